@@ -1,0 +1,145 @@
+"""``stackcast states``: replica controller, a host's middleware, states published and held."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
+
+import typer
+
+from cli.kafka_client import Bootstrap, PropertiesFile, client_options
+from cli.signals import stop_on_signal
+from jobs.adapters.states.links import open_link
+from jobs.adapters.states.replica import Replica
+from jobs.adapters.states.service import ControllerService, MiddlewareService, Service
+from jobs.adapters.states.store import KafkaStore
+from jobs.adapters.wire.udp import parse_endpoint
+from udfs.errors import printable
+from udfs.states.messages import CONTROLLER_PORT, MIDDLEWARE_PORT
+
+app = typer.Typer(
+    no_args_is_help=True, help="Replicated states: controller, middleware, publish, subscribe."
+)
+
+_LOOK = 0.2
+
+Middleware = Annotated[str, typer.Option("--middleware", metavar="HOST:PORT", help="Of this host.")]
+State = Annotated[str, typer.Argument(help="Name of the state.")]
+Name = Annotated[str, typer.Option("--name", help="Of this program; the host's by default.")]
+_LOCAL = f"127.0.0.1:{MIDDLEWARE_PORT}"
+
+
+Own = Annotated[str, typer.Option("--address", help="This host's IPv4 in the network.")]
+Link = Annotated[
+    str,
+    typer.Option(
+        "--link",
+        metavar="udp:NEAR:PORT/FAR:PORT",
+        help="Tunnel to a switch's port; by default the interface of --address.",
+    ),
+]
+
+
+@app.command()
+def controller(
+    address: Own,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where middlewares come.")
+    ] = f"127.0.0.1:{CONTROLLER_PORT}",
+    link: Link = "",
+    topics: Annotated[
+        str, typer.Option("--topics", help="Its topics' names begin with it.")
+    ] = "states",
+    properties_file: PropertiesFile = None,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Number programs and states, keep updates for who lost them; until Ctrl-C or SIGTERM.
+
+    Run one. Another takes over what it kept in Kafka.
+    """
+    brokers, client = client_options(properties_file, bootstrap)
+    store = KafkaStore(brokers, f"{topics}-control", f"{topics}-backlog", client)
+    try:
+        service = ControllerService(open_link(address, link), parse_endpoint(listen), store)
+        _serve(service)
+    finally:
+        store.close()
+    made = service.controller
+    typer.echo(json.dumps({"recovered": made.recovered, "dropped": dict(made.dropped)}))
+
+
+@app.command()
+def middleware(
+    address: Own,
+    controller: Annotated[
+        str, typer.Option("--controller", metavar="HOST:PORT", help="The replica controller.")
+    ] = f"127.0.0.1:{CONTROLLER_PORT}",
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where programs come.")
+    ] = _LOCAL,
+    link: Link = "",
+) -> None:
+    """Carry states between this host's programs and the network, until Ctrl-C or SIGTERM."""
+    service = MiddlewareService(
+        open_link(address, link), parse_endpoint(listen), parse_endpoint(controller)
+    )
+    _serve(service)
+    made = service.middleware
+    counts = {"recovered": made.recovered, "skipped": made.skipped, "dropped": dict(made.dropped)}
+    typer.echo(json.dumps(counts))
+
+
+def _serve(service: Service) -> None:
+    """Raises what ended the service, unless it was a signal."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    with stop_on_signal() as stop:
+        typer.echo(json.dumps({"listen": "{}:{}".format(*service.address)}))
+        with ThreadPoolExecutor(1) as pool:
+            serving = pool.submit(service.run)
+            while not serving.done() and not stop.wait(_LOOK):
+                pass
+            service.stop()
+        serving.result()
+
+
+@app.command()
+def publish(
+    state: State,
+    name: Name = "",
+    middleware: Middleware = _LOCAL,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds until the last must be safe.")
+    ] = 30.0,
+) -> None:
+    """Publish each line of standard input as an update; end when all are safe."""
+    with Replica(state, name, parse_endpoint(middleware), subscribes=False) as replica:
+        for line in sys.stdin.buffer:
+            replica.publish(line.rstrip(b"\n"))
+        replica.flush(wait)
+
+
+@app.command()
+def subscribe(
+    state: State,
+    name: Name = "",
+    middleware: Middleware = _LOCAL,
+    count: Annotated[int, typer.Option("--count", min=0, help="End after so many; 0: never.")] = 0,
+) -> None:
+    """Print each update, a JSON object a line, until Ctrl-C or SIGTERM."""
+    seen = 0
+    with stop_on_signal() as stop, Replica(state, name, parse_endpoint(middleware)) as replica:
+        while not stop.is_set():
+            for update in replica.updates(_LOOK):
+                shown = {
+                    "publisher": printable(update.publisher),
+                    "vnf": update.vnf,
+                    "update": update.number,
+                    "data": update.data.decode(errors="backslashreplace"),
+                }
+                typer.echo(json.dumps(shown))
+                seen += 1
+                if seen == count or stop.is_set():
+                    return

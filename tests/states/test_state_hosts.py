@@ -1,0 +1,161 @@
+"""Programs, middlewares and a controller over real sockets, on the switch's P4 program."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import time
+
+import pytest
+from state_hosts import StateHosts, state_hosts, until
+
+from jobs.adapters.states.links import GroupLink
+from jobs.adapters.states.replica import Replica
+from jobs.adapters.states.service import RECONNECT
+from udfs.errors import StateError
+from udfs.states.frames import pack_frame, read_frame
+from udfs.states.messages import ACKNOWLEDGER, MessageKind, group_of
+
+pytestmark = pytest.mark.server
+
+HOSTS = {"a": 2, "b": 3, "c": 4}
+
+
+@pytest.fixture
+def hosts() -> StateHosts:  # type: ignore[misc]
+    with state_hosts(3) as made:
+        yield made
+
+
+def enter(stack: contextlib.ExitStack, hosts: StateHosts, **options: bool) -> dict[str, Replica]:
+    return {
+        name: stack.enter_context(hosts.replica(port, name, **options))
+        for name, port in HOSTS.items()
+    }
+
+
+def test_what_programs_publish_is_in_the_memory_of_all(hosts: StateHosts) -> None:
+    large = os.urandom(300_000)
+    with contextlib.ExitStack() as stack:
+        programs = enter(stack, hosts)
+        for name, program in programs.items():
+            program.publish(f"first of {name}".encode())
+        firsts = {name: f"first of {name}".encode() for name in programs}
+        for program in programs.values():
+            until(lambda program=program: program.values == firsts)
+        before = hosts.controller.controller.recovered
+        for name, program in programs.items():
+            program.publish(large if name == "a" else f"last of {name}".encode())
+        wanted = {"a": large, "b": b"last of b", "c": b"last of c"}
+        for program in programs.values():
+            until(lambda program=program: program.values == wanted)
+            program.flush()
+        assert len({program.value for program in programs.values()}) == 1
+        seen = [update.data for update in programs["c"].updates(timeout=0.1)]
+        assert set(seen) >= set(wanted.values()) and len(seen) == len(set(seen))
+    # Most came by the switch: had it carried nothing, each of the others would have been brought
+    # the 215 segments of the large one.
+    assert hosts.controller.controller.recovered - before < 100
+
+
+def test_middleware_and_controller_end_and_nothing_is_lost(hosts: StateHosts) -> None:
+    with contextlib.ExitStack() as stack:
+        programs = enter(stack, hosts)
+        programs["a"].publish(b"1")
+        until(lambda: programs["b"].values == {"a": b"1"})
+        hosts.stop(1)
+        programs["a"].publish(b"2")
+        until(lambda: programs["b"].values == {"a": b"2"})  # the data plane needs no controller
+        hosts.stop(3)
+        programs["a"].publish(b"3")
+        hosts.stop(2)
+        programs["a"].publish(b"4")
+        for port in (1, 2, 3):
+            hosts.start(port)
+        for program in programs.values():
+            until(lambda program=program: program.values == {"a": b"4"}, 60)
+            program.flush()
+
+
+def test_a_program_that_only_publishes_gets_nothing(hosts: StateHosts) -> None:
+    with (
+        hosts.replica(2, "sensor", subscribes=False) as sensor,
+        hosts.replica(3, "reader") as reader,
+    ):
+        sensor.publish(b"21 degrees")
+        until(lambda: reader.value == b"21 degrees")
+        assert sensor.values == {}
+
+
+def test_a_host_says_once_that_its_controller_is_gone_and_that_it_is_back(
+    hosts: StateHosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    hosts.stop(3)
+    hosts.stop(4)
+    with hosts.replica(2, "a") as program:
+        program.publish(b"1")
+        program.flush()
+        caplog.clear()
+        hosts.stop(1)
+        until(lambda: "refused" in caplog.text)
+        time.sleep(4 * RECONNECT)
+        hosts.start(1)
+        until(lambda: "connected to the replica controller" in caplog.text)
+        program.publish(b"2")
+        program.flush()
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.partition("(")[2].partition(")")[0] for line in told if "no replica" in line] == [
+        "the connection ended",
+        "Connection refused",
+    ]
+
+
+def test_flush_says_what_is_not_safe(hosts: StateHosts) -> None:
+    hosts.stop(1)
+    with hosts.replica(2, "a") as program:
+        program.publish(b"1")
+        with pytest.raises(StateError, match=r"STATE\.NOT_SAFE: 1 updates of scanners"):
+            program.flush(0.2)
+
+
+@pytest.mark.parametrize("size", [8, 1408])
+def test_frames_of_hosts_are_read_back_and_damaged_ones_are_not(size: int) -> None:
+    group, datagram = group_of(MessageKind.PUBLISH, 77), os.urandom(size)
+    frame = pack_frame(0x0A000001, group, datagram)
+    assert read_frame(frame) == (group, 0x0A000001, datagram)
+    assert read_frame(frame + b"\0" * 7) == (group, 0x0A000001, datagram)
+    assert read_frame(pack_frame(ACKNOWLEDGER, group, b"")) == (group, ACKNOWLEDGER, b"")
+    for at in (12, 14, 20, 23, 26, 30, 33, 36, 38):
+        damaged = bytearray(frame)
+        damaged[at] ^= 0x11
+        assert read_frame(bytes(damaged)) is None
+    assert all(read_frame(frame[:length]) is None for length in range(len(frame)))
+
+
+def test_a_host_is_in_more_groups_than_a_socket_may_be() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    link = GroupLink("127.0.0.1", port)
+    try:
+        groups = [group_of(MessageKind.PUBLISH, state) for state in range(1, 121)]
+        for group in groups:
+            link.join(group)
+        link.leave(groups[7])
+        for group in groups:
+            link.send(group, group.to_bytes(4))
+        heard: set[int] = set()
+
+        def all_heard() -> bool:
+            for group, source, datagram in link.receive():
+                assert group.to_bytes(4) == datagram and source == link.address
+                heard.add(group)
+            return len(heard) >= 119
+
+        until(all_heard)
+        assert heard == set(groups) - {groups[7]}
+    finally:
+        link.close()

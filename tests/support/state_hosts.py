@@ -1,0 +1,133 @@
+"""Hosts with real sockets on one software switch that carries replicated states."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import p4_products
+
+from jobs.adapters.states.links import TunnelLink
+from jobs.adapters.states.replica import Replica
+from jobs.adapters.states.service import ControllerService, MiddlewareService, Service
+from lab.fabric.ports import UdpTunnel
+from lab.fabric.standalone import StandaloneSwitch
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from lab.up.broker import free_ports
+from udfs.states.outputs import Keep, Record
+from udfs.switches.ports import port_groups
+from udfs.switches.state_entries import publishing_port, spanning
+
+LOCAL = "127.0.0.1"
+
+
+class MemoryStore:
+    """What a controller writes, for the next one of this test."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self.kept: dict[tuple[int, int, int, int], Keep] = {}
+
+    def read(self) -> tuple[list[Record], list[tuple[int, bytes]]]:
+        kept = [(keep.state, keep.datagram or b"") for keep in self.kept.values()]
+        return list(self.records.values()), kept
+
+    def put(self, outputs: list[Record | Keep]) -> None:
+        for output in outputs:
+            if isinstance(output, Record):
+                self.records[output.key] = output
+                continue
+            key = output.state, output.vnf, output.update, output.segment
+            if output.datagram is None:
+                self.kept.pop(key, None)
+            else:
+                self.kept[key] = output
+
+
+@dataclass
+class StateHosts:
+    """A switch with a controller at port 1 and ``hosts`` middlewares from port 2 on."""
+
+    hosts: int
+    store: MemoryStore = field(default_factory=MemoryStore)
+    switch: SimpleSwitch = field(default_factory=SimpleSwitch)
+    services: dict[int, tuple[Service, threading.Thread]] = field(default_factory=dict)
+    places: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        numbers = range(1, self.hosts + 2)
+        free = iter(free_ports(3 * len(numbers)))
+        self.near, self.far, self.listen = (
+            {number: (LOCAL, next(free)) for number in numbers} for _ in range(3)
+        )
+
+    @property
+    def controller(self) -> ControllerService:
+        service = self.services[1][0]
+        assert isinstance(service, ControllerService)
+        return service
+
+    def start(self, port: int) -> None:
+        """Starts the controller, or a middleware."""
+        link = TunnelLink(f"10.0.0.{port}", self.far[port], self.near[port])
+        service: Service = (
+            ControllerService(link, self.listen[1], self.store)
+            if port == 1
+            else MiddlewareService(link, self.listen[port], self.listen[1])
+        )
+        thread = threading.Thread(target=service.run, daemon=True)
+        thread.start()
+        self.services[port] = service, thread
+
+    def stop(self, port: int) -> None:
+        """Ends one; programs see their connections close."""
+        service, thread = self.services.pop(port)
+        service.stop()
+        thread.join()
+
+    def replica(self, port: int, name: str, state: str = "scanners", **options: bool) -> Replica:
+        """A replica on a host, not yet entered."""
+        return Replica(state, name, self.listen[port], **options)
+
+
+@contextmanager
+def state_hosts(hosts: int, *, started: bool = True) -> Iterator[StateHosts]:
+    """Yields them on a running switch, without ``started`` for others to start."""
+    made = StateHosts(hosts)
+    made.switch.load(p4_products.products("state_replication")[1].read_bytes())
+    ports = range(1, hosts + 2)
+    entries = [
+        *port_groups("s1", list(ports)),
+        *(publishing_port("s1", n, 0x0A000000 | n) for n in ports),
+        spanning("s1", [], ports),
+    ]
+    made.switch.apply({entry.key: entry for entry in entries})
+    tunnels = [UdpTunnel(made.near[n], made.far[n]).open(n) for n in ports]
+    switch = StandaloneSwitch(made.switch, tunnels)
+    here, there = socket.socketpair()
+    thread = threading.Thread(target=switch.run, args=(there, lambda number: False), daemon=True)
+    thread.start()
+    try:
+        for port in ports if started else ():
+            made.start(port)
+        yield made
+    finally:
+        for port in list(made.services):
+            made.stop(port)
+        here.send(b"x")
+        thread.join()
+        switch.close()
+        here.close()
+        there.close()
+
+
+def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Waits until something holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
