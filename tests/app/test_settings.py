@@ -75,7 +75,7 @@ def test_the_keys_are_all_different_and_all_described():
     keys = [key for key, _, _ in rows]
     assert len(set(keys)) == len(keys) == sum(bool(f.metadata) for f in fields(Settings)) + 1
     assert all(key.startswith(PREFIX) and meaning for key, _, meaning in rows)
-    assert (PREFIX + "sink", "udp", "Where frames go (udp, af_packet, pcap)") in rows
+    assert (PREFIX + "sink", "udp", "Where frames go (udp, af_packet, af_xdp, pcap)") in rows
     assert keys[-1] == KAFKA_PREFIX + "*"
 
 
@@ -141,7 +141,7 @@ def test_only_labels_of_virtual_trees_have_widths_to_choose_from():
         ("encoding", "elmo", "one of virtual_trees, port, bitmask, mc_group, mixed, hops, "),
         ("label.bits", "24", "16 or 32"),
         ("label.bits", "wide", "a whole number"),
-        ("sink", "UDP", "one of udp, af_packet, pcap"),
+        ("sink", "UDP", "one of udp, af_packet, af_xdp, pcap"),
         ("format", "fix", "one of itch"),
         ("trigger", "often", "10 seconds"),
         ("trigger", "5", "10 seconds"),

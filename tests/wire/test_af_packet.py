@@ -1,4 +1,5 @@
-"""Frames on a real interface: a veth pair in a network namespace of the test's own."""
+"""Frames on a real interface: a veth pair in a network namespace of the test's own, by either sink
+that sends on one."""
 
 from __future__ import annotations
 
@@ -17,11 +18,14 @@ pytestmark = pytest.mark.integration
 PROGRAM = """
 import socket, subprocess, sys
 import numpy as np
-from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.adapters.wire import SinkOptions, af_xdp, open_sink
 from jobs.adapters.wire.pcap import read_pcap
 from udfs.errors import SinkError
 
-subprocess.run("ip link add near type veth peer name far".split(), check=True)
+path, kind = sys.argv[1:]
+queues = "numtxqueues 2 numrxqueues 2"
+pair = f"ip link add near {queues} type veth peer name far {queues}"
+subprocess.run(pair.split(), check=True)
 
 def code_of(action):
     try:
@@ -36,7 +40,7 @@ offsets = np.zeros(len(frames) + 1, np.int64)
 np.cumsum([len(frame) for frame in frames], out=offsets[1:])
 data = np.frombuffer(b"".join(frames), np.uint8)
 
-sink = open_sink(SinkOptions("af_packet", interface="near"))
+sink = open_sink(SinkOptions(kind, interface="near"))
 print("down", code_of(lambda: sink.send(data, offsets)))
 sink.close()
 for name in ("near", "far"):
@@ -45,21 +49,34 @@ for name in ("near", "far"):
 capture = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x9999))
 capture.bind(("far", 0x9999))
 capture.settimeout(5)
-sink = open_sink(SinkOptions("af_packet", interface="near"))
-pcap = open_sink(SinkOptions("pcap", path=sys.argv[1]))
+sink = open_sink(SinkOptions(kind, interface="near"))
+pcap = open_sink(SinkOptions("pcap", path=path))
 seen = []
 for begin in range(0, len(frames), 50):
     borders = offsets[begin : begin + 51]
     assert sink.send(data, borders) == pcap.send(data, borders) == len(borders) - 1
     sink.flush()
     seen += [capture.recv(65_536) for _ in borders[1:]]
-with open(sys.argv[1], "rb") as file:
+with open(path, "rb") as file:
     recorded = [record.frame for record in read_pcap(file)]
 print("same", seen == frames, recorded == frames)
 
+def lost(patience):
+    subprocess.run("ip link set far down".split(), check=True)
+    return open_sink(SinkOptions(kind, interface="near", patience=patience))
+
+waiting = lost(0.2)
+print("no link", code_of(lambda: waiting.send(data, offsets[:51])))
+waiting.close()
+up = subprocess.Popen(["sh", "-c", "sleep 0.5; ip link set far up"])
+waiting = lost(30)
+assert waiting.send(data, offsets[:51]) == 50
+print("link again", up.wait())
+waiting.close()
+
 large = np.zeros(9_000, np.uint8)
 print("large", code_of(lambda: sink.send(large, np.array([0, 9_000], np.int64))))
-print("missing", code_of(lambda: open_sink(SinkOptions("af_packet", interface="nowhere"))))
+print("missing", code_of(lambda: open_sink(SinkOptions(kind, interface="nowhere"))))
 subprocess.run("ip link delete near".split(), check=True)
 print("gone", code_of(lambda: sink.send(data, offsets)))
 sink.close()
@@ -89,11 +106,15 @@ def run(program: list[str], *arguments: str) -> str:
     return done.stdout
 
 
-def test_an_interface_carries_the_bytes_that_the_pcap_has(namespace, tmp_path):
-    output = run([*namespace, sys.executable, "-c", PROGRAM], str(tmp_path / "frames.pcap"))
+@pytest.mark.parametrize("kind", ["af_packet", "af_xdp"])
+def test_an_interface_carries_the_bytes_that_the_pcap_has(namespace, tmp_path, kind):
+    path = str(tmp_path / "frames.pcap")
+    output = run([*namespace, sys.executable, "-c", PROGRAM], path, kind)
     assert output.splitlines() == [
         "down SINK.INTERFACE_DOWN",
         "same True True",
+        "no link SINK.STALLED",
+        "link again 0",
         "large SINK.FRAME_TOO_LARGE",
         "missing SINK.INTERFACE_NOT_FOUND",
         "gone SINK.INTERFACE_NOT_FOUND",

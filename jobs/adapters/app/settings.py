@@ -203,7 +203,7 @@ class Settings:
     )
     group: str = setting("multicast.group", "233.54.12.1", "IPv4 group that hosts see", form=_GROUP)
     port: int = setting("multicast.port", 26400, "UDP port that hosts see", least=1, most=65_535)
-    sink: str = setting("sink", "udp", "Where frames go", ("udp", "af_packet", "pcap"))
+    sink: str = setting("sink", "udp", "Where frames go", ("udp", "af_packet", "af_xdp", "pcap"))
     udp_endpoint: str = setting(
         "sink.udp.endpoint", "", "Far end of the UDP tunnel, host:port", form=_ENDPOINT
     )
@@ -212,7 +212,9 @@ class Settings:
         0,
         "Frames that may be unacknowledged in the tunnel; 0 where the far end acknowledges none",
     )
-    interface: str = setting("sink.af_packet.interface", "", "Network interface to send on")
+    interface: str = setting(
+        "sink.af_packet.interface", "", "Network interface to send on, of af_packet and af_xdp"
+    )
     pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
     sink_places: str = setting(
         "sink.places",

@@ -13,6 +13,7 @@ from typing import cast
 
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.wire.af_packet import PacketSink
+from jobs.adapters.wire.af_xdp import XdpSink
 from jobs.adapters.wire.options import Kind, SinkOptions
 from jobs.adapters.wire.pcap import PcapSink
 from jobs.adapters.wire.udp import UdpSink, parse_endpoint
@@ -35,11 +36,13 @@ def open_sink(options: SinkOptions) -> Sink:
             return UdpSink(options)
         case "af_packet":
             return PacketSink(options)
+        case "af_xdp":
+            return XdpSink(options)
         case "pcap":
             return PcapSink(options)
     raise SinkError(
         "UNKNOWN_KIND",
-        f"sink {options.kind!r}: udp, af_packet and pcap are known",
+        f"sink {options.kind!r}: udp, af_packet, af_xdp and pcap are known",
         kind=options.kind,
     )
 
@@ -53,7 +56,7 @@ def _by(way: str, options: SinkOptions) -> SinkOptions:
     match options.kind:
         case "udp":
             return replace(options, endpoint=way)
-        case "af_packet":
+        case "af_packet" | "af_xdp":
             return replace(options, interface=way)
     return replace(options, path=way)
 
@@ -114,6 +117,7 @@ def sink_options(settings: Settings) -> SinkOptions:
     needed = {
         "udp": ("sink.udp.endpoint", settings.udp_endpoint),
         "af_packet": ("sink.af_packet.interface", settings.interface),
+        "af_xdp": ("sink.af_packet.interface", settings.interface),
         "pcap": ("sink.pcap.path", settings.pcap_path),
     }
     key, value = needed[settings.sink]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import socket
+import struct
 import threading
+import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +17,18 @@ from jobs.adapters.wire.sendmmsg import NO_PERMISSION, FrameSender
 from udfs.errors import SinkError
 
 _SEND_BUFFER = 4 << 20
+_FLAGS, _UP = 0x8913, 1
+_ETHTOOL, _LINK = 0x8946, 10
+#: Seconds between two looks for a link.
+_LOOK = 0.01
 
 
 class PacketSink:
     """SOCK_RAW bound to ``options.interface``; protocol 0, so it receives nothing.
 
-    Raises SinkError ``INTERFACE_NOT_FOUND``, ``PERMISSION``, ``UNSUPPORTED``, and what
-    :class:`FrameSender` raises.
+    Without a link the kernel drops frames and says nothing: they wait for it, and those of a call
+    in which it was lost are sent again. Raises SinkError ``INTERFACE_NOT_FOUND``, ``PERMISSION``,
+    ``UNSUPPORTED``, ``STALLED``, and what :class:`FrameSender` raises.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -42,10 +51,39 @@ class PacketSink:
                 f"interface {name!r}: {error.strerror or error}; there are: {present}",
                 interface=name,
             ) from error
+        self._name, self._patience = name, options.patience
         self._sender = FrameSender(self._socket, f"interface {name}", options.patience)
 
     def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int:
-        return self._sender.send(data, offsets)
+        while True:
+            self._await_link()
+            sent = self._sender.send(data, offsets)
+            if self._linked():
+                return sent
+
+    def _await_link(self) -> None:
+        deadline = time.monotonic() + self._patience
+        while not self._linked():
+            if time.monotonic() > deadline:
+                raise SinkError(
+                    "STALLED",
+                    f"interface {self._name} has had no link for {self._patience:g} s: look at the "
+                    "cable and the far end",
+                )
+            time.sleep(_LOOK)
+
+    def _linked(self) -> bool:
+        """Returns whether there is a link, and True where sending will say what is wrong."""
+        told = ctypes.create_string_buffer(struct.pack("=II", _LINK, 0), 8)
+        request = struct.pack("16sP8x", self._name.encode(), ctypes.addressof(told))
+        try:
+            fcntl.ioctl(self._socket, _ETHTOOL, request)
+            if struct.unpack("=II", told.raw)[1]:
+                return True
+            answer = fcntl.ioctl(self._socket, _FLAGS, struct.pack("16s16x", self._name.encode()))
+        except OSError:
+            return True
+        return not struct.unpack_from("H", answer, 16)[0] & _UP
 
     def flush(self) -> None:
         """Nothing to wait for: what the kernel took is in the queue of the interface."""

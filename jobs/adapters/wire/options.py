@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["udp", "af_packet", "pcap"]
+Kind = Literal["udp", "af_packet", "af_xdp", "pcap"]
 
 
 @dataclass(frozen=True)
 class SinkOptions:
     """Choice of a sink; picklable, so that executors open sinks of their own.
 
-    kind: ``udp`` (tunnel), ``af_packet`` (interface) or ``pcap`` (file).
+    kind: ``udp`` (tunnel), ``af_packet``, ``af_xdp`` (interface) or ``pcap`` (file).
     endpoint: ``host:port`` or ``[IPv6]:port`` of the tunnel's far end.
     window: frames that may be on their way without an answer; 0: no answers are expected.
     interface: name of the interface.
