@@ -130,14 +130,15 @@ def limits(lines: Sequence[Line]) -> str:
 
 
 def account(lines: Sequence[Line]) -> str:
-    """Each step's own part is the difference to the run without it."""
+    """Each step's own part is the difference to the run without it; all sinks send the same."""
     rows = []
     before = {"microseconds": 0.0, "in_kernel": 0.0}
     for line in _named(lines, "account"):
         alone = (line[each] - before[each] for each in ("microseconds", "in_kernel"))
-        name = "send" if line["work"] == "all" else line["work"]
+        name = WORK[line["work"]]
         rows.append((name, f"{line['microseconds']:.2f}", *(f"{each:.2f}" for each in alone)))
-        before = line
+        if line["work"] in ("fetch", "match", "frame"):
+            before = line
     head = ("up to and with", "µs of a core a record", "of it this step", "of that in the kernel")
     return _table(head, rows)
 
@@ -264,6 +265,15 @@ TABLES_OF_ALL = {
 
 #: Components of a way that are told apart.
 COMPONENTS = pipeline_pictures.COMPONENTS
+#: What is done of a record, by WORK of `program`.
+WORK = {
+    "fetch": "fetch",
+    "match": "decode and match",
+    "frame": "frame and count",
+    "udp": "send, tunnel",
+    "af_packet": "send, AF_PACKET",
+    "af_xdp": "send, AF_XDP",
+}
 
 
 def _ways(lines: Iterable[Line], case: str) -> list[Line]:

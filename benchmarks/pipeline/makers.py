@@ -34,7 +34,7 @@ _STREAMS = FOLDER / "jars" / "kafka-streams-4.3.0.jar"
 _PACKAGES, _BYTEWAX = FOLDER / "packages", "bytewax==0.21.1"
 #: Packets of each workload that are compared.
 _COMPARED = 2_048
-#: Counting as Spark comes has both of the JVM's compilers: its data pass through the JVM.
+#: What hands data over in the JVM has both of its compilers, as Spark comes.
 _BOTH_COMPILERS = {"spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions"}
 _CLUSTER = {"spark.master": "local-cluster[2,1,2048]", "spark.executor.memory": "2g"}
 
@@ -110,10 +110,12 @@ class Makers:
         return self._spark(name, name, {})
 
     def _spark(self, name: str, kind: str, properties: dict[str, str]) -> Way:
+        servers = {"bootstrap.servers": self._world.servers}
         way, changed, compilers = {
             "stackcast": ("delivering", {"latency": "auto"}, {}),
             "micro-batches": ("delivering", {}, {}),
             "Spark's connector": ("delivering", {"fetch": "connector"}, _BOTH_COMPILERS),
+            "mapInArrow, as Spark comes": ("counting", {"kafka": servers}, {}),
             "mapInArrow": ("counting", {}, _BOTH_COMPILERS),
             "mapInArrow, gc.freeze": ("frozen", {}, _BOTH_COMPILERS),
             "Spark's join": ("join", {}, _BOTH_COMPILERS),
@@ -127,11 +129,14 @@ class Makers:
             changed=changed,
             way=way,
             spark=compilers | properties,
-            interface=self._world.wire.near,
+            as_spark_comes=kind.endswith("as Spark comes"),
             **more,
         )
         module = "benchmarks.pipeline.spark_program"
-        environment = {"SPARK_HOME": str(self._spark_home())} if properties else {}
+        # No name of this machine need resolve.
+        environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
+        if properties:
+            environment["SPARK_HOME"] = str(self._spark_home())
         return self._made(name, [[sys.executable, "-m", module, options]], environment)
 
     def _spark_home(self) -> Path:
@@ -160,8 +165,13 @@ class Makers:
         shutil.copytree(self._base.tables, tables)
         settings = dataclasses.replace(self._base, tables=str(tables), **(changed or {}))
         path = self._world.fresh("options")
-        told = {"settings": settings, "folder": str(self._world.folder), "plan": ""} | more
-        path.write_bytes(pickle.dumps(told))
+        told = {
+            "settings": settings,
+            "folder": str(self._world.folder),
+            "interface": self._world.wire.near,
+            "plan": "",
+        }
+        path.write_bytes(pickle.dumps(told | more))
         return str(path)
 
     def _compiled(self) -> tuple[Plan, Any]:

@@ -6,8 +6,10 @@ Measured as in `throughput`, with whose rates they are compared.
 from __future__ import annotations
 
 from benchmarks.pipeline.makers import Makers
+from benchmarks.pipeline.program import SINKS
 from benchmarks.pipeline.throughput import FROZEN, MAIN, OURS, SIDE, compare, rotate, warm
 from benchmarks.pipeline.ways import Topic, Way
+from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.world import World
 from benchmarks.support.results import Lines
 
@@ -18,8 +20,8 @@ PEERS = (
 )
 #: Those that send no frames.
 SILENT = (BYTEWAX, CLUSTER + FROZEN)
-#: How much of a record is done, each with all before it.
-WORK = ("fetch", "decode", "match", "frame", "all")
+#: How much of a record is done, each with all before it, and then sent by each sink.
+WORK = ("fetch", "match", "frame", "udp")
 
 
 def run(world: World, lines: Lines) -> None:
@@ -36,16 +38,16 @@ def run(world: World, lines: Lines) -> None:
                 warm(world, lines, [way], topic, seconds, 3)
                 rotate(lines, MAIN.name, [way], topic, 1, 1.5 * seconds)
                 if name == KERNELS:
-                    account(lines, way, topic, seconds)
+                    account(lines, way, topic, world.wire, seconds)
         except Exception as error:
             lines.say("failed", way=name, why=f"{type(error).__name__}: {error}"[:500])
 
 
-def account(lines: Lines, way: Way, topic: Topic, seconds: float) -> None:
-    """Microseconds of cores a record by what is done of it: each is the difference to the one
-    before, in turns of the same processes; the broker's are apart."""
-    for work in WORK:
-        turn = way.turn(topic, seconds / 2, work)
+def account(lines: Lines, way: Way, topic: Topic, wire: Wire, seconds: float) -> None:
+    """Microseconds of cores a record by what is done of it, in turns of the same processes; the
+    broker's are apart."""
+    for work in (*WORK, *SINKS) if wire.kind != "udp" else WORK:
+        turn = way.turn(topic, seconds / 2, work, wire if work in SINKS else None)
         per = 1e6 / turn.records
         lines.say(
             "account",

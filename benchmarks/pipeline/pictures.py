@@ -12,6 +12,8 @@ PICTURES = ROOT / "docs" / "pictures"
 #: Names on the axis of bars have room for as many letters.
 SHORT = {
     "stackcast, AF_PACKET": "ours, interface",
+    "stackcast, AF_XDP": "ours, AF_XDP",
+    "mapInArrow, as Spark comes": "counting, plain",
     "mapInArrow": "counting",
     "mapInArrow, gc.freeze": "counting, frozen",
     "kernels, no Spark": "kernels alone",

@@ -5,7 +5,8 @@
     halt                                    ends reading
 
 A look's PASS is 0 where nothing is to be measured: nothing flows yet, or a pass ends. SECONDS are
-since 1970. WORK is how much is done of a record; ways that know of one do all.
+since 1970. WORK is how much is done of a record; ways that know of one do all. Where it is a sink,
+all is done, and that has the frames; else the tunnel has them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import NamedTuple, TextIO
+
+from jobs.adapters.app.settings import Settings
+
+#: Sinks that put frames onto the interface, as WORK.
+SINKS = ("af_packet", "af_xdp")
 
 
 class Order(NamedTuple):
@@ -27,6 +34,11 @@ class Order(NamedTuple):
     records: int
     once: bool
     work: str
+
+
+def sending(settings: Settings, work: str, interface: str) -> Settings:
+    """Returns the settings by which frames leave as a WORK says."""
+    return replace(settings, sink=work, interface=interface) if work in SINKS else settings
 
 
 class Look(NamedTuple):

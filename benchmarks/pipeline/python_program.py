@@ -2,8 +2,8 @@
 
     python -m benchmarks.pipeline.python_program kernels|bytewax PARTITION FILE
 
-kernels  our fetch, task and sink alone; WORK is fetch, decode, match, frame or all, each with what
-         is before it
+kernels  our fetch, task and sink alone; WORK is fetch, match or frame, each with what is before it,
+         or a sink, with all that is
 bytewax  a dataflow of Bytewax that hands each record on and does nothing with it
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.pipeline.program import Look, Order, Program, own_output
+from benchmarks.pipeline.program import Look, Order, Program, own_output, sending
 from jobs.adapters.fetch.client import Range, client_of
 from jobs.adapters.fetch.options import fetch_options
 from jobs.adapters.wire import open_sink, sink_options
@@ -56,24 +56,24 @@ class Kernels(PythonProgram):
         with Path(options["compiled"]).open("rb") as file:
             self._plan, stacks = pickle.load(file)
         self._stacks = SimpleNamespace(value=stacks)
+        self._interface = options["interface"]
 
     def read(self, order: Order, number: int) -> None:
         fetch = client_of(fetch_options(self.settings.kafka))
         until, plan = self.records_of(order), self._plan
+        sent = sending(self.settings, order.work, self._interface)
         for first in range(0, until, RANGE):
             if self.halting.is_set():
                 return
-            sink = open_sink(sink_options(self.settings))
+            sink = open_sink(sink_options(sent))
             task = Task(plan, self._stacks, order.topic, 0, {})
             span = Range(order.topic, self.partition, first, min(first + RANGE, until))
             for batch in fetch.batches(span):
-                if order.work == "decode":
-                    plan.reader.read(batch)
-                elif order.work == "match":
-                    plan.deliveries(plan.reader.read(batch).messages, None)
+                if order.work == "match":
+                    plan.matched(batch)
                 elif order.work != "fetch":
                     frames = task.add(batch)
-                    if order.work == "all":
+                    if order.work != "frame":
                         sink.send(frames.data, frames.offsets)
                 self.count(len(batch))
             sink.close()

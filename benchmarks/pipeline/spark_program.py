@@ -25,7 +25,7 @@ from typing import Any
 from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.pipeline import join, stream
-from benchmarks.pipeline.program import Look, Order, Program, own_output
+from benchmarks.pipeline.program import Look, Order, Program, own_output, sending
 from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle, RunningStream
 from jobs.adapters.app.settings import Settings
@@ -46,6 +46,9 @@ class SparkProgram(Program):
         place = tempfile.mkdtemp(prefix="way-", dir=options["folder"])
         properties = {"spark.sql.warehouse.dir": f"{place}/warehouse"} | options["spark"]
         told = " ".join(f"--conf '{key}={value}'" for key, value in properties.items())
+        if options["as_spark_comes"]:
+            # Of a file that is named, nothing is added to from conf/.
+            told = f"--properties-file {os.devnull} {told}"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{told} pyspark-shell"
         self._spark = session.start(f"stackcast bench {options['way']}")
         self._settings = options["settings"]
@@ -70,8 +73,7 @@ class SparkProgram(Program):
             checkpoint=tempfile.mkdtemp(prefix="checkpoint-", dir=self._place),
             max_offsets_per_trigger=most,
         )
-        if order.work == "interface":
-            settings = replace(settings, sink="af_packet", interface=self._interface)
+        settings = sending(settings, order.work, self._interface)
         before = self.seen.records
         end = order.records if order.once else order.records - most
         ends: set[int] = set()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 NEAR, FAR = "sc-near", "sc-far"
+_QUEUES = "numtxqueues 8 numrxqueues 8"
 _INSIDE = "STACKCAST_BENCH_INSIDE"
 _SOURCE = Path(__file__).with_name("sendmmsg.c")
 
@@ -48,7 +49,8 @@ class Wire:
             return cls.make_tunnel()
         for command in (
             "link set lo up",
-            f"link add {NEAR} type veth peer name {FAR}",
+            # AF_XDP has a queue for each worker.
+            f"link add {NEAR} {_QUEUES} type veth peer name {FAR} {_QUEUES}",
             # No neighbour discovery: all frames on the interface are the benchmark's.
             f"link set {NEAR} addrgenmode none",
             f"link set {FAR} addrgenmode none",

@@ -180,7 +180,8 @@ def test_the_tables_say_what_the_turns_took(tmp_path):
     lines = Lines("pipeline", "throughput", tmp_path)
     for way in CORE:
         say(lines, MAIN.name, way, turns)
-    for work, spent in (("fetch", 0.5), ("decode", 0.75)):
+    steps = ("fetch", 0.5), ("match", 0.75), ("frame", 1.0), ("udp", 2.5), ("af_xdp", 1.5)
+    for work, spent in steps:
         lines.say("account", work=work, microseconds=spent, in_kernel=0.25)
     found = load("pipeline", "throughput", tmp_path)
     assert found[0]["microseconds"] == 2.0
@@ -188,7 +189,11 @@ def test_the_tables_say_what_the_turns_took(tmp_path):
     table = document.throughput(found)
     assert f"| {OURS} | 1,250 | 1,000 / 1,500 |  | **2.00** | 0.50 |" in table
     assert "| 1.00 x |" in table
-    assert "| decode | 0.75 | 0.25 | 0.00 |" in document.account(found)
+    account = document.account(found)
+    assert "| decode and match | 0.75 | 0.25 | 0.00 |" in account
+    # Each sink is compared with what is done without any.
+    assert "| send, tunnel | 2.50 | 1.50 | 0.00 |" in account
+    assert "| send, AF_XDP | 1.50 | 0.50 | 0.00 |" in account
     assert f"| {OURS} |  |  |  |  | 2.00 |  | 125.00 |" in document.components(found)
     assert document.workloads(found).count("\n") == 2 + len(CORE)
     assert set(FLOORS) < set(CORE)
