@@ -247,8 +247,9 @@ def test_old_formats_are_refused_by_name() -> None:
         read(bytes(made))
 
 
-@given(st.binary(max_size=300), st.integers(0, 20))
-def test_checksums_are_those_of_the_other_client(content: bytes, begin: int) -> None:
+@given(st.binary(max_size=300), st.integers(1, 30), st.integers(0, 20))
+def test_checksums_are_those_of_the_other_client(part: bytes, times: int, begin: int) -> None:
+    content = part * times
     data = np.frombuffer(content, np.uint8)
     begin = min(begin, len(content))
     expected = calc_crc32c(content[begin:])

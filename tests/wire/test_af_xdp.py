@@ -86,6 +86,7 @@ for sink in sinks:
 print([sink._ring is not None for sink in (opened(), opened(), opened())])
 """
 
+
 def seen(namespace: list[str], program: str) -> list[str]:
     done = subprocess.run(
         [*namespace, sys.executable, "-c", HEAD + program],
