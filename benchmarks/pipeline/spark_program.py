@@ -47,8 +47,10 @@ class SparkProgram(Program):
         properties = {"spark.sql.warehouse.dir": f"{place}/warehouse"} | options["spark"]
         told = " ".join(f"--conf '{key}={value}'" for key, value in properties.items())
         if options["as_spark_comes"]:
-            # Of a file that is named, nothing is added to from conf/.
-            told = f"--properties-file {os.devnull} {told}"
+            # Where a file is named, Spark reads none of conf/.
+            empty = Path(place, "none.conf")
+            empty.touch()
+            told = f"--properties-file {empty} {told}"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{told} pyspark-shell"
         self._spark = session.start(f"stackcast bench {options['way']}")
         self._settings = options["settings"]
