@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from state_hosts import StateHosts, state_hosts
+from state_hosts import StateHosts, endpoint, state_hosts
 
 from lab.up.broker import Broker
 
@@ -23,10 +23,6 @@ WAIT_S = 120
 
 def command(*given: str) -> list[str]:
     return [sys.executable, "-m", "cli.main", "states", *given]
-
-
-def endpoint(address: tuple[str, int]) -> str:
-    return f"{address[0]}:{address[1]}"
 
 
 @contextmanager

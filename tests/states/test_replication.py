@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from state_world import World
 
+from udfs.errors import StateError
 from udfs.states.messages import MOST_BYTES, MessageKind, StateHeader, group_of
 from udfs.states.program import Update
 from udfs.states.segments import Stream, cut
@@ -183,6 +184,105 @@ def test_the_backlog_keeps_what_a_subscriber_lacks_and_lets_it_go_when_it_is_dea
     assert {key[2] for key in made.backlog} == set(range(1, 21))
     made.run(100)
     assert {key[2] for key in made.backlog} == {20}
+
+
+def test_of_a_program_that_starts_again_and_again_the_backlog_keeps_the_last_alone() -> None:
+    made = world()
+    for number in range(5):
+        made.publish("a", STATE, b"%d" % number)
+        made.run(1)
+        made.start("a", 1)
+        made.run(1)
+    assert {datagram[-1:] for datagram in made.backlog.values()} == {b"4"}
+    made.subscribe("b", STATE)
+    made.run(2)
+    assert held(made, "b") == {"a": b"4"}
+    assert len(made.clients["b"].seen) == 1
+    # And so it is for the next controller.
+    made.kill_controller(1)
+    made.subscribe("c", STATE)
+    made.run(5)
+    assert held(made, "c") == {"a": b"4"}
+    assert len([key for key in made.records if key.startswith("publisher/")]) == 1
+
+
+def test_who_waits_for_an_update_that_is_let_go_with_its_publisher_gets_the_next_one() -> None:
+    made = world()
+    made.subscribe("b", STATE)
+    made.publish("a", STATE, b"first")
+    made.run(1)
+    made.loss = 1.0
+    made.hosts[2].middleware.controller_down()
+    made.publish("a", STATE, b"l" * 1500)
+    made.run(1)
+    header = StateHeader(made.clients["a"].program.vnf, 2, 2, 1)
+    made.inject(2, group_of(MessageKind.PUBLISH, 1), 0x0A000001, header.pack() + b"l" * 1400)
+    made.start("a", 1)
+    made.publish("a", STATE, b"last")
+    made.run(1)
+    made.loss = 0.0
+    made._do(2, made.hosts[2].middleware.controller_up(made.now))
+    made.run(15)
+    assert held(made, "b") == {"a": b"last"}
+    streams = made.hosts[2].middleware._replicas[1].streams.values()
+    assert all(stream.through == stream.last for stream in streams)
+
+
+def test_what_is_on_record_says_who_holds_what_and_how_far() -> None:
+    made = world()
+    made.subscribe("b", STATE)
+    made.publish("a", STATE, b"first")
+    made.run(1)
+    made.loss = 1.0
+    made.publish("a", STATE, b"x" * 3000)
+    made.run(3)
+    made.loss = 0.0
+    a, b = (made.clients[name].program.vnf for name in "ab")
+    assert made.records[f"subscription/{b}/1"].value == {"wanted": True, "live": True}
+    assert made.records[f"publisher/{a}/1"].value == {"first": 1, "newest": 2}
+    assert made.records[f"position/{b}/1/{a}"].value == {"update": 2, "segment": 3}
+    assert made.records["state/1"].value == {"name": STATE, "owner": a, "segments": 3}
+    recovered = [r.value for key, r in made.records.items() if key.startswith("recovery/")]
+    wanted = {"publisher": a, "state": 1, "update": 2, "segment": 1, "count": 3}
+    assert {**wanted, "recovery": 1, "address": 0x0A000002} in recovered
+    made.unsubscribe("b", STATE)
+    made.run(1)
+    assert made.records[f"subscription/{b}/1"].value == {"wanted": False, "live": False}
+    assert f"position/{b}/1/{a}" not in made.records
+
+
+def test_a_controller_that_stood_still_takes_nobody_for_dead() -> None:
+    made = world()
+    made.subscribe("b", STATE)
+    made.run(1)
+    made.now += 200
+    made._do(0, made.controller.tick(made.now))
+    assert made.records[f"subscription/{made.clients['b'].program.vnf}/1"].value["wanted"]
+
+
+def test_an_update_that_is_too_large_harms_no_other() -> None:
+    made = world()
+    made.subscribe("b", STATE)
+    for data in (b"first", b"x" * (MOST_BYTES + 1), b"last"):
+        if len(data) > MOST_BYTES:
+            with pytest.raises(StateError, match=r"STATE\.TOO_LARGE"):
+                made.publish("a", STATE, data)
+        else:
+            made.publish("a", STATE, data)
+    made.run(2)
+    assert [update.data for update in made.clients["b"].seen] == [b"first", b"last"]
+
+
+def test_one_program_holds_more_states_than_a_switch_has_registers_for() -> None:
+    made = world(programs="ab")
+    states = [f"{STATE}/{number}" for number in range(2100)]
+    for state in states:
+        made.publish("a", state, state.encode())
+        made.subscribe("b", state)
+    made.run(10)
+    assert all(held(made, "b", state) == {"a": state.encode()} for state in states)
+    # What is all there costs nothing while time goes by.
+    assert not made.controller._waiting and not made.hosts[2].middleware._waiting
 
 
 def test_numbers_are_never_given_twice_even_by_the_next_controller() -> None:

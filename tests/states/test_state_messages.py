@@ -135,7 +135,7 @@ def test_a_signal_is_these_bytes():
     assert signal.pack() == data
     assert [kind.name for kind in SignalKind] == [
         *("INIT_VNF", "INIT_PUB", "PUBLISH", "SUB_REG", "SUB_REM", "STATE_ID_REQ", "RECOVER"),
-        *("ACKNOWLEDGED", "TRUNCATED", "LEASE", "SUMMARY"),
+        *("ACKNOWLEDGED", "TRUNCATED", "LEASE", "SUMMARY", "LIVE"),
     ]
 
 
@@ -165,7 +165,7 @@ def test_signals_are_read_however_the_connection_cuts_them(signals, rng):
 
 @pytest.mark.parametrize(
     "data",
-    ["00000001", "7fffffff", "0000000f 0b 0000 00000000 00000000 0000 0000"],
+    ["00000001", "7fffffff", "0000000f 0c 0000 00000000 00000000 0000 0000"],
 )
 def test_a_connection_of_something_else_is_given_up(data):
     with pytest.raises(StateError) as error:

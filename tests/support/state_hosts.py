@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ from lab.fabric.standalone import StandaloneSwitch
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.up.broker import free_ports
 from udfs.states.outputs import Keep, Record
+from udfs.switches.entry import SwitchEntry
 from udfs.switches.ports import port_groups
 from udfs.switches.state_entries import publishing_port, spanning
 
@@ -39,7 +40,10 @@ class MemoryStore:
     def put(self, outputs: list[Record | Keep]) -> None:
         for output in outputs:
             if isinstance(output, Record):
-                self.records[output.key] = output
+                if output.value is None:
+                    self.records.pop(output.key, None)
+                else:
+                    self.records[output.key] = output
                 continue
             key = output.state, output.vnf, output.update, output.segment
             if output.datagram is None:
@@ -94,18 +98,23 @@ class StateHosts:
         return Replica(state, name, self.listen[port], **options)
 
 
+def entries_of(ports: Iterable[int]) -> dict[str, SwitchEntry]:
+    """What a switch holds whose ports have hosts 10.0.0.PORT, all of them publishers."""
+    entries = [
+        *port_groups("s1", list(ports)),
+        *(publishing_port("s1", n, 0x0A000000 | n) for n in ports),
+        spanning("s1", [], ports),
+    ]
+    return {entry.key: entry for entry in entries}
+
+
 @contextmanager
 def state_hosts(hosts: int, *, started: bool = True) -> Iterator[StateHosts]:
     """Yields them on a running switch, without ``started`` for others to start."""
     made = StateHosts(hosts)
     made.switch.load(p4_products.products("state_replication")[1].read_bytes())
     ports = range(1, hosts + 2)
-    entries = [
-        *port_groups("s1", list(ports)),
-        *(publishing_port("s1", n, 0x0A000000 | n) for n in ports),
-        spanning("s1", [], ports),
-    ]
-    made.switch.apply({entry.key: entry for entry in entries})
+    made.switch.apply(entries_of(ports))
     tunnels = [UdpTunnel(made.near[n], made.far[n]).open(n) for n in ports]
     switch = StandaloneSwitch(made.switch, tunnels)
     here, there = socket.socketpair()
@@ -123,6 +132,11 @@ def state_hosts(hosts: int, *, started: bool = True) -> Iterator[StateHosts]:
         switch.close()
         here.close()
         there.close()
+
+
+def endpoint(address: tuple[str, int]) -> str:
+    """An address as settings and options have it."""
+    return f"{address[0]}:{address[1]}"
 
 
 def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -221,6 +221,8 @@ class World:
                     self._groups(number).add(output.address)
                 case Leave():
                     self._groups(number).discard(output.address)
+                case Record(value=None):
+                    self.records.pop(output.key, None)
                 case Record():
                     self.records[output.key] = output
                 case Keep(datagram=None):

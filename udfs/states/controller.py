@@ -43,6 +43,10 @@ PATIENCE = 30.0
 """So long an update is missed that nobody brings, if later ones are there, seconds."""
 MOST_KEPT = 4096
 """Updates of a publisher of a state; who is further behind gets the last."""
+STOOD_STILL = 5.0
+"""Between two ticks, seconds: leases are longer by what is above."""
+MOST_RECOVERIES = 4096
+"""Recoveries that stay on record; who reads along has had the others."""
 
 
 @dataclass
@@ -52,6 +56,8 @@ class _Program:
     connection: int = 0
     renewed: float = 0.0
     is_alive: bool = True
+    #: What it published is let go, so it cannot live again.
+    is_replaced: bool = False
     subscribed: set[int] = field(default_factory=set)
 
 
@@ -60,6 +66,7 @@ class _Backlog:
     """What one program published of one state."""
 
     stream: Stream
+    first: int
     kept: dict[int, bytes] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     #: Connections whose replicas are ahead.
@@ -71,6 +78,8 @@ class _State:
     name: str
     owner: int = 0
     subscribers: set[int] = field(default_factory=set)
+    #: Subscribers that their switch has acknowledged.
+    live: set[int] = field(default_factory=set)
     backlogs: dict[int, _Backlog] = field(default_factory=dict)
     segments: int = 0
 
@@ -89,8 +98,15 @@ class Controller:
         self._ids: dict[str, int] = {}
         self._next_vnf = FIRST_VNF
         self._changed: set[tuple[int, int]] = set()
+        #: Backlogs that lack something.
+        self._waiting: set[tuple[int, int]] = set()
+        # What of the facts has moved since they were last on record.
         self._moved: set[tuple[int, int, int]] = set()
-        self._recoveries = 0
+        self._published: set[tuple[int, int]] = set()
+        self._kept: set[int] = set()
+        self._recoveries: list[dict[str, Any]] = []
+        self._next_recovery = 1
+        self._ticked = 0.0
 
     def restore(
         self, records: Iterable[Record], datagrams: Iterable[tuple[int, bytes]], now: float
@@ -134,25 +150,34 @@ class Controller:
 
     def _restore(self, record: Record, now: float) -> None:
         kind, *numbers = record.key.split("/")
-        value: dict[str, Any] = record.value
+        value: dict[str, Any] = record.value or {}
         first, second, third = (*map(int, numbers), 0, 0, 0)[:3]
         if kind == "vnf":
             self._next_vnf = max(self._next_vnf, first + 1)
             self._programs[first] = _Program(
-                value["name"], value["address"], renewed=now, is_alive=value["alive"]
+                value["name"],
+                value["address"],
+                renewed=now,
+                is_alive=value["alive"],
+                is_replaced=value["replaced"],
             )
         elif kind == "state":
             self._states[first] = _State(value["name"], value["owner"])
             self._ids[value["name"]] = first
         elif kind == "publisher":
-            self._states[second].backlogs[first] = _Backlog(Stream(after(value["first"], -1)))
+            start = value["first"]
+            self._states[second].backlogs[first] = _Backlog(Stream(after(start, -1)), start)
         elif kind == "subscription" and value["wanted"] and self._programs[first].is_alive:
             self._programs[first].subscribed.add(second)
             self._states[second].subscribers.add(first)
+            if value["live"]:
+                self._states[second].live.add(first)
         elif kind == "recovery":
-            self._recoveries = max(self._recoveries, first)
+            self._next_recovery = max(self._next_recovery, value["recovery"] + 1)
         elif kind == "position" and first in self._states[second].subscribers:
-            self._states[second].backlogs[third].positions[first] = value["update"]
+            backlog = self._states[second].backlogs.get(third)
+            if backlog is not None:
+                backlog.positions[first] = value["update"]
 
     # Middlewares
 
@@ -180,6 +205,8 @@ class Controller:
                 return self._subscribe(connection, signal, now)
             case SignalKind.SUB_REM:
                 return self._unsubscribe(signal.vnf, signal.state)
+            case SignalKind.LIVE:
+                return self._live(signal.vnf, signal.state)
             case SignalKind.STATE_ID_REQ:
                 known = self._ids.get(signal.data.decode(errors="replace"), 0)
                 return [Send(connection, Signal(kind, signal.vnf, known, data=signal.data))]
@@ -189,6 +216,7 @@ class Controller:
                     return self._drop("unexpected")
                 backlog.stream.announce(signal.update)
                 self._changed.add((signal.state, signal.vnf))
+                self._waiting.add((signal.state, signal.vnf))
                 return []
             case _:
                 return self._position(connection, signal)
@@ -211,7 +239,8 @@ class Controller:
         program = self._programs.get(signal.vnf)
         if signal.count:
             return self._end(signal.vnf) if program and program.connection == connection else []
-        if program is None or program.address != address or program.name.encode() != signal.data:
+        name = program.name.encode() if program is not None and not program.is_replaced else None
+        if program is None or program.address != address or name != signal.data:
             self.dropped["not_its_program"] += 1
             return [Send(connection, Signal(SignalKind.LEASE, signal.vnf, count=1))]
         was_dead, program.is_alive = not program.is_alive, True
@@ -256,12 +285,12 @@ class Controller:
                 if newest is None or is_later(other.stream.last, newest):
                     newest = other.stream.last
             first = 1 if newest is None else after(newest)
-            backlog = state.backlogs[signal.vnf] = _Backlog(Stream(after(first, -1)))
+            backlog = state.backlogs[signal.vnf] = _Backlog(Stream(after(first, -1)), first)
             backlog.positions = dict.fromkeys(state.subscribers, after(first, -1))
             if not state.owner:
                 state.owner = signal.vnf
                 found.append(self._state_record(number))
-            found.append(Record(f"publisher/{signal.vnf}/{number}", {"first": first}))
+            found.append(self._publisher_record(number, signal.vnf))
             found += self._summaries(number, [signal.vnf])
             found += self.requests.want(number, 0, now)
         return [
@@ -288,7 +317,7 @@ class Controller:
             self._programs[signal.vnf].subscribed.add(number)
             for backlog in state.backlogs.values():
                 backlog.positions[signal.vnf] = after(backlog.stream.through, -1)
-            found.append(self._subscription_record(signal.vnf, number, wanted=True))
+            found.append(self._subscription_record(signal.vnf, number))
         found.append(
             Send(connection, Signal(SignalKind.SUB_REG, signal.vnf, number, data=signal.data))
         )
@@ -299,12 +328,21 @@ class Controller:
         if state is None or vnf not in state.subscribers:
             return []
         state.subscribers.remove(vnf)
+        state.live.discard(vnf)
         self._programs[vnf].subscribed.discard(number)
-        found: list[Output] = [self._subscription_record(vnf, number, wanted=False)]
+        found: list[Output] = [self._subscription_record(vnf, number)]
         for publisher, backlog in state.backlogs.items():
-            backlog.positions.pop(vnf, None)
+            if backlog.positions.pop(vnf, None) is not None:
+                found.append(Record(f"position/{vnf}/{number}/{publisher}", None))
             found += self._truncate(number, publisher)
         return found
+
+    def _live(self, vnf: int, number: int) -> list[Output]:
+        state = self._states.get(number)
+        if state is None or vnf not in state.subscribers or vnf in state.live:
+            return []
+        state.live.add(vnf)
+        return [self._subscription_record(vnf, number)]
 
     def _position(self, connection: int, signal: Signal) -> list[Output]:
         publisher = int.from_bytes(signal.data[:2])
@@ -314,6 +352,7 @@ class Controller:
         if is_later(signal.update, backlog.stream.through):
             backlog.stream.announce(signal.update)
             backlog.holders.add(connection)
+            self._waiting.add((signal.state, publisher))
         held = backlog.positions.get(signal.vnf)
         if held is None or not is_later(signal.update, held):
             return []
@@ -325,7 +364,31 @@ class Controller:
         program = self._programs[vnf]
         found = [o for state in list(program.subscribed) for o in self._unsubscribe(vnf, state)]
         program.is_alive, program.connection = False, 0
-        return [*found, self._program_record(vnf)]
+        found.append(self._program_record(vnf))
+        for number, state in self._states.items():
+            if vnf in state.backlogs:
+                found += self._let_go_replaced(number, program.name)
+        return found
+
+    def _let_go_replaced(self, number: int, name: str) -> list[Output]:
+        """Ends the backlogs of programs of this name that are dead, where a later one of that name
+        has published: a replica takes its last update for that of the name."""
+        state, found = self._states[number], list[Output]()
+        namesakes = [vnf for vnf in state.backlogs if self._programs[vnf].name == name]
+        newest = max((vnf for vnf in namesakes if state.backlogs[vnf].kept), default=0)
+        for vnf in namesakes:
+            if vnf >= newest or self._programs[vnf].is_alive:
+                continue
+            for update in list(state.backlogs[vnf].kept):
+                found += self._let_go(number, vnf, update)
+            backlog = state.backlogs.pop(vnf)
+            found += [Record(f"position/{v}/{number}/{vnf}", None) for v in backlog.positions]
+            found.append(Record(f"publisher/{vnf}/{number}", None))
+            self._changed.discard((number, vnf))
+            self._published.discard((number, vnf))
+            self._programs[vnf].is_replaced = True
+            found.append(self._program_record(vnf))
+        return found
 
     # Backlog
 
@@ -366,18 +429,23 @@ class Controller:
     def _advance(self, state: int, vnf: int) -> list[Output]:
         backlog = self._states[state].backlogs[vnf]
         found: list[Output] = []
+        self._waiting.add((state, vnf))
         for update, data in backlog.stream.pop():
             backlog.stream.waits_since = None
             backlog.kept[update] = data
             self._changed.add((state, vnf))
+            self._published.add((state, vnf))
+            self._kept.add(state)
             for header, piece in cut(vnf, update, data):
                 datagram = header.pack() + piece
                 found.append(Keep(state, vnf, update, header.segment, datagram))
-        return found + self._truncate(state, vnf) if found else []
+        if not found:
+            return []
+        found += self._truncate(state, vnf)
+        return found + self._let_go_replaced(state, self._programs[vnf].name)
 
     def _truncate(self, number: int, vnf: int) -> list[Output]:
-        """Lets go what every subscriber has, and of a dead program what a later one of its name
-        has replaced; the last update of the others stays."""
+        """Lets go what every subscriber has; the last update stays."""
         backlog = self._states[number].backlogs[vnf]
         through = backlog.stream.through
         least = through
@@ -394,37 +462,38 @@ class Controller:
 
     def _let_go(self, number: int, vnf: int, update: int) -> list[Output]:
         data = self._states[number].backlogs[vnf].kept.pop(update)
+        self._kept.add(number)
         return [
             Keep(number, vnf, update, segment, None)
             for segment in range(1, segments(len(data)) + 1)
         ]
 
     def _recover(self, connection: int, signal: Signal) -> list[Output]:
+        if signal.state not in self._states:
+            return self._drop("unexpected")
         backlog = self._backlog(signal.state, signal.vnf)
         if backlog is None:
-            return self._drop("unexpected")
+            # Let go as a whole: what is asked for now, and what will be.
+            after_it = after(signal.update)
+            truncated = Signal(SignalKind.TRUNCATED, signal.vnf, signal.state, after_it)
+            return [Send(connection, truncated)]
         data = backlog.kept.get(signal.update)
         if data is not None:
             self.recovered += 1
-            self._recoveries += 1
-            key = signal.vnf, signal.state, signal.update
-            return [
-                Record(
-                    f"recovery/{self._recoveries}",
-                    {
-                        "publisher": signal.vnf,
-                        "state": signal.state,
-                        "update": signal.update,
-                        "segment": signal.segment,
-                        "count": signal.count,
-                        "address": self._addresses[connection],
-                    },
-                ),
-                *(
-                    Send(connection, again)
-                    for again in publish_signals(*key, data, signal.segment, signal.count)
-                ),
-            ]
+            self._recoveries.append(
+                {
+                    "publisher": signal.vnf,
+                    "state": signal.state,
+                    "update": signal.update,
+                    "segment": signal.segment,
+                    "count": signal.count or segments(len(data)),
+                    "address": self._addresses[connection],
+                }
+            )
+            again = publish_signals(
+                signal.vnf, signal.state, signal.update, data, signal.segment, signal.count
+            )
+            return [Send(connection, each) for each in again]
         if is_later(signal.update, backlog.stream.through):
             return []  # it is asked for itself, and the replica asks again
         first = min(
@@ -438,12 +507,20 @@ class Controller:
     def tick(self, now: float) -> list[Output]:
         """Does what is due; call it some twenty times a second."""
         found = self.requests.due(now)
+        if self._ticked and now > self._ticked + STOOD_STILL:
+            # It has heard nobody meanwhile.
+            for program in self._programs.values():
+                program.renewed += now - self._ticked
+        self._ticked = now
         for vnf, program in self._programs.items():
             if program.is_alive and now >= program.renewed + LEASE:
                 found += self._end(vnf)
-        for number, state in self._states.items():
-            for vnf, backlog in state.backlogs.items():
-                found += self._wait(number, vnf, backlog, now)
+        for number, vnf in sorted(self._waiting):
+            waiting = self._backlog(number, vnf)
+            if waiting is not None:
+                found += self._wait(number, vnf, waiting, now)
+            if waiting is None or waiting.stream.through == waiting.stream.last:
+                self._waiting.discard((number, vnf))
         for number, vnf in sorted(self._changed):
             found += self._summaries(number, [vnf])
             update = self._states[number].backlogs[vnf].stream.through
@@ -455,23 +532,31 @@ class Controller:
         return found
 
     def facts(self) -> list[Output]:
-        """Returns records of what moves often: positions, segments kept; call it each second."""
+        """Returns records of what moves often: positions, what is published and kept, recoveries;
+        call it each second."""
         found: list[Output] = []
         for vnf, number, publisher in sorted(self._moved):
-            backlog = self._states[number].backlogs[publisher]
-            update = backlog.positions.get(vnf)
-            if update is not None:
+            backlog = self._backlog(number, publisher)
+            update = backlog.positions.get(vnf) if backlog else None
+            if backlog is not None and update is not None:
                 size = len(backlog.kept.get(update, b""))
                 value = {"update": update, "segment": segments(size)}
                 found.append(Record(f"position/{vnf}/{number}/{publisher}", value))
         self._moved.clear()
-        for number, state in self._states.items():
-            kept = sum(
+        found += [self._publisher_record(number, vnf) for number, vnf in sorted(self._published)]
+        self._published.clear()
+        for number in sorted(self._kept):
+            state = self._states[number]
+            state.segments = sum(
                 segments(len(data)) for b in state.backlogs.values() for data in b.kept.values()
             )
-            if kept != state.segments:
-                state.segments = kept
-                found.append(self._state_record(number))
+            found.append(self._state_record(number))
+        self._kept.clear()
+        for value in self._recoveries:
+            key = f"recovery/{self._next_recovery % MOST_RECOVERIES}"
+            found.append(Record(key, {"recovery": self._next_recovery, **value}))
+            self._next_recovery += 1
+        self._recoveries.clear()
         return found
 
     def _wait(self, number: int, vnf: int, backlog: _Backlog, now: float) -> list[Output]:
@@ -519,7 +604,12 @@ class Controller:
         program = self._programs[vnf]
         return Record(
             f"vnf/{vnf}",
-            {"name": program.name, "address": program.address, "alive": program.is_alive},
+            {
+                "name": program.name,
+                "address": program.address,
+                "alive": program.is_alive,
+                "replaced": program.is_replaced,
+            },
         )
 
     def _state_record(self, number: int) -> Record:
@@ -529,8 +619,15 @@ class Controller:
             {"name": state.name, "owner": state.owner, "segments": state.segments},
         )
 
-    def _subscription_record(self, vnf: int, state: int, *, wanted: bool) -> Record:
-        return Record(f"subscription/{vnf}/{state}", {"wanted": wanted})
+    def _publisher_record(self, state: int, vnf: int) -> Record:
+        backlog = self._states[state].backlogs[vnf]
+        newest = backlog.stream.through if backlog.kept else None
+        return Record(f"publisher/{vnf}/{state}", {"first": backlog.first, "newest": newest})
+
+    def _subscription_record(self, vnf: int, number: int) -> Record:
+        state = self._states[number]
+        value = {"wanted": vnf in state.subscribers, "live": vnf in state.live}
+        return Record(f"subscription/{vnf}/{number}", value)
 
     def _drop(self, why: str) -> list[Output]:
         self.dropped[why] += 1

@@ -133,6 +133,7 @@ class SignalKind(IntEnum):
     TRUNCATED = 8  # (vnf, state, update): the first that can still be recovered
     LEASE = 9  # (vnf): it lives
     SUMMARY = 10  # (vnf: publisher, state, update, count: total): the last one published
+    LIVE = 11  # (vnf, state): its switch has acknowledged the subscription
 
 
 _SIGNAL = struct.Struct(">BHIIHH")

@@ -104,8 +104,12 @@ class Middleware:
         self._replicas: dict[int, _Replica] = {}
         self._asked: deque[tuple[int, Signal]] = deque()
         self._is_up = False
+        #: Streams that lack something.
+        self._waiting: set[tuple[int, int]] = set()
         self._unreported: set[tuple[int, int]] = set()
         self._unannounced: set[tuple[int, int]] = set()
+        #: Subscriptions of which the controller is not told yet that the switch has them.
+        self._untold: set[tuple[int, int]] = set()
         self._lease_due = 0.0
 
     # Programs
@@ -236,6 +240,7 @@ class Middleware:
 
     def _advance(self, state: int, vnf: int, stream: Stream) -> list[Output]:
         found: list[Output] = []
+        self._waiting.add((state, vnf))
         for update, data in stream.pop():
             stream.waits_since = None
             found += self._deliver(state, vnf, update, data)
@@ -249,14 +254,16 @@ class Middleware:
         self._is_up = True
         found = self._tell(Signal(SignalKind.LEASE, data=self._address.to_bytes(4)))
         asked, self._asked = self._asked, deque()
+        renewed = {
+            (program.connection, name)
+            for program in self._programs.values()
+            for name in program.subscribed.values()
+        }
         found += self._renew(now)
         for connection, signal in asked:
             asker = self._programs.get(connection)
-            is_renewed = (
-                asker is not None
-                and signal.kind is SignalKind.SUB_REG
-                and signal.data.decode(errors="replace") in asker.subscribed.values()
-            )
+            name = signal.data.decode(errors="replace")
+            is_renewed = signal.kind is SignalKind.SUB_REG and (connection, name) in renewed
             if asker is not None and not is_renewed:
                 found += self._ask(connection, signal)
         return found
@@ -273,6 +280,7 @@ class Middleware:
                     signal = Signal(SignalKind.SUB_REG, program.vnf, data=name.encode())
                     found += self._ask(program.connection, signal)
                 self._unannounced.update((program.connection, s) for s in program.publishes)
+                self._untold.update((program.connection, s) for s in program.subscribed)
         for state, replica in self._replicas.items():
             self._unreported.update((state, vnf) for vnf in replica.latest)
         return found
@@ -338,6 +346,7 @@ class Middleware:
     def _subscribed(self, program: _Program, signal: Signal, now: float) -> list[Output]:
         state = signal.state
         program.subscribed[state] = signal.data.decode(errors="replace")
+        self._untold.add((program.connection, state))
         replica = self._replicas.setdefault(state, _Replica())
         for other in self._programs.values():
             published = other.publishes.get(state)
@@ -363,6 +372,7 @@ class Middleware:
                 before = replica.latest[signal.vnf][0]
             stream = replica.streams[signal.vnf] = Stream(before)
         stream.announce(signal.update)
+        self._waiting.add((signal.state, signal.vnf))
         found: list[Output] = []
         held, replica.held = replica.held, []
         for entry in held:
@@ -437,12 +447,17 @@ class Middleware:
         """Does what is due; call it some twenty times a second."""
         found = self.requests.due(now)
         for replica in self._replicas.values():
+            if not replica.held:
+                continue
             waiting = [entry for entry in replica.held if now < entry[0] + PATIENCE]
             self.dropped["forged"] += len(replica.held) - len(waiting)
             replica.held = waiting
-        for state, replica in list(self._replicas.items()):
-            for vnf, stream in replica.streams.items():
+        for state, vnf in sorted(self._waiting):
+            stream = self._stream(state, vnf)
+            if stream is not None:
                 found += self._wait(state, vnf, stream, now)
+            if stream is None or stream.through == stream.last:
+                self._waiting.discard((state, vnf))
         if self._is_up and now >= self._lease_due:
             found += self._renew(now)
         return found + self._report() if self._is_up else found
@@ -492,6 +507,13 @@ class Middleware:
                 last = after(owner.publishes[state].next, -1)
                 found += self._tell(Signal(SignalKind.SUMMARY, owner.vnf, state, last))
         self._unannounced.clear()
+        for connection, state in sorted(self._untold):
+            subscriber = self._programs.get(connection)
+            if subscriber is None or state not in subscriber.subscribed:
+                self._untold.discard((connection, state))
+            elif self.requests.live_since(state) is not None:
+                self._untold.discard((connection, state))
+                found += self._tell(Signal(SignalKind.LIVE, subscriber.vnf, state))
         return found
 
     def _stream(self, state: int, vnf: int) -> Stream | None:

@@ -48,10 +48,10 @@ class Close:
 @dataclass(frozen=True, slots=True)
 class Record:
     """A fact that must be durable before any output behind it leaves. ``key``: what it is about;
-    the last of a key counts."""
+    the last of a key counts. Without value, one that ends."""
 
     key: str
-    value: dict[str, Any]
+    value: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from udfs.states.messages import Signal, SignalKind, is_later
-from udfs.states.segments import after
+from udfs.states.segments import after, check_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Program:
         self._is_connected = False
         self._published: dict[str, _Published] = {}
         self._wanted: dict[str, int] = {}
+        self._by_number: dict[int, str] = {}
         self._latest: dict[str, dict[int, Update]] = {}
         self._names: dict[tuple[int, int], str] = {}
 
@@ -82,10 +83,12 @@ class Program:
     def unsubscribe(self, state: str) -> list[Signal]:
         """Gives a replica up; what it has stays readable."""
         number = self._wanted.pop(state, 0)
+        self._by_number.pop(number, None)
         return self._tell(Signal(SignalKind.SUB_REM, state=number)) if number else []
 
     def publish(self, state: str, data: bytes) -> list[Signal]:
-        """Publishes an update."""
+        """Publishes an update. Raises StateError ``TOO_LARGE``: over 4,095 segments."""
+        check_size(data)
         published = self._published.get(state)
         if published is None:
             published = self._published[state] = _Published()
@@ -107,6 +110,7 @@ class Program:
         for published in self._published.values():
             published.state = 0
         self._wanted = dict.fromkeys(self._wanted, 0)
+        self._by_number.clear()
         self._names.clear()
 
     def take(self, signal: Signal) -> tuple[list[Signal], Update | None]:
@@ -126,6 +130,7 @@ class Program:
                 if text not in self._wanted:
                     return [Signal(SignalKind.SUB_REM, state=signal.state)], None
                 self._wanted[text] = signal.state
+                self._by_number[signal.state] = text
             case SignalKind.ACKNOWLEDGED:
                 for published in self._published.values():
                     if published.state == signal.state:
@@ -155,7 +160,7 @@ class Program:
         return signal
 
     def _update(self, signal: Signal) -> Update | None:
-        state = next((name for name, n in self._wanted.items() if n == signal.state), None)
+        state = self._by_number.get(signal.state)
         if state is None:
             return None
         latest = self._latest.setdefault(state, {})

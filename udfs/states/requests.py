@@ -38,6 +38,8 @@ class Requests:
         self._number = number
         self._open: dict[int, _Request] = {}
         self._live: dict[int, float] = {}
+        #: Nothing is due before.
+        self._next_due = 0.0
 
     def want(self, state: int, vnf: int, now: float) -> list[Output]:
         """Subscribes to a state, by its first program."""
@@ -48,7 +50,7 @@ class Requests:
         if held is None:
             joins.append(Join(group_of(MessageKind.ACK, state)))
         self._open[state] = self._request(MessageKind.REGISTER, vnf, now)
-        return joins + self.due(now)
+        return [*joins, self._message(state, now)]
 
     def forgo(self, state: int, now: float) -> list[Output]:
         """Ends a subscription, with its last program."""
@@ -57,7 +59,7 @@ class Requests:
             return []
         self._live.pop(state, None)
         self._open[state] = self._request(MessageKind.REMOVE, held.vnf, now)
-        return [Leave(group_of(MessageKind.PUBLISH, state)), *self.due(now)]
+        return [Leave(group_of(MessageKind.PUBLISH, state)), self._message(state, now)]
 
     def acknowledge(self, state: int, header: StateHeader, now: float) -> list[Output] | None:
         """Takes an ack. None: it answers no request that is open."""
@@ -71,6 +73,7 @@ class Requests:
             del self._open[state]
             return [Leave(group_of(MessageKind.ACK, state))]
         held.due = now + REFRESH
+        self._next_due = min(self._next_due, held.due)
         self._live.setdefault(state, now)
         return []
 
@@ -81,7 +84,11 @@ class Requests:
     def due(self, now: float) -> list[Output]:
         """Returns the messages whose time has come."""
         found: list[Output] = []
+        if now < self._next_due:
+            return found
+        self._next_due = now + LEASE
         for state, held in list(self._open.items()):
+            self._next_due = min(self._next_due, held.due)
             if now < held.due:
                 continue
             if held.kind is MessageKind.REMOVE and now >= held.since + LEASE:
@@ -90,12 +97,17 @@ class Requests:
                 found.append(Leave(group_of(MessageKind.ACK, state)))
                 continue
             if held.acknowledged:
-                held = self._open[state] = self._request(held.kind, held.vnf, now)  # noqa: PLW2901
-            held.due = now + held.wait
-            held.wait = min(2 * held.wait, LONGEST_WAIT)
-            header = StateHeader(held.vnf, held.number)
-            found.append(ToNetwork(group_of(held.kind, state), header.pack()))
+                self._open[state] = self._request(held.kind, held.vnf, now)
+            found.append(self._message(state, now))
         return found
+
+    def _message(self, state: int, now: float) -> Output:
+        """Sends what is open of a state, and notes when that is due again."""
+        held = self._open[state]
+        held.due = now + held.wait
+        held.wait = min(2 * held.wait, LONGEST_WAIT)
+        self._next_due = min(self._next_due, held.due)
+        return ToNetwork(group_of(held.kind, state), StateHeader(held.vnf, held.number).pack())
 
     def _request(self, kind: MessageKind, vnf: int, now: float) -> _Request:
         self._number = after(self._number)

@@ -24,10 +24,7 @@ def cut(
 
     An empty update is one empty segment. Raises StateError ``TOO_LARGE``: over 4,095 segments.
     """
-    if len(data) > MOST_BYTES:
-        raise StateError(
-            "TOO_LARGE", f"an update of {len(data)} bytes; {MOST_BYTES} fit its 4,095 segments"
-        )
+    check_size(data)
     total = segments(len(data))
     until = min(first + count, total + 1) if count else total + 1
     return [
@@ -37,6 +34,14 @@ def cut(
         )
         for number in range(first, until)
     ]
+
+
+def check_size(data: bytes) -> None:
+    """Raises StateError ``TOO_LARGE`` for an update of over 4,095 segments."""
+    if len(data) > MOST_BYTES:
+        raise StateError(
+            "TOO_LARGE", f"an update of {len(data)} bytes; {MOST_BYTES} fit its 4,095 segments"
+        )
 
 
 def segments(size: int) -> int:

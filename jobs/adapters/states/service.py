@@ -9,7 +9,9 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
@@ -121,7 +123,8 @@ class Service:
             os.write(self._woken, b"x")
 
     def do(self, outputs: Iterable[Output]) -> None:
-        """Carries out what a state machine asks for."""
+        """Carries out what a state machine asks for: all that came of one read, so that what is
+        to be durable is written together."""
         for output in outputs:
             match output:
                 case ToNetwork():
@@ -140,19 +143,19 @@ class Service:
     def _tick(self, now: float) -> None:
         raise NotImplementedError
 
-    def _took(self, connection: int, signal: Signal, now: float) -> None:
+    def _took(self, connection: int, signal: Signal, now: float) -> list[Output]:
         raise NotImplementedError
 
     def _ended(self, connection: int, now: float) -> None:
         raise NotImplementedError
 
-    def _heard(self, group: int, source: int, datagram: bytes, now: float) -> None:
+    def _heard(self, group: int, source: int, datagram: bytes, now: float) -> list[Output]:
         raise NotImplementedError
 
     def _hear(self) -> None:
         now = time.monotonic()
-        for group, source, datagram in self._link.receive():
-            self._heard(group, source, datagram, now)
+        came = self._link.receive()
+        self.do(output for each in came for output in self._heard(*each, now))
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -181,8 +184,7 @@ class Service:
             self._lost(number)
             return
         now = time.monotonic()
-        for signal in signals:
-            self._took(number, signal, now)
+        self.do(output for signal in signals for output in self._took(number, signal, now))
         if not data:
             self._lost(number)
 
@@ -229,6 +231,21 @@ class Service:
         os.close(self._wake)
         os.close(self._woken)
         self._woken = -1  # a late `stop` must not write into what has its number by then
+
+
+@contextmanager
+def serving(service: Service) -> Iterator[Future[None]]:
+    """Runs a service beside the caller, and stops it at the end; yields its future.
+
+    What ended the service is raised at the end.
+    """
+    with ThreadPoolExecutor(1, "states") as pool:
+        running = pool.submit(service.run)
+        try:
+            yield running
+        finally:
+            service.stop()
+        running.result()
 
 
 class MiddlewareService(Service):
@@ -291,11 +308,10 @@ class MiddlewareService(Service):
                 why,
             )
 
-    def _took(self, connection: int, signal: Signal, now: float) -> None:
+    def _took(self, connection: int, signal: Signal, now: float) -> list[Output]:
         if connection == CONTROLLER:
-            self.do(self.middleware.from_controller(signal, now))
-        else:
-            self.do(self.middleware.from_program(connection, signal, now))
+            return self.middleware.from_controller(signal, now)
+        return self.middleware.from_program(connection, signal, now)
 
     def _ended(self, connection: int, now: float) -> None:
         if connection == CONTROLLER:
@@ -304,8 +320,8 @@ class MiddlewareService(Service):
         else:
             self.do(self.middleware.program_ended(connection, now))
 
-    def _heard(self, group: int, source: int, datagram: bytes, now: float) -> None:
-        self.do(self.middleware.from_network(group, source, datagram, now))
+    def _heard(self, group: int, source: int, datagram: bytes, now: float) -> list[Output]:
+        return self.middleware.from_network(group, source, datagram, now)
 
 
 class ControllerService(Service):
@@ -334,11 +350,11 @@ class ControllerService(Service):
             self._facts_due = now + FACTS
             self.do(self.controller.facts())
 
-    def _took(self, connection: int, signal: Signal, now: float) -> None:
-        self.do(self.controller.from_middleware(connection, signal, now))
+    def _took(self, connection: int, signal: Signal, now: float) -> list[Output]:
+        return self.controller.from_middleware(connection, signal, now)
 
     def _ended(self, connection: int, now: float) -> None:
         self.controller.middleware_ended(connection)
 
-    def _heard(self, group: int, source: int, datagram: bytes, now: float) -> None:
-        self.do(self.controller.from_network(group, source, datagram, now))
+    def _heard(self, group: int, source: int, datagram: bytes, now: float) -> list[Output]:
+        return self.controller.from_network(group, source, datagram, now)

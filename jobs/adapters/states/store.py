@@ -1,9 +1,16 @@
 """A replica controller's facts and backlog in two Kafka topics, compacted: of each key the last
-record counts, and one without a value takes its key out."""
+record counts, and one without a value takes its key out.
+
+One controller writes them at a time. Whoever begins writes a claim first, and reads then. As nobody
+else writes, a controller's records have offsets without gaps: the first gap tells the one before
+that its place is taken, before it has told anybody what it could not keep.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import struct
 import time
 from collections.abc import Mapping
@@ -13,12 +20,18 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError as ClientError
 from kafka.errors import TopicAlreadyExistsError
 
-from udfs.errors import KafkaError
+from udfs.errors import KafkaError, StateError
 from udfs.states.outputs import Keep, Record
 
 #: state, vnf, update, segment: the key of a segment in the backlog.
 _SEGMENT = struct.Struct(">IHIH")
 _PATIENCE_S = 30.0
+_CLAIM = b"controller"
+
+
+def topics_of(prefix: str) -> tuple[str, str]:
+    """Returns the names of the topics of facts and of the backlog."""
+    return f"{prefix}-control", f"{prefix}-backlog"
 
 
 class KafkaStore:
@@ -51,35 +64,57 @@ class KafkaStore:
                 self._make(admin, topic)
         finally:
             admin.close()
+        self._next: dict[str, int] = {}
         self._producer: Any = KafkaProducer(**self._options, acks="all")
 
     def read(self) -> tuple[list[Record], list[tuple[int, bytes]]]:
-        """Returns the last record of each key, and the segments of the backlog with states."""
+        """Takes the place of who wrote before; returns the last record of each key, and the
+        segments of the backlog with states."""
+        claim = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
+        self._next.clear()
+        self._send([(topic, _CLAIM, claim) for topic in (self._control, self._backlog)])
         records = {
             key.decode(): Record(key.decode(), json.loads(value))
             for key, value in self._last(self._control).items()
+            if key != _CLAIM
         }
         segments = [
             (int(_SEGMENT.unpack(key)[0]), value)
             for key, value in self._last(self._backlog).items()
+            if key != _CLAIM
         ]
         return list(records.values()), segments
 
     def put(self, outputs: list[Record | Keep]) -> None:
-        """Writes, and returns when the brokers have all. Raises KafkaError NOT_PUBLISHED."""
-        sent = []
+        """Writes, and returns when the brokers have all.
+
+        Raises KafkaError NOT_PUBLISHED, StateError FENCED.
+        """
+        records: list[tuple[str, bytes, bytes | None]] = []
+        for output in outputs:
+            if isinstance(output, Record):
+                value = None if output.value is None else json.dumps(output.value).encode()
+                records.append((self._control, output.key.encode(), value))
+            else:
+                key = _SEGMENT.pack(output.state, output.vnf, output.update, output.segment)
+                records.append((self._backlog, key, output.datagram))
+        self._send(records)
+
+    def _send(self, records: list[tuple[str, bytes, bytes | None]]) -> None:
         try:
-            for output in outputs:
-                if isinstance(output, Record):
-                    topic, key = self._control, output.key.encode()
-                    value: bytes | None = json.dumps(output.value).encode()
-                else:
-                    topic, value = self._backlog, output.datagram
-                    key = _SEGMENT.pack(output.state, output.vnf, output.update, output.segment)
-                sent.append(self._producer.send(topic, value, key=key, partition=0))
+            sent = [
+                self._producer.send(topic, value, key=key, partition=0)
+                for topic, key, value in records
+            ]
             self._producer.flush(_PATIENCE_S)
-            for one in sent:
-                one.get(_PATIENCE_S)
+            for (topic, *_), one in zip(records, sent, strict=True):
+                offset = one.get(_PATIENCE_S).offset
+                if offset != self._next.setdefault(topic, offset):
+                    raise StateError(
+                        "FENCED",
+                        f"another replica controller writes to topic {topic}: this one ends",
+                    )
+                self._next[topic] = offset + 1
         except ClientError as error:
             raise KafkaError(
                 "NOT_PUBLISHED", f"the replica controller's facts could not be written: {error}"
