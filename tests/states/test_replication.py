@@ -251,6 +251,25 @@ def test_what_is_on_record_says_who_holds_what_and_how_far() -> None:
     assert f"position/{b}/1/{a}" not in made.records
 
 
+def test_what_replicas_alone_have_becomes_the_last_update_of_all() -> None:
+    made = world()
+    made.subscribe("b", STATE)
+    made.publish("a", STATE, b"first")
+    made.run(1)
+    # The controller hears of nothing, and the publisher ends with its middleware.
+    made.kill_controller(5)
+    for number in range(200):
+        made.publish("a", STATE, b"%d" % number)
+    made.run(1)
+    assert held(made, "b") == {"a": b"199"}
+    made.start("a", 1)
+    made.kill_middleware(1, 1)
+    made.run(60)
+    made.subscribe("c", STATE)
+    made.run(5)
+    assert held(made, "b") == held(made, "c") == {"a": b"199"}
+
+
 def test_a_controller_that_stood_still_takes_nobody_for_dead() -> None:
     made = world()
     made.subscribe("b", STATE)

@@ -123,7 +123,8 @@ class Stream:
         return True
 
     def missing(self, most: int) -> list[tuple[int, int, int]]:
-        """Returns at most so many gaps, earliest first: update, first segment, how many.
+        """Returns at most so many gaps, earliest first, and as many of the last update, which may
+        be all that anybody still has: update, first segment, how many.
 
         Of an update of which no segment is there: 1 and 0, all of them.
         """
@@ -131,18 +132,23 @@ class Stream:
         update = self.through
         while update != self.last and len(gaps) < most:
             update = after(update)
-            held = self._partial.get(update)
-            if held is None:
-                gaps.append((update, 1, 0))
-                continue
-            run = 0
-            for segment in range(1, self._totals[update] + 2):
-                if segment <= self._totals[update] and segment not in held:
-                    run += 1
-                elif run:
-                    gaps.append((update, segment - run, run))
-                    run = 0
-        return gaps[:most]
+            gaps += self._gaps(update)
+        last = self._gaps(self.last) if update != self.last else []
+        return gaps[:most] + last[:most]
+
+    def _gaps(self, update: int) -> list[tuple[int, int, int]]:
+        held = self._partial.get(update)
+        if held is None:
+            return [(update, 1, 0)]
+        gaps: list[tuple[int, int, int]] = []
+        run = 0
+        for segment in range(1, self._totals[update] + 2):
+            if segment <= self._totals[update] and segment not in held:
+                run += 1
+            elif run:
+                gaps.append((update, segment - run, run))
+                run = 0
+        return gaps
 
     def _is_whole(self, update: int) -> bool:
         return len(self._partial.get(update, ())) == self._totals.get(update, -1)
