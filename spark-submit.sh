@@ -8,6 +8,8 @@
 #     jobs/create_tables.py     makes missing Delta tables, and fills empty ones from files
 #     jobs/load_topology.py     puts a network into the tables: made by its sizes, or a known one
 #     jobs/refresh_switches.py  keeps the switches' entries in step with the tables
+#     jobs/replica_controller.py  keeps replicated states, and the tables that say who holds what
+#     jobs/state_stream.py      publishes rows of a table, or records of a topic, as replicated states
 #     jobs/retune_trees.py      chooses the virtual trees anew, by what was published
 #     jobs/rerequest.py         answers hosts that lost notifications
 #     jobs/check_delivery.py    proves from what hosts wrote down that nothing was lost

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shlex
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -14,8 +16,8 @@ from cli.kafka_client import Bootstrap, PropertiesFile, client_options
 from cli.signals import stop_on_signal
 from jobs.adapters.states.links import open_link
 from jobs.adapters.states.replica import Replica
-from jobs.adapters.states.service import ControllerService, MiddlewareService, Service
-from jobs.adapters.states.store import KafkaStore
+from jobs.adapters.states.service import ControllerService, MiddlewareService, Service, serving
+from jobs.adapters.states.store import KafkaStore, topics_of
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import printable
 from udfs.states.messages import CONTROLLER_PORT, MIDDLEWARE_PORT
@@ -61,7 +63,7 @@ def controller(
     Run one. Another takes over what it kept in Kafka.
     """
     brokers, client = client_options(properties_file, bootstrap)
-    store = KafkaStore(brokers, f"{topics}-control", f"{topics}-backlog", client)
+    store = KafkaStore(brokers, *topics_of(topics), client)
     try:
         service = ControllerService(open_link(address, link), parse_endpoint(listen), store)
         _serve(service)
@@ -97,12 +99,59 @@ def _serve(service: Service) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     with stop_on_signal() as stop:
         typer.echo(json.dumps({"listen": "{}:{}".format(*service.address)}))
-        with ThreadPoolExecutor(1) as pool:
-            serving = pool.submit(service.run)
-            while not serving.done() and not stop.wait(_LOOK):
+        with serving(service) as running:
+            while not running.done() and not stop.wait(_LOOK):
                 pass
-            service.stop()
-        serving.result()
+
+
+@app.command()
+def show(
+    state: Annotated[str, typer.Argument(help="Name of one; all by default.")] = "",
+    properties_file: Annotated[
+        Path | None,
+        typer.Option("--properties-file", exists=True, help="Properties of the jobs."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each state.")] = False,
+) -> None:
+    """Say who publishes and who holds each state, and how far each is, from the tables."""
+    # No other command needs a JVM, or should wait for it.
+    from jobs.adapters.app import session  # noqa: PLC0415
+    from jobs.adapters.app.settings import Settings  # noqa: PLC0415
+    from jobs.adapters.states.overview import overview  # noqa: PLC0415
+    from jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+
+    if properties_file is not None:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = (
+            f"--properties-file {shlex.quote(str(properties_file.absolute()))} pyspark-shell"
+        )
+    settings = Settings.read(session.properties())
+    late: Any = session.LateSession("stackcast states show")
+    for found in overview(Tables(late, settings.tables), state):
+        typer.echo(json.dumps(found, default=str) if as_json else text_of(found))
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """Returns a state of `overview` for people."""
+    head = f"{found['name']}  state {found['state']}, {found['group']}"
+    lines = [f"{head}, {found['segments']} segments kept"]
+    for each in found["publishers"]:
+        newest = "nothing yet" if each["newest"] is None else f"update {each['newest']}"
+        ended = "" if each["alive"] else ", ended"
+        lines.append(f"  published by {_who(each)}: {newest}{ended}")
+    for each in found["replicas"]:
+        since = each["live_since"]
+        live = f"live since {since:%Y-%m-%d %H:%M:%S} UTC" if since else "not live yet"
+        lacks = [
+            f"{'none' if behind is None else f'{behind} behind'} of {vnf}"
+            for vnf, behind in each["behind"].items()
+            if behind != 0
+        ]
+        lines.append(f"  held by {_who(each)}: {live}, {', '.join(lacks) or 'has all'}")
+    return "\n".join(map(printable, lines))
+
+
+def _who(each: dict[str, Any]) -> str:
+    return f"{each['name']} ({each['vnf']} at {each['host']})"
 
 
 @app.command()

@@ -315,6 +315,39 @@ class Settings:
     tls_key: str = setting(
         "p4runtime.tls.key", "", "PEM file of its private key; {switch} is a switch's name"
     )
+    states_topics: str = setting(
+        "states.topics",
+        "states",
+        "What the replica controller's topics begin with: -control has its facts, -backlog updates",
+    )
+    states_checkpoint: str = setting(
+        "states.checkpoint",
+        "var/checkpoint/states",
+        "Folder of the checkpoints of jobs/replica_controller.py and jobs/state_stream.py",
+    )
+    states_address: str = setting(
+        "states.address",
+        "",
+        "IPv4 address, in the network of states, of the host that jobs/replica_controller.py runs "
+        "on; empty: it only keeps the tables, for a controller that runs elsewhere",
+    )
+    states_listen: str = setting(
+        "states.listen",
+        "127.0.0.1:65430",
+        "Where its controller waits for middlewares, host:port; loopback hears this machine alone",
+        form=_ENDPOINT,
+    )
+    states_link: str = setting(
+        "states.link",
+        "",
+        "Its tunnel to a switch's port, udp:NEAR:PORT/FAR:PORT; empty: the address's interface",
+    )
+    states_middleware: str = setting(
+        "states.middleware",
+        "127.0.0.1:65431",
+        "The middleware of the host that jobs/state_stream.py runs on, host:port",
+        form=_ENDPOINT,
+    )
 
     lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
     lab_messages: int = setting(

@@ -19,6 +19,7 @@ import pyarrow as pa
 from delta.exceptions import ConcurrentTransactionException
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
+from pyspark.sql.types import StructField, StructType
 
 import schemas
 from jobs.adapters.app.places import qualified
@@ -50,6 +51,13 @@ NAMES = (
     "publication_statistics",
     "egress_ledger",
     "writers",
+    "state_filters",
+    "vnfs",
+    "states",
+    "state_publishers",
+    "state_subscriptions",
+    "state_positions",
+    "state_recoveries",
 )
 
 
@@ -496,6 +504,21 @@ class Tables:
             return True
         changed = [row for key, row in after.items() if before.get(key) != row]
         gone = [row for key, row in before.items() if key not in after]
+        return self.merge(name, changed, gone, keys, onto)
+
+    def merge(
+        self,
+        name: str,
+        changed: list[dict[str, Any]],
+        gone: list[dict[str, Any]],
+        keys: tuple[str, ...],
+        onto: int | None = None,
+    ) -> bool:
+        """Insert or update ``changed`` rows and delete ``gone`` ones, by their keys, in one commit.
+
+        Of ``gone`` rows the keys are enough. Returns whether it made a version. ``onto``: as for
+        `replace_changed`.
+        """
         if not changed and not gone:
             return False
         path = self._path(name)
@@ -561,8 +584,10 @@ class Tables:
     def _frame(self, name: str, rows: list[dict[str, Any]], gone: bool | None = None) -> DataFrame:
         """Rows as a frame with the table's columns, in its order, and perhaps a column ``gone``."""
         schema = self.read(name).schema
+        if gone:
+            schema = StructType([StructField(f.name, f.dataType) for f in schema.fields])
         frame = self._spark.createDataFrame(
-            [tuple(row[column] for column in schema.names) for row in rows], schema
+            [tuple(row.get(column) for column in schema.names) for row in rows], schema
         )
         return frame if gone is None else frame.withColumn("gone", functions.lit(gone))
 
@@ -577,6 +602,10 @@ class Tables:
                 for f in self.read(name).schema.fields
             )
         )
+
+    def place(self, name: str) -> str:
+        """Returns the path of a table, or its name where it is one of a catalog."""
+        return self._path(name) if self._by_path else self.sql_name(name)
 
     def _path(self, name: str) -> str:
         return f"{self.location}/{name}"

@@ -1,0 +1,89 @@
+"""Number programs and states, keep updates for who lost them, and keep the tables that say so.
+
+    spark-submit [--properties-file conf/X.conf] jobs/replica_controller.py
+
+The replica controller of the network of states, with its facts and its backlog in two topics of
+Kafka, and a stream that merges the facts into the tables `vnfs`, `states`, `state_publishers`,
+`state_subscriptions`, `state_positions` and `state_recoveries` within seconds. Where
+`spark.stackcast.states.address` is not set there is only the stream, for a controller that runs
+elsewhere (`stackcast states controller`). It runs until SIGTERM; another goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from jobs.adapters.app import application, session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.fetch.options import fetch_options
+from jobs.adapters.states.fact_tables import FactTables
+from jobs.adapters.states.links import open_link
+from jobs.adapters.states.service import ControllerService, serving
+from jobs.adapters.states.store import KafkaStore, topics_of
+from jobs.adapters.stream.micro_batches import await_executors
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire.udp import parse_endpoint
+
+log = logging.getLogger("stackcast.replica_controller")
+
+#: How often the tables follow; without it, a hundred times a second.
+TRIGGER = "1 second"
+
+
+def control(settings: Settings, lifecycle: Lifecycle) -> int:
+    settings.require_broker()
+    spark = session.start("stackcast replica_controller")
+    lifecycle.hold_jvm(spark)
+    await_executors(spark, settings, lifecycle)
+    client = dict(fetch_options(settings.kafka).client)
+    facts, backlog = topics_of(settings.states_topics)
+    # Makes the topics, also where the controller is another program.
+    with ExitStack() as ending:
+        store = KafkaStore(client.pop("bootstrap_servers"), facts, backlog, client)
+        ending.callback(store.close)
+        ended: Callable[[], bool] = bool
+        if settings.states_address:
+            link = open_link(settings.states_address, settings.states_link)
+            service = ControllerService(link, parse_endpoint(settings.states_listen), store)
+            running = ending.enter_context(serving(service))
+            ended = running.done
+            log.info("the replica controller listens at %s:%d", *service.address)
+        query = follow(spark, settings, facts, lifecycle)
+        lifecycle.run(query, finished=ended)
+    return 0
+
+
+def follow(
+    spark: SparkSession, settings: Settings, topic: str, lifecycle: Lifecycle
+) -> StreamingQuery:
+    """Starts the stream from the topic of facts into the tables; returns its query."""
+    fact_tables = FactTables(Tables(spark, settings.tables))
+
+    def take(records: DataFrame, batch: int) -> None:
+        lifecycle.boundary()
+        log.debug("batch %d: %d facts", batch, fact_tables.take(records, batch))
+
+    reader = spark.readStream.format("kafka").option("subscribe", topic)
+    # What was compacted away is no loss: a later record of its key is there.
+    reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false")
+    for key, value in settings.kafka.items():
+        reader = reader.option(f"kafka.{key}", value)
+    return (
+        reader.load()
+        .select("key", "value", "offset", "timestamp")
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", f"{settings.states_checkpoint}/{topic}")
+        .trigger(processingTime=TRIGGER)
+        .start()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(application.run(control))

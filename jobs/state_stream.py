@@ -1,0 +1,114 @@
+"""Publish the rows of a Delta table, or the records of a topic, as replicated states.
+
+    spark-submit [--properties-file conf/X.conf] jobs/state_stream.py table:NAME [--by COLUMN,...]
+    spark-submit [--properties-file conf/X.conf] jobs/state_stream.py topic:NAME [--columns DDL] ...
+
+So a change of a table reaches the memory of programs on hosts: who holds a replica of the state
+NAME has all rows of the table, as a JSON array, within seconds of each commit. With --by there is a
+state for each value of these columns, as NAME/VALUE, with its rows alone. A table is one of ours,
+one of a catalog, or a folder, and has a change data feed. Each record of a topic is an update, as
+it is.
+
+A row of table `state_filters` with this source makes a state NAME?FILTER, of what it lets pass. The
+middleware of this host (`spark.stackcast.states.middleware`) takes the updates; what a batch has
+published is with the replica controller before it ends. It runs until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from jobs.adapters.app import application, session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.states.client import StatesClient
+from jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
+from jobs.adapters.states.row_states import StateFilters, StateNames
+from jobs.adapters.stream.micro_batches import await_executors
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire.udp import parse_endpoint
+from udfs.errors import SettingsError
+
+log = logging.getLogger("stackcast.state_stream")
+
+TRIGGER = "500 milliseconds"
+#: Records of a topic in a batch, at most: each is an update that a middleware takes by itself.
+MOST_RECORDS = 10_000
+
+
+def main(arguments: list[str]) -> int:
+    return application.run(partial(publish, parser().parse_args(arguments)))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="state_stream.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("source", metavar="table:NAME|topic:NAME", help="what is published")
+    made.add_argument("--state", default="", help="name of the state; the source's by default")
+    made.add_argument("--by", default="", help="columns, commas between: a state for each value")
+    made.add_argument("--columns", default="", help="of a topic's JSON, as 'scanner INT, rssi INT'")
+    return made
+
+
+def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
+    kind, _, name = asked.source.partition(":")
+    if kind not in ("table", "topic") or not name or (asked.columns and kind == "table"):
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{asked.source!r}: a source is table:NAME or topic:NAME, --columns is of a topic",
+        )
+    last = re.split(r"[/.]", name.rstrip("/"))[-1] if kind == "table" else name
+    base = asked.state or last
+    names = StateNames(base, tuple(filter(None, asked.by.split(","))))
+    if kind == "topic":
+        settings.require_broker()
+    spark = session.start(f"stackcast state_stream {base}")
+    lifecycle.hold_jvm(spark)
+    await_executors(spark, settings, lifecycle)
+    tables = Tables(spark, settings.tables)
+    filters = StateFilters(tables, base)
+    program = f"state_stream {base}"
+    with StatesClient(program, parse_endpoint(settings.states_middleware)) as client:
+        publisher = SafePublisher(client, lifecycle.stopping.is_set)
+        source: TableSource | TopicSource
+        if kind == "table":
+            source = TableSource(spark, name, names, filters, publisher, tables)
+        else:
+            most = min(MOST_RECORDS, settings.max_offsets_per_trigger)
+            source = TopicSource(
+                spark, name, names, filters, publisher, asked.columns, settings.kafka, most
+            )
+
+        def take(rows: DataFrame, _batch: int) -> None:
+            lifecycle.boundary()
+            source.take(rows)
+
+        def look() -> bool:
+            source.look()
+            return False  # nothing but a stop ends it
+
+        source.begin(program)
+        place = re.sub(r"\W+", "_", f"{asked.source} {base}")
+        query = (
+            source.stream()
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", f"{settings.states_checkpoint}/{place}")
+            .trigger(processingTime=TRIGGER)
+            .start()
+        )
+        log.info("%s is published as state %s", asked.source, base)
+        lifecycle.run(query, finished=look)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
