@@ -283,8 +283,20 @@ class World:
         self._later(0.001, arrive)
 
     def _switch(self, source: int, address: int, datagram: bytes) -> None:
-        if self.dice.random() < self.loss:
-            return
+        """A host's message is on its way to the switch: what is asked of it, too, gets lost,
+        doubled and reordered."""
+        for _ in range(self._copies()):
+            if not self.loss:
+                self._at_switch(source, address, datagram)
+                continue
+            self._later(
+                0.3 * self.dice.random(), lambda: self._at_switch(source, address, datagram)
+            )
+
+    def _copies(self) -> int:
+        return 0 if self.dice.random() < self.loss else 1 + (self.dice.random() < self.loss)
+
+    def _at_switch(self, source: int, address: int, datagram: bytes) -> None:
         kind, state = read_group(address)
         ports = self._ports.setdefault(state, set())
         if kind is MessageKind.PUBLISH:
@@ -296,8 +308,7 @@ class World:
 
     def _carry(self, port: int, source: int, address: int, datagram: bytes) -> None:
         self.carried += 1
-        copies = (self.dice.random() >= self.loss) + (self.dice.random() < self.loss)
-        for _ in range(copies):
+        for _ in range(self._copies()):
             self._later(
                 0.005 + (0.3 * self.dice.random() if self.loss else 0.0),
                 lambda: self._arrive(port, source, address, datagram),
