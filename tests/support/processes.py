@@ -29,6 +29,8 @@ SLOWEST = {
     "test_sql_job": 99,
     "test_tables": 95,
     "test_itch_stream": 95,
+    "test_state_kills": 90,
+    "test_state_jobs": 80,
     "test_kill_network": 72,
     "test_retune": 68,
     "test_refresh_switches": 67,
