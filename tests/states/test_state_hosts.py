@@ -9,14 +9,17 @@ import socket
 import time
 
 import pytest
+from program_switches import dropped
+from state_cases import REASONS
 from state_hosts import StateHosts, state_hosts, until
 
+from jobs.adapters.states.client import StatesClient
 from jobs.adapters.states.links import GroupLink
 from jobs.adapters.states.replica import Replica
 from jobs.adapters.states.service import RECONNECT
 from udfs.errors import StateError
 from udfs.states.frames import pack_frame, read_frame
-from udfs.states.messages import ACKNOWLEDGER, MessageKind, group_of
+from udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, MessageKind, group_of
 
 pytestmark = pytest.mark.server
 
@@ -77,6 +80,29 @@ def test_middleware_and_controller_end_and_nothing_is_lost(hosts: StateHosts) ->
         for program in programs.values():
             until(lambda program=program: program.values == {"a": b"4"}, 60)
             program.flush()
+
+
+@pytest.mark.slow
+def test_the_largest_update_and_states_beyond_the_registers_reach_a_replica(
+    hosts: StateHosts,
+) -> None:
+    with hosts.replica(2, "a") as a, StatesClient("b", hosts.listen[3]) as b:
+        b.subscribe(a.state)
+        data = os.urandom(MOST_BYTES)
+        a.publish(data)
+        until(lambda: b.value(a.state) == data, 120)
+        # The switch has registers for states below 2048, and drops what is of others: of these the
+        # replica controller brings each update.
+        names = [f"state {number}" for number in range(2100)]
+        with StatesClient("many", hosts.listen[2]) as many:
+            for name in names:
+                many.publish(name, name.encode())
+                b.subscribe(name)
+            until(lambda: all(b.value(name) == name.encode() for name in names), 120)
+            many.publish(names[-1], b"last")
+            until(lambda: b.value(names[-1]) == b"last", 120)
+    reasons = dict(zip(REASONS, dropped(REASONS, hosts.switch), strict=True))
+    assert reasons["UNKNOWN_STATE"] > 0
 
 
 def test_a_program_that_only_publishes_gets_nothing(hosts: StateHosts) -> None:

@@ -28,11 +28,13 @@ from jobs.adapters.states.client import StatesClient
 from jobs.adapters.states.fact_tables import FactTables
 from jobs.adapters.states.replica import Replica
 from jobs.adapters.states.row_states import STATES, StateNames
+from jobs.adapters.states.store import KafkaStore, topics_of
 from jobs.adapters.tables.tables import Tables
 from lab.traffic.publisher import ensure_topic
 from lab.up.broker import Broker
-from udfs.errors import TableError
+from udfs.errors import StateError, TableError
 from udfs.filters.subscriptions import Subscription
+from udfs.states.outputs import Keep, Record
 
 pytestmark = pytest.mark.integration
 
@@ -340,6 +342,26 @@ def test_records_of_a_topic_are_updates_that_filters_choose(
         ),
         scenario,
     )
+
+
+def test_a_second_controller_ends_the_first(broker: Broker, tmp_path: Path) -> None:
+    stores = [
+        KafkaStore(broker.bootstrap_servers, *topics_of(f"fenced.{tmp_path.name}"), {})
+        for _ in range(2)
+    ]
+    first, second = stores
+    fact, segment = Record("state/1", {"name": "rooms"}), Keep(1, 5001, 1, 1, b"datagram")
+    assert first.read() == ([], [])
+    for _ in range(2):
+        first.put([fact, segment])
+    assert second.read() == ([fact], [(1, b"datagram")])
+    with pytest.raises(StateError, match=r"STATE\.FENCED"):
+        first.put([segment])
+    for _ in range(2):
+        second.put([Record("state/1", None), segment])
+    assert second.read() == ([], [(1, b"datagram")])
+    for store in stores:
+        store.close()
 
 
 def test_a_table_without_a_change_feed_is_refused(

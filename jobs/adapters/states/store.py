@@ -2,8 +2,8 @@
 record counts, and one without a value takes its key out.
 
 One controller writes them at a time. Whoever begins writes a claim first, and reads then. As nobody
-else writes, a controller's records have offsets without gaps: the first gap tells the one before
-that its place is taken, before it has told anybody what it could not keep.
+else writes, a controller's records have offsets without gaps: in the first gap the one before finds
+the claim, and ends before it has told anybody what it could not keep.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -109,7 +109,8 @@ class KafkaStore:
             self._producer.flush(_PATIENCE_S)
             for (topic, *_), one in zip(records, sent, strict=True):
                 offset = one.get(_PATIENCE_S).offset
-                if offset != self._next.setdefault(topic, offset):
+                expected = self._next.setdefault(topic, offset)
+                if offset != expected and self._is_claimed(topic, expected, offset):
                     raise StateError(
                         "FENCED",
                         f"another replica controller writes to topic {topic}: this one ends",
@@ -142,22 +143,34 @@ class KafkaStore:
         except ClientError as error:
             raise KafkaError("NO_TOPIC", f"topic {topic}: {error}", topic=topic) from error
 
+    def _is_claimed(self, topic: str, start: int, end: int) -> bool:
+        """Whether there is a claim from one offset up to another. Without one, what is there is of
+        a controller before this one, which finds this one's claim and ends."""
+        return any(record.key == _CLAIM for record in self._records(topic, start, end))
+
     def _last(self, topic: str) -> dict[bytes, bytes]:
+        last: dict[bytes, bytes] = {}
+        for record in self._records(topic):
+            if record.value is None:
+                last.pop(record.key, None)
+            else:
+                last[record.key] = record.value
+        return last
+
+    def _records(self, topic: str, start: int = 0, end: int | None = None) -> Iterator[Any]:
+        """Yields the records from one offset up to another, or to the end that there is."""
         consumer: Any = KafkaConsumer(**self._options, enable_auto_commit=False)
         place = TopicPartition(topic, 0)
-        last: dict[bytes, bytes] = {}
         try:
             consumer.assign([place])
-            consumer.seek_to_beginning(place)
-            end = consumer.end_offsets([place])[place]
+            consumer.seek(place, start)
+            if end is None:
+                consumer.seek_to_beginning(place)
+                end = int(consumer.end_offsets([place])[place])
             patience = time.monotonic() + _PATIENCE_S
             while consumer.position(place) < end:
                 found = consumer.poll(500, max_records=10_000).get(place, ())
-                for record in found:
-                    if record.value is None:
-                        last.pop(record.key, None)
-                    else:
-                        last[record.key] = record.value
+                yield from (record for record in found if record.offset < end)
                 if found:
                     patience = time.monotonic() + _PATIENCE_S
                 elif time.monotonic() > patience:
@@ -166,4 +179,3 @@ class KafkaStore:
             raise KafkaError("NO_TOPIC", f"topic {topic}: {error}", topic=topic) from error
         finally:
             consumer.close()
-        return last
