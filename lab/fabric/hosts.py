@@ -6,11 +6,12 @@ import select
 import socket
 import struct
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from ipaddress import AddressValueError, IPv4Address
 from itertools import islice
 from pathlib import Path
 
+from lab.fabric.ports import UdpTunnel
 from udfs.errors import LabError
 from udfs.messages.attributes.events import ETHERTYPE
 from udfs.network.network import Network
@@ -23,6 +24,7 @@ _BOOKKEEPING = 1024
 _RECEIVE_BUFFER = 4 << 20
 _LOOPBACK_SECONDS = 1.0
 _LARGEST = 65_535
+_IN_TURN = 64
 
 
 class BadFrame(Exception):  # noqa: N818 - a verdict on a frame, not a fault of the program
@@ -220,8 +222,50 @@ class ExternalHost:
         self._wire.close()
 
 
-def external_hosts(texts: Iterable[str]) -> dict[str, str]:
-    """Address by host of ``--external-host`` options, ``"h3=127.0.0.1:26400"`` each.
+class TunnelHost:
+    """A host that is another program, which sends and gets whole frames, each in a datagram.
+
+    ``address``: the near end, where it sends to; with ``port`` 0 a free one. ``delivered`` counts
+    frames that it was sent, ``lost`` those that it could not be.
+    """
+
+    def __init__(self, name: str, far: str, port: int = 0) -> None:
+        self.name = name
+        ip, _, number = far.rpartition(":")
+        self._port = UdpTunnel(("127.0.0.1", port), (ip, int(number))).open(1)
+
+    @property
+    def address(self) -> str:
+        return self._port.what.removeprefix("udp:").partition("/")[0]
+
+    @property
+    def delivered(self) -> int:
+        return self._port.counters.frames_out
+
+    @property
+    def lost(self) -> int:
+        return sum(self._port.drops.values())
+
+    def fileno(self) -> int:
+        return self._port.fileno()
+
+    def receive(self) -> Iterator[bytes]:
+        """Yields frames that wait, a few at most."""
+        for _ in range(_IN_TURN):
+            frame = self._port.receive()
+            if frame is None:
+                return
+            yield frame
+
+    def send(self, frame: bytes) -> None:
+        self._port.send(frame)
+
+    def close(self) -> None:
+        self._port.close()
+
+
+def external_hosts(texts: Iterable[str], option: str = "--external-host") -> dict[str, str]:
+    """Address by host of such options, ``"h3=127.0.0.1:26400"`` each.
 
     Raises LabError ``BAD_EXTERNAL_HOST``.
     """
@@ -234,9 +278,7 @@ def external_hosts(texts: Iterable[str]) -> dict[str, str]:
         except AddressValueError:
             ip = ""
         if not (name and ip and port.isdecimal() and 0 < int(port) < 1 << 16):
-            raise LabError(
-                "BAD_EXTERNAL_HOST", f"--external-host {text}: give HOST=IP:PORT", text=text
-            )
+            raise LabError("BAD_EXTERNAL_HOST", f"{option} {text}: give HOST=IP:PORT", text=text)
         found[name] = address
     return found
 
@@ -246,13 +288,13 @@ def receivers(network: Network) -> tuple[str, ...]:
     return network.subscribers() if len(network.publishers()) < 2 else tuple(network.hosts)
 
 
-def check_external(external: Iterable[str], subscribers: Collection[str]) -> None:
-    """Raises LabError ``UNKNOWN_HOST`` for the first external host that is no subscriber."""
+def check_external(
+    external: Iterable[str], known: Collection[str], option: str = "--external-host"
+) -> None:
+    """Raises LabError ``UNKNOWN_HOST`` for the first one that is none of those known."""
     for name in external:
-        if name not in subscribers:
-            raise LabError(
-                "UNKNOWN_HOST", f"--external-host {name}: the network has no such subscriber"
-            )
+        if name not in known:
+            raise LabError("UNKNOWN_HOST", f"{option} {name}: the network has no such subscriber")
 
 
 def _connected(address: tuple[str, int]) -> socket.socket:

@@ -3,12 +3,14 @@
 A switch drops all frames until its program has been set over P4Runtime.
 
     python -m lab.fabric.network --description network.json --out DIR [--external-host h3=IP:PORT]
-        [--loss SHARE] [--again ADDRESSES]
+        [--tunnel-host h4=IP:PORT] [--loss SHARE] [--again ADDRESSES]
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps the
 ``encoding`` of its stacks and ``label_bits``, the width of labels of virtual trees (16 or 32). When
 all is up, one JSON line says where:
-``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}, "pid"}``. Then
+``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}, "tunnels": {host:
+address}, "pid"}``. A tunnel host is another program, which sends and gets whole frames, each in a
+datagram between its address and the one in ``tunnels``; it may be any host of the network. Then
 JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
 counters, ``{"command": "stop"}`` with a last status. It also ends at the end of its input and on
 SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
@@ -34,12 +36,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lab.fabric.hosts import (
     ExternalHost,
     LabHost,
     NetworkCard,
+    TunnelHost,
     check_external,
     external_hosts,
     receivers,
@@ -156,11 +160,12 @@ class LabNetwork:
     Parameters
     ----------
     out: folder for receipts. external: address (``ip:port``) by host, of hosts whose application
-        is another program. again: `addresses` of one that has ended, to take its place; its hosts
-        write on in their files. loss: share of the frames that each link loses.
+        is another program. tunnels: the same, of hosts that send and get whole frames. again:
+        `addresses` of one that has ended, to take its place; its hosts write on in their files.
+        loss: share of the frames that each link loses.
 
-    Raises LabError ``UNKNOWN_HOST`` for an external host that is no subscriber of the network,
-    ``PORT_TAKEN``.
+    Raises LabError ``UNKNOWN_HOST`` for an external host that is no subscriber of the network, or
+    a tunnel's that is not in it, ``PORT_TAKEN``.
     """
 
     def __init__(
@@ -170,8 +175,10 @@ class LabNetwork:
         external: Mapping[str, str],
         again: Mapping[str, Any] | None = None,
         loss: float = 0.0,
+        tunnels: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         check_external(external, network.subscribers())
+        check_external(tunnels, network.hosts, "--tunnel-host")
         receipts = out / "receipts"
         receipts.mkdir(parents=True, exist_ok=True)
         self._card = NetworkCard()
@@ -180,14 +187,20 @@ class LabNetwork:
             if name in external
             else LabHost(name, receipts / f"{name}.mold", again is not None)
             for name in receivers(network)
+            if name not in tunnels
         }
         data_planes = {name: SimpleSwitch() for name in network.switches}
         self._fabric = Fabric(network, data_planes, self._deliver, loss)
-        places = again["ingress"] if again else {}
+        places = {**again["ingress"], **again["tunnels"]} if again else {}
         ports = {name: int(place.rpartition(":")[2]) for name, place in places.items()}
         self._ingress = [
-            Ingress(name, self._enter, ports.get(name, 0)) for name in network.publishers()
+            Ingress(name, self._enter, ports.get(name, 0))
+            for name in network.publishers()
+            if name not in tunnels
         ]
+        self._tunnels = {
+            name: TunnelHost(name, place, ports.get(name, 0)) for name, place in tunnels.items()
+        }
         self._arrived = 0
         self._injections = Injections()
         self._server = P4RuntimeServer(
@@ -209,6 +222,7 @@ class LabNetwork:
             "p4runtime": self._server.address,
             "ingress": {each.publisher: each.address for each in self._ingress},
             "hosts": {name: host.address for name, host in self._hosts.items()},
+            "tunnels": {name: tunnel.address for name, tunnel in self._tunnels.items()},
             "pid": os.getpid(),
         }
 
@@ -218,10 +232,11 @@ class LabNetwork:
         for reason, count in self._card.drops.items():
             drops[f"host_{reason}"] += count
         drops["lost_packet_out"] += self._injections.lost
-        drops["lost_at_host_socket"] += sum(host.lost for host in self._hosts.values())
+        everyone = {**self._hosts, **self._tunnels}
+        drops["lost_at_host_socket"] += sum(each.lost for each in everyone.values())
         return {
             "frames_in": self._fabric.frames_in,
-            "deliveries": {name: host.delivered for name, host in self._hosts.items()},
+            "deliveries": {name: each.delivered for name, each in everyone.items()},
             "drops": {reason: count for reason, count in sorted(drops.items()) if count},
             "switch_drops": self._fabric.switch_drops(),
             "link_bytes": self._fabric.link_bytes(),
@@ -250,6 +265,8 @@ class LabNetwork:
             selector.register(self._injections, selectors.EVENT_READ, None)
             for ingress in self._ingress:
                 selector.register(ingress, selectors.EVENT_READ, ingress)
+            for tunnel in self._tunnels.values():
+                selector.register(tunnel, selectors.EVENT_READ)
             unread = b""
             while True:
                 busy = {ingress for ingress in self._ingress if ingress.backlog}
@@ -264,6 +281,9 @@ class LabNetwork:
                     if key.fileobj is self._injections:
                         self._send_out()
                         continue
+                    if isinstance(key.fileobj, TunnelHost):
+                        self._hear(key.fileobj)
+                        continue
                     piece = os.read(commands, _LONGEST_COMMAND)
                     *lines, unread = (unread + piece).split(b"\n")
                     for line in lines:
@@ -274,7 +294,7 @@ class LabNetwork:
 
     def close(self) -> None:
         """Ends the P4Runtime server and closes all sockets and files."""
-        for each in (*self._ingress, *self._hosts.values()):
+        for each in (*self._ingress, *self._hosts.values(), *self._tunnels.values()):
             each.close()
         self._server.stop()
         self._injections.close()
@@ -291,7 +311,16 @@ class LabNetwork:
         for host in self._hosts.values():
             host.settle()
 
+    def _hear(self, tunnel: TunnelHost) -> None:
+        """What a tunnel's host sent, a few frames at most, all the way."""
+        self._arrived = time.time_ns()
+        for frame in tunnel.receive():
+            self._fabric.send(tunnel.name, frame)
+
     def _deliver(self, host: str, frame: bytes) -> None:
+        if host in self._tunnels:
+            self._tunnels[host].send(frame)
+            return
         receiver = self._hosts.get(host)
         if receiver is None:
             self._card.drops["not_a_subscriber"] += 1
@@ -337,6 +366,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--description", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")
+    parser.add_argument("--tunnel-host", action="append", default=[], metavar="HOST=IP:PORT")
     parser.add_argument("--loss", type=float, default=0.0, metavar="SHARE")
     parser.add_argument("--again", type=json.loads, metavar="ADDRESSES")
     options = parser.parse_args(arguments)
@@ -347,7 +377,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         external = external_hosts(options.external_host)
         description = read_description(options.description)
-        network = LabNetwork(description, options.out, external, options.again, options.loss)
+        tunnels = external_hosts(options.tunnel_host, "--tunnel-host")
+        network = LabNetwork(
+            description, options.out, external, options.again, options.loss, tunnels
+        )
     except StackcastError as error:
         print(error, file=sys.stderr)
         return 1

@@ -91,7 +91,10 @@ class Port(Protocol):
 
 @dataclass(frozen=True)
 class UdpTunnel:
-    """``udp:LOCAL_IP:PORT/REMOTE_IP:PORT``: a frame is the payload of one UDP datagram."""
+    """``udp:LOCAL_IP:PORT/REMOTE_IP:PORT``: a frame is the payload of one UDP datagram.
+
+    Port 0 at the near end takes a free one, which the opened port's ``what`` has.
+    """
 
     local: _Address
     remote: _Address
@@ -161,6 +164,8 @@ class UdpTunnelPort:
         except LabError:
             self._socket.close()
             raise
+        # Where port 0 was asked for, the one that was free.
+        self._link = UdpTunnel(self._socket.getsockname(), link.remote)
         _give_room(self._socket)
 
     def _open(self) -> None:

@@ -13,7 +13,7 @@ from udfs.network.network import Network
 
 @dataclass(slots=True)
 class _Wire:
-    """One direction of a link, out of a switch or out of a publisher's host."""
+    """One direction of a link, out of a switch or out of a host."""
 
     name: str
     switch: str | None
@@ -24,7 +24,7 @@ class _Wire:
 
 
 class Fabric:
-    """Carries frames from publishers' hosts through all switches to hosts.
+    """Carries frames from hosts through all switches to hosts.
 
     Parameters
     ----------
@@ -61,16 +61,15 @@ class Fabric:
         self._into = {
             name: _Wire(f"{name}->{host.switch}", host.switch, host.port, name, True)
             for name, host in network.hosts.items()
-            if host.role == "publisher"
         }
         # A frame crosses a link once, or a few times where stacks ask for it. Wrong tables can
         # make it go round for ever, as switches do not touch the IPv4 time to live.
         self._storm = 16 * len(network.links) + 16
 
-    def send(self, publisher: str, frame: bytes) -> None:
-        """One frame from the publisher's host; returns when every copy has ended."""
+    def send(self, host: str, frame: bytes) -> None:
+        """One frame from a host; returns when every copy has ended."""
         self.frames_in += 1
-        first = self._into[publisher]
+        first = self._into[host]
         first.bytes += len(frame)
         if self._lost():
             return

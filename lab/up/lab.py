@@ -43,6 +43,8 @@ class Lab:
     network: the network to run.
     external: address (``ip:port``) by host, of hosts whose datagrams another program receives;
         these have no receipts.
+    tunnels: the same, of hosts whose programs send and get whole frames; ``tunnels`` has after
+        ``up`` where to.
     jars: class path of the broker; ``default_class_path()`` by default.
     java: the Java executable; that of ``JAVA_HOME``, else the first of the path, by default.
     broker: whether there is a broker, which needs Java; a network that matches needs none.
@@ -62,15 +64,19 @@ class Lab:
         external: Mapping[str, str] = MappingProxyType({}),
         broker: bool = True,
         loss: float = 0.0,
+        tunnels: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         check_external(external, network.subscribers())
+        check_external(tunnels, network.hosts, "--tunnel-host")
         self.folder = Path(folder).absolute()
         self.network = network
         self.hosts: tuple[str, ...] = receivers(network)
         self.bootstrap_servers = ""
         self.p4runtime = ""
         self.ingress: dict[str, str] = {}
+        self.tunnels: dict[str, str] = {}
         self._external = dict(external)
+        self._tunnels = dict(tunnels)
         self._with_broker = broker
         self._loss = loss
         self._jars = jars
@@ -187,7 +193,16 @@ class Lab:
         The switches hold nothing, not even a program; hosts write on in their receipts.
         """
         self._start_network(
-            ["--again", json.dumps({"p4runtime": self.p4runtime, "ingress": self.ingress})]
+            [
+                "--again",
+                json.dumps(
+                    {
+                        "p4runtime": self.p4runtime,
+                        "ingress": self.ingress,
+                        "tunnels": self.tunnels,
+                    }
+                ),
+            ]
         )
 
     def _start_network(self, more: Iterable[str] = ()) -> None:
@@ -203,6 +218,8 @@ class Lab:
             arguments += ["--loss", str(self._loss)]
         for host, address in self._external.items():
             arguments += ["--external-host", f"{host}={address}"]
+        for host, address in self._tunnels.items():
+            arguments += ["--tunnel-host", f"{host}={address}"]
         self._switches = Child(
             "the lab's network",
             arguments,
@@ -211,6 +228,7 @@ class Lab:
         ready = json.loads(self._switches.start(_READY_S))
         self.p4runtime = ready["p4runtime"]
         self.ingress = dict(ready["ingress"])
+        self.tunnels = dict(ready["tunnels"])
 
 
 @contextmanager

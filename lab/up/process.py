@@ -120,6 +120,11 @@ class Child:
 
     def start(self, timeout: float) -> str:
         """Starts the process; returns its first line, which says that it is ready."""
+        self.begin()
+        return self.ready(timeout)
+
+    def begin(self) -> None:
+        """Starts the process, and does not wait for it: `ready` does."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._unread, self._owed = b"", 1
         with self._log.open("wb") as log:
@@ -130,6 +135,9 @@ class Child:
                 env=self._env,
                 **child_options(),
             )
+
+    def ready(self, timeout: float) -> str:
+        """Returns the first line of a process that was begun."""
         try:
             return self._line(timeout)
         except BaseException:

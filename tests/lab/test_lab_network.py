@@ -372,3 +372,31 @@ def _alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def test_a_tunnel_host_sends_and_gets_whole_frames(tmp_path: Path) -> None:
+    host = NETWORK.host("h3")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
+        wire.bind(("127.0.0.1", 0))
+        wire.settimeout(10)
+        place = "{}:{}".format(*wire.getsockname())
+        with running(tmp_path, "--tunnel-host", f"h3={place}") as (child, ready):
+            assert list(ready["tunnels"]) == ["h3"] and "h3" not in ready["hosts"]
+            ip, _, port = ready["tunnels"]["h3"].rpartition(":")
+            wire.connect((ip, int(port)))
+            fill(ready["p4runtime"])
+            other = str(IPv4Address(NETWORK.host("h4").ipv4))
+            own = str(IPv4Address(host.ipv4))
+            # From it to another host, by plain IPv4.
+            wire.send(bytes(Ether() / IP(src=own, dst=other) / UDP(dport=9) / b"out"))
+            # And from a publisher to it: the frame comes as it is, Ethernet and all.
+            sender = Publisher(ready["ingress"]["feed1"])
+            datagram = IP(src="10.64.0.1", dst=own) / UDP(sport=7, dport=9) / b"in"
+            sender.send(bytes(Ether() / datagram))
+            frame = Ether(wire.recv(2000))
+            assert (frame[IP].dst, frame[UDP].load) == (own, b"in")
+            sender.flush()
+            final = status(child, "stop")
+    assert receipts(tmp_path, "h4") == [b"out"]
+    assert final["deliveries"]["h3"] == 1
+    assert final["link_bytes"][f"h3->{host.switch}"] > 0
