@@ -7,6 +7,7 @@
 #     jobs/attribute_stream.py  delivers attribute/value events; without a broker on a lab of sensors
 #     jobs/create_tables.py     makes missing Delta tables, and fills empty ones from files
 #     jobs/load_topology.py     puts a network into the tables: made by its sizes, or a known one
+#     jobs/mobility_tracking.py shows replicated state at work: devices in a city, proved
 #     jobs/refresh_switches.py  keeps the switches' entries in step with the tables
 #     jobs/replica_controller.py  keeps replicated states, and the tables that say who holds what
 #     jobs/state_stream.py      publishes rows of a table, or records of a topic, as replicated states

@@ -1,0 +1,272 @@
+"""The use case of replicated state, brought up, run and proved (STARE I-A, IV)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer
+
+from jobs.adapters.app import session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.tables.tables import Tables
+from jobs.embedded.kinds import in_background
+from jobs.embedded.lab import fill, network_options, prepare, refresh
+from jobs.embedded.movement_stream import TOPIC, MovementStream
+from jobs.embedded.progress import Progress
+from jobs.embedded.replication import ReplicationLab
+from lab.fabric.topologies import load_network
+from lab.proof.movements import expected
+from lab.proof.replicas import Verdict, prove
+from lab.report import mobility as page
+from lab.traffic.city import City
+from lab.traffic.publisher import connect, ensure_topic
+from lab.up.lab import Lab
+from lab.up.process import Child
+from udfs.errors import LabError
+from udfs.mobility.movements import neighbours
+from udfs.mobility.sightings import KEPT_MS
+from udfs.network.network import Network
+from udfs.network.programs import REPLICATING
+from udfs.network.rows import network_to_rows
+from udfs.stop_request import StopRequest
+
+log = logging.getLogger(__name__)
+
+#: Metres between edges that hold each other's states: those beside each other.
+_NEAR = 450.0
+_READY_S = 120.0
+_CONVERGED_S = 120.0
+_ANSWER_S = 60.0
+_LOOK_S = 0.1
+#: From replicas that were registered to the first report.
+_SETTLED_S = 1.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who runs where. ``hosts``: edge to the host of its tracker; ``controller``: its host."""
+
+    city: City
+    network: Network
+    hosts: Mapping[str, str]
+    controller: str
+    neighbours: Mapping[str, tuple[str, ...]]
+
+
+def plan(settings: Settings) -> Plan:
+    """Decides who runs where; the second host has two trackers where there are more than two edges,
+    as in STARE Fig. 7a, so that they have each other's states without the network.
+
+    Raises LabError, NetworkError, SettingsError.
+    """
+    city = City(settings.mobility_edges, settings.mobility_scanners, settings.lab_seed)
+    edges = list(dict.fromkeys(place.edge for place in city.places().values()))
+    few = len(edges) - (len(edges) > 2)
+    hosts = 1 if "lab.hosts" not in settings.given else settings.lab_hosts
+    settings = dataclasses.replace(
+        settings, lab_publishers=few + 1, lab_hosts=hosts, given=settings.given | {"lab.hosts"}
+    )
+    network = load_network(network_options(settings))
+    *names, controller = network.publishers()
+    order = [names[0], names[1], *names[1:]] if few < len(edges) else list(names)
+    near = neighbours(city.places().values(), _NEAR)
+    return Plan(city, network, dict(zip(edges, order, strict=True)), controller, near)
+
+
+def run(settings: Settings, lifecycle: Lifecycle) -> int:
+    """Returns the exit code: 0 only if every replica and every movement is as it should be."""
+    began = time.monotonic()
+    with Progress() as progress:
+        folder, _ = prepare(settings)
+        where = plan(settings)
+        progress.say(f"network: {where.network.words()}")
+        with _bring_up(settings, lifecycle, where, folder, progress) as up:
+            status = up.track(settings, lifecycle, progress)
+            with progress.stage("replicas and movements, compared with brute force"):
+                verdict = up.prove()
+        shown = page.MobilityReport(
+            dataclasses.asdict(verdict),
+            where.network,
+            where.city.places(),
+            where.hosts | {"controller": where.controller},
+            status,
+            {key: value for key, value in _shown(settings).items()},
+            round(time.monotonic() - began, 1),
+        )
+        page.write(folder, shown)
+    return 0 if verdict.exact else 1
+
+
+def _shown(settings: Settings) -> dict[str, Any]:
+    return {
+        each.metadata["key"]: getattr(settings, each.name)
+        for each in dataclasses.fields(Settings)
+        if each.metadata.get("key", "").startswith("mobility.")
+        or each.metadata.get("key") in {"lab.network", "lab.seed"}
+    }
+
+
+@contextmanager
+def _bring_up(
+    settings: Settings, lifecycle: Lifecycle, where: Plan, folder: Path, progress: Progress
+) -> Iterator[_Running]:
+    network, loss = where.network, settings.mobility_loss / 100
+    with ExitStack() as stack:
+        hosts = where.hosts.values()
+        up = stack.enter_context(ReplicationLab(folder, network, hosts, where.controller, loss))
+        lab = up.lab
+        lab.clear()
+        progress.log_to(folder / "log" / "run.log")
+        starting = in_background(lambda: session.start("stackcast mobility_tracking"))
+        with progress.stage("switches and broker"):
+            lab.up()
+        with progress.stage("Spark and its tables, entries on switches"):
+            spark = starting.result()
+            stack.callback(spark.stop)
+            lifecycle.hold_jvm(spark)
+            settings = dataclasses.replace(
+                settings, tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint")
+            )
+            tables = Tables(spark, settings.tables)
+            tables.create()
+            addresses = dict.fromkeys(network.switches, lab.p4runtime)
+            fill(tables, network_to_rows(network, addresses, REPLICATING[0]))
+            refresh(tables, settings, lifecycle)
+        text = f"replica controller, {len(up.middlewares)} middlewares, {len(hosts)} trackers"
+        with progress.stage(text):
+            up.begin()
+            trackers = _trackers(up, where, folder / "receipts")
+            up.ready()
+            reports = {e: json.loads(c.ready(_READY_S))["reports"] for e, c in trackers.items()}
+        ensure_topic(lab.bootstrap_servers, TOPIC, 2)
+        with progress.stage("the stream of the whole city"):
+            places = where.city.places().values()
+            stream = MovementStream(spark, lab.bootstrap_servers, folder / "tables", places)
+        time.sleep(_SETTLED_S)
+        yield _Running(where, lab, trackers, reports, stream, folder)
+
+
+def _trackers(up: ReplicationLab, where: Plan, out: Path) -> dict[str, Child]:
+    """Begins a tracker for each edge."""
+    scanners = {name: [p.edge, p.x, p.y] for name, p in where.city.places().items()}
+    city = out / "city.json"
+    city.write_text(json.dumps({"scanners": scanners, "neighbours": where.neighbours}))
+    return {
+        edge: up.child(
+            f"tracker-{edge}",
+            *("jobs.embedded.tracker", "--edge", edge, "--city", str(city), "--out", str(out)),
+            *("--middleware", "{}:{}".format(*up.middlewares[host])),
+        )
+        for edge, host in where.hosts.items()
+    }
+
+
+class _Running:
+    """The use case, up."""
+
+    def __init__(
+        self,
+        where: Plan,
+        lab: Lab,
+        trackers: Mapping[str, Child],
+        reports: Mapping[str, str],
+        stream: MovementStream,
+        folder: Path,
+    ) -> None:
+        self._where, self._lab, self._folder = where, lab, folder
+        self._trackers, self._reports, self._stream = trackers, reports, stream
+        self._sent: list[Any] = []
+        self._converged = False
+
+    def track(self, settings: Settings, lifecycle: Lifecycle, progress: Progress) -> dict[str, Any]:
+        """Has scanners report, and ends everybody; returns the network's counts."""
+        stop = StopRequest()
+        each, speedup = settings.mobility_reports, settings.mobility_speedup
+        self._sent = self._where.city.reports(each)
+        total = len(self._sent)
+        with progress.stage(f"reports of {len(self._where.city.places())} scanners") as stage:
+            feeding = in_background(
+                lambda: self._feed(speedup, stop, lambda n: progress.count(stage, n, total))
+            )
+
+            def finished() -> bool:
+                self._lab.check()
+                if not feeding.done():
+                    return False
+                feeding.result()
+                return self._stream.reports >= total
+
+            try:
+                lifecycle.run(self._stream.query, finished)
+            finally:
+                stop.set()
+            feeding.result()
+        with progress.stage("every replica has the last update"):
+            self._converged = self._converge()
+        for child in self._trackers.values():
+            child.ask("stop", _ANSWER_S)
+        return self._lab.status()
+
+    def _feed(self, speedup: int, stop: StopRequest, told: Any) -> None:
+        """Sends each report when it is due to its tracker and to the topic."""
+        places = self._where.city.places()
+        with ExitStack() as stack:
+            producer: Any = connect(KafkaProducer, self._lab.bootstrap_servers, acks="all")
+            stack.enter_context(closing(producer))
+            wires: dict[str, Any] = {}
+            for name, place in places.items():
+                ip, _, port = self._reports[place.edge].rpartition(":")
+                wire = stack.enter_context(socket.create_connection((ip, int(port)), _ANSWER_S))
+                wires[name] = stack.enter_context(wire.makefile("rwb", buffering=0))
+            began = time.monotonic()
+            for number, (due, report) in enumerate(self._sent, 1):
+                if stop.wait(max(0.0, began + due / speedup - time.monotonic())):
+                    return
+                line = report.pack()
+                producer.send(TOPIC, line, key=report.scanner.encode())
+                wires[report.scanner].write(line + b"\n")
+                if not wires[report.scanner].readline():
+                    raise LabError("CHILD_FAILED", f"the tracker of {report.scanner} has ended")
+                told(number)
+            producer.flush()
+
+    def _converge(self) -> bool:
+        """Waits until each holds the last update of all its neighbours; False if it takes too
+        long."""
+        deadline = time.monotonic() + _CONVERGED_S
+        while time.monotonic() < deadline:
+            said = {e: json.loads(c.ask("status", _ANSWER_S)) for e, c in self._trackers.items()}
+            if all(
+                said[edge]["newest"].get(other, 0) == said[other]["last"]
+                for edge, others in self._where.neighbours.items()
+                for other in others
+            ):
+                return True
+            time.sleep(_LOOK_S)
+        return False
+
+    def prove(self) -> Verdict:
+        """Compares all with brute force."""
+        places = {n: (p.edge, p.x, p.y) for n, p in self._where.city.places().items()}
+        sent = [(report.scanner, report.devices) for _, report in self._sent]
+        told = {
+            edge: json.loads((self._folder / "receipts" / f"{edge}.json").read_text())
+            for edge in self._trackers
+        }
+        return prove(
+            expected(places, sent, KEPT_MS),
+            self._where.neighbours,
+            told,
+            self._stream.movements(),
+            self._converged,
+        )

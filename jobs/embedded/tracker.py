@@ -1,0 +1,175 @@
+"""One tracker of mobility, a VNF of the use case (STARE I-A), as a process of its own.
+
+    python -m jobs.embedded.tracker --edge edge1 --city CITY.json --middleware IP:PORT --out FOLDER
+
+CITY.json has ``scanners`` (name: [edge, x, y]) and ``neighbours`` (edge: [edges]). The tracker
+publishes state ``sightings/EDGE``, of what its scanners report, and holds replicas of those of its
+neighbours. A scanner connects by TCP and sends reports, a line each. What it knows then of devices
+that came to its edge, or left it, is in ``movements``. One JSON line says where it listens; then
+lines on standard input are answered: ``status`` by how far each state is, ``stop`` after
+``FOLDER/EDGE.json`` was written: what it holds, what it found, and when updates came.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import socketserver
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.states.replica import Replica
+from jobs.adapters.wire.udp import parse_endpoint
+from udfs.errors import StateError
+from udfs.mobility.movements import Movement, Scanner, movements, touching
+from udfs.mobility.sightings import Sighting, Sightings, read_report, read_state
+from udfs.states.program import Update
+
+log = logging.getLogger("stackcast.tracker")
+
+_LOOK = 0.2
+
+
+def state_of(edge: str) -> str:
+    """Returns the name of an edge's state."""
+    return f"sightings/{edge}"
+
+
+class Tracker:
+    """What one tracker knows. For several threads.
+
+    ``held``: of each edge the number of the last update, and its sightings. ``came``: of each
+    update of a neighbour edge, number, bytes, and when it was published and came here, nanoseconds
+    since 1970. ``published``: of its own.
+    """
+
+    def __init__(self, edge: str, scanners: dict[str, Scanner], own: Replica) -> None:
+        self.edge = edge
+        self.published: list[tuple[int, int, int]] = []
+        self.came: dict[str, list[tuple[int, int, int, int]]] = {}
+        self._scanners, self._own = scanners, own
+        self._sightings = Sightings()
+        self._held: dict[str, dict[str, list[Sighting]]] = {edge: {}}
+        self._numbers: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def report(self, line: bytes) -> None:
+        """Takes a scanner's report, and publishes."""
+        report = read_report(line)
+        scanner = self._scanners.get(report.scanner)
+        if scanner is None or scanner.edge != self.edge:
+            raise StateError("BAD_SIGHTINGS", f"{report.scanner} is no scanner of {self.edge}")
+        with self._lock:
+            self._sightings.add(report)
+            self._held[self.edge] = self._sightings.of
+            now = time.time_ns()
+            state = self._sightings.pack(now)
+            self._own.publish(state)
+            self.published.append((len(self.published) + 1, len(state), now))
+
+    def take(self, edge: str, update: Update) -> None:
+        """Takes an update of another edge."""
+        now = time.time_ns()
+        published, devices = read_state(update.data)
+        with self._lock:
+            self._held[edge] = devices
+            self._numbers[edge] = update.number
+            self.came.setdefault(edge, []).append((update.number, len(update.data), published, now))
+
+    def movements(self) -> list[Movement]:
+        """Returns what is known of movements into this edge and out of it."""
+        with self._lock:
+            found = movements(self._held.values(), self._scanners)
+        return touching(found, self.edge, self._scanners)
+
+    def status(self) -> dict[str, Any]:
+        """Returns how many updates it published, and when those were that it holds of others."""
+        with self._lock:
+            newest = {edge: came[-1][2] for edge, came in self.came.items()}
+            last = self.published[-1][2] if self.published else 0
+            return {"published": len(self.published), "last": last, "newest": newest}
+
+    def end(self) -> dict[str, Any]:
+        """Returns all that it knows."""
+        found = [asdict(movement) for movement in self.movements()]
+        with self._lock:
+            return {
+                "edge": self.edge,
+                "held": self._held,
+                "movements": found,
+                "published": self.published,
+                "came": self.came,
+            }
+
+
+def _follow(tracker: Tracker, edge: str, replica: Replica, ended: threading.Event) -> None:
+    while not ended.is_set():
+        for update in replica.updates(_LOOK):
+            try:
+                tracker.take(edge, update)
+            except StateError as error:
+                log.warning("update %d of %s: %s", update.number, edge, error)
+
+
+def _server(tracker: Tracker) -> socketserver.ThreadingTCPServer:
+    class Reports(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            for line in self.rfile:
+                try:
+                    tracker.report(line)
+                except StateError as error:
+                    log.warning("%s: %s", self.client_address, error)
+                self.wfile.write(b"\n")
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Reports)
+    server.daemon_threads = True
+    return server
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="jobs.embedded.tracker")
+    parser.add_argument("--edge", required=True)
+    parser.add_argument("--city", type=Path, required=True)
+    parser.add_argument("--middleware", type=parse_endpoint, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    city = json.loads(options.city.read_text())
+    scanners = {name: Scanner(name, *place) for name, place in city["scanners"].items()}
+    ended = threading.Event()
+    with ExitStack() as stack:
+        name, middleware = options.edge, options.middleware
+        own = stack.enter_context(Replica(state_of(name), name, middleware, subscribes=False))
+        tracker = Tracker(name, scanners, own)
+        stack.callback(ended.set)
+        for edge in city["neighbours"][name]:
+            replica = stack.enter_context(Replica(state_of(edge), name, middleware))
+            threading.Thread(
+                target=_follow, args=(tracker, edge, replica, ended), daemon=True
+            ).start()
+        server = stack.enter_context(_server(tracker))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        stack.callback(server.shutdown)
+        _say({"reports": "{}:{}".format(*server.server_address)})
+        for line in sys.stdin:
+            if line.strip() == "stop":
+                own.flush()
+                (options.out / f"{name}.json").write_text(json.dumps(tracker.end()))
+                _say({"stopped": name})
+                break
+            _say(tracker.status())
+    return 0
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
