@@ -12,7 +12,8 @@ all is up, one JSON line says where:
 address}, "pid"}``. A tunnel host is another program, which sends and gets whole frames, each in a
 datagram between its address and the one in ``tunnels``; it may be any host of the network. Then
 JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
-counters, ``{"command": "stop"}`` with a last status. It also ends at the end of its input and on
+counters, ``{"command": "stop"}`` with a last status, ``{"command": "loss", "share": 0.01}`` with
+counters once links lose another share of frames. It also ends at the end of its input and on
 SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
 payload, again and again; ``<host>.times`` has an u64 for each, the nanoseconds since 1970 at which
 its frame came to the first switch's socket. A frame that was acknowledged to its sender is in the
@@ -332,13 +333,21 @@ class LabNetwork:
     def _obey(self, line: bytes, answer: Callable[[Any], None]) -> bool:
         """Answer one command; False if it was the last."""
         try:
-            command = json.loads(line)["command"]
+            asked = json.loads(line)
+            command = asked["command"]
+            if command == "loss":
+                self._fabric.loss, command = float(asked["share"]), "status"
         except (ValueError, KeyError, TypeError):
             command = None
         if command in ("status", "stop"):
             answer(self.status())
             return bool(command == "status")
-        answer({"error": 'a command is {"command": "status"} or {"command": "stop"}'})
+        answer(
+            {
+                "error": 'a command is {"command": "status"}, {"command": "stop"} or '
+                '{"command": "loss", "share": 0.01}'
+            }
+        )
         return True
 
 

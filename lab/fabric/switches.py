@@ -30,7 +30,8 @@ class Fabric:
     ----------
     data_planes: one a switch, by name.
     deliver: called with ``(host, frame)`` for each frame that arrives at a host.
-    loss: share of the frames that each link loses, the same ones each time.
+    loss: share of the frames that each link loses, the same ones each time; ``loss`` may be set to
+        another.
 
     ``drops`` counts by reason what the links lost: ``unplugged_port``, ``link_down``, ``loop``,
     ``loss``.
@@ -43,7 +44,7 @@ class Fabric:
         deliver: Callable[[str, bytes], None],
         loss: float = 0.0,
     ) -> None:
-        self._loss, self._dice = loss, random.Random(1)
+        self.loss, self._dice = loss, random.Random(1)
         self.frames_in = 0
         self.drops: Counter[str] = Counter()
         self._data_planes = data_planes
@@ -104,7 +105,7 @@ class Fabric:
                     waiting.append((egress.switch, egress.port, copy))
 
     def _lost(self) -> bool:
-        if self._loss == 0.0 or self._dice.random() >= self._loss:
+        if self.loss == 0.0 or self._dice.random() >= self.loss:
             return False
         self.drops["loss"] += 1
         return True

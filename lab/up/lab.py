@@ -157,11 +157,17 @@ class Lab:
 
     def status(self) -> dict[str, Any]:
         """Returns the network's counts: frames, bytes by link, drops by reason, by host."""
+        return self._ask({"command": "status"})
+
+    def lose(self, share: float) -> None:
+        """Has each link lose another share of the frames from now on."""
+        self._ask({"command": "loss", "share": share})
+        self._loss = share
+
+    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
         if self._switches is None:
             raise LabError("NOT_UP", "the lab does not run: call up() first")
-        answer: dict[str, Any] = json.loads(
-            self._switches.ask(json.dumps({"command": "status"}), _ANSWER_S)
-        )
+        answer: dict[str, Any] = json.loads(self._switches.ask(json.dumps(command), _ANSWER_S))
         return answer
 
     def settle(self) -> dict[str, Any]:

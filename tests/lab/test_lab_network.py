@@ -396,7 +396,13 @@ def test_a_tunnel_host_sends_and_gets_whole_frames(tmp_path: Path) -> None:
             frame = Ether(wire.recv(2000))
             assert (frame[IP].dst, frame[UDP].load) == (own, b"in")
             sender.flush()
+            # From now on links lose all that there is.
+            lossy = json.loads(child.ask(json.dumps({"command": "loss", "share": 1.0}), 10))
+            assert "loss" not in lossy["drops"]
+            sender.send(bytes(Ether() / datagram))
+            sender.flush()
             final = status(child, "stop")
+    assert final["drops"]["loss"] == 1
     assert receipts(tmp_path, "h4") == [b"out"]
     assert final["deliveries"]["h3"] == 1
     assert final["link_bytes"][f"h3->{host.switch}"] > 0
