@@ -28,6 +28,7 @@
 #     match        the cost of decoding events and finding their receivers
 #     p4           passes, entries and frames of the P4 programs
 #     pipeline     the whole path, from Kafka to the wire
+#     states       memory, messages, latency and recovery of replicated state
 #     trees        virtual trees and header stacks
 #
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    what p4c makes of the programs in p4/

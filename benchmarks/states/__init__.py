@@ -1,0 +1,1 @@
+"""Replicated state measured: the tables of STARE IV, and what it leaves out."""
