@@ -17,7 +17,7 @@ import pytest
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.versions import BatchVersions, network_part
-from jobs.adapters.switches import apply, derive, lead
+from jobs.adapters.switches import apply, derive, lead, leader_watch
 from jobs.adapters.switches import sessions as switch_sessions
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.program import Programs
@@ -74,7 +74,7 @@ def in_order(patch):
 def hasty():
     """No pause lasts, and things come one after the other, so that a seed tells the whole story."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (derive, apply, lead):
+        for module in (derive, apply, lead, leader_watch):
             patch.setattr(module, "time", Clock())
         patch.setattr(apply, "WAIT_SECONDS", 0.0)
         in_order(patch)
@@ -253,7 +253,7 @@ class FakeSession:
     superseded: as for a real session. interrupted: called by `interrupt`.
     """
 
-    rival, same_id = "", False
+    rival, in_the_way, trouble = "", 0, None
 
     def __init__(self, world, owner, target, between):
         self._world, self._owner, self._name, self._between = world, owner, target.name, between
@@ -310,6 +310,9 @@ class FakeSession:
 
     def compare(self, desired, _pipeline):
         return difference(desired, list(self._world.held[self._name].values()))
+
+    def forget_past(self):
+        pass
 
     def interrupt(self):
         self._ends = True

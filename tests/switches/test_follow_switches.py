@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from rollout_world import FakeSession, World, in_order, refresher
 
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import apply, derive, lead
+from jobs.adapters.switches import apply, derive, lead, leader_watch
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.session import Comparison, RefreshResult
 from jobs.adapters.switches.wanted import WantedEntries
@@ -41,7 +41,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     in_order(monkeypatch)
-    for module in (apply, derive, lead):
+    for module in (apply, derive, lead, leader_watch):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -328,7 +328,7 @@ def test_two_that_reach_other_switches_each_do_not_take_the_lead_from_each_other
     assert site.terms() == 1 and site.refresher.metrics.leads
     # The one that led is gone, with half of the switches out of reach: the other takes over.
     site.refresher = site.another("b")
-    site.polls(2 * lead.QUIET_SECONDS)
+    site.polls(2 * leader_watch.QUIET_SECONDS)
     assert site.refresher.metrics.leads and site.terms() == 2
 
 
@@ -345,44 +345,82 @@ def test_the_one_with_most_switches_takes_the_lead_from_one_with_few_once(site):
     assert site.terms() == 2 and first.metrics.leads
 
 
-class SameId(Session):
-    """Whoever leads has our election id."""
+class InTheWay(Session):
+    """Whoever leads has an election id: that of the settings, unless another is given."""
+
+    rank = 1
 
     @property
-    def same_id(self) -> bool:
-        return self._world.leader != self._owner
+    def in_the_way(self) -> int:
+        return self.rank if self._world.leader != self._owner else 0
 
-    def go_past(self) -> None:
+    def go_past(self, number: int) -> None:
+        assert number == self.rank
         self._world.leader = self._owner
 
 
-def with_same_id(site: Site, name: str) -> Refresher:
-    return refresher(site.world, open_session=lambda target: SameId(site, name, target))
+class BelowAnother(InTheWay):
+    rank = 7
+
+
+def behind(site: Site, name: str, opened: type[InTheWay] = InTheWay) -> Refresher:
+    return refresher(site.world, open_session=lambda target: opened(site, name, target))
 
 
 def test_after_a_power_loss_it_is_not_kept_out_by_what_switches_believe_of_its_past(site, caplog):
     site.polls(5)
     # The machine loses its power: nobody ends the streams, and the switches keep them.
-    site.refresher = with_same_id(site, "a again")
-    site.polls(2 * lead.QUIET_SECONDS)
+    site.refresher = behind(site, "a again")
+    site.polls(2 * leader_watch.QUIET_SECONDS)
     assert site.refresher.metrics.leads and site.is_ready()
-    assert "nobody leads by our election id" in caplog.text
+    assert "election id 1 leads and does not answer" in caplog.text
+
+
+def alternately(site: Site, one: Refresher, other: Refresher, seconds: float) -> None:
+    end = site.clock.now + seconds
+    while site.clock.now < end:
+        site.refresher = one
+        site.poll()
+        other.poll()
+        site.clock.now += 0.1
 
 
 def test_the_second_of_the_same_election_id_waits_as_long_as_the_first_leads(site):
     site.polls(5)
-    first, second = site.refresher, with_same_id(site, "b")
-    for _ in range(3000):
-        site.refresher = first
-        site.poll()
-        second.poll()
-        site.clock.now += 0.1
+    first, second = site.refresher, behind(site, "b")
+    alternately(site, first, second, 300)
     assert site.world.leader == "a" and first.metrics.leads and not second.metrics.leads
     # It asked once, and was answered.
     assert site.terms() == 3
     site.tree()
     site.polls(1)
     assert site.is_ready()
+
+
+@pytest.mark.parametrize("opened", [InTheWay, BelowAnother])
+def test_when_the_one_that_leads_stands_still_another_does_the_edits_that_wait(site, opened):
+    site.polls(5)
+    first, second = site.refresher, behind(site, "b", opened)
+    alternately(site, first, second, 300)
+    before = site.terms()
+    site.refresher = second
+    # Nothing waits for the one that stands still: nobody is asked, or led by another.
+    site.polls(300)
+    assert site.terms() == before and site.world.leader == "a"
+    site.tree()
+    site.polls(3 * leader_watch.QUIET_SECONDS)
+    assert second.metrics.leads and site.is_ready()
+
+
+def test_one_that_leads_and_refuses_an_edit_is_asked_less_and_less_often(site):
+    site.polls(5)
+    first, second = site.refresher, behind(site, "b", BelowAnother)
+    broken = VirtualTree(9, frozenset([("h1", "h2")]), "test", "active")
+    site.tables.overwrite("virtual_trees", [tree_to_row(broken)])
+    alternately(site, first, second, 3600)
+    assert first.metrics.leads and not second.metrics.leads and site.world.leader == "a"
+    # After 30 s, and then after 60, 120, 240, 480, 960: each a question and its answer.
+    assert 9 <= site.terms() <= 13
 
 
 def test_nobody_leads_where_there_are_no_switches(site):

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from jobs import refresh_switches
 from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches import leader_watch
 from jobs.adapters.switches.apply import Applier
 from jobs.adapters.switches.derive import Derived
 from jobs.adapters.switches.lead import Refresher
@@ -245,6 +247,38 @@ def test_a_leader_that_stood_still_and_goes_on_writes_over_nothing_of_who_led_me
         deployment.trees(BROADCAST)
         until(lambda: deployment.in_step(BROADCAST))
         assert job.program.process.poll() is None
+    deployment.reset()
+
+
+def test_a_standby_of_a_lower_id_does_the_edits_of_a_leader_that_stands_still(
+    deployment: Deployment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Less than the lab's switches need to find out that nobody is behind a connection.
+    monkeypatch.setattr(leader_watch, "QUIET_SECONDS", 1.0)
+    standby = deployment.refresher(1)
+    with (
+        in_a_process(deployment, tmp_path, "switch") as job,
+        deployment.following(standby) as failures,
+    ):
+        until(lambda: bool(failures) or "another refresher writes" in caplog.text)
+        job.program.process.send_signal(signal.SIGSTOP)
+        job.wait_until_stopped()
+        deployment.trees(BROADCAST, SMALL)
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
+        until(lambda: bool(failures) or deployment.ready() == deployment.current())
+        assert "election id 2 leads and does not answer" in caplog.text and standby.metrics.leads
+        # It goes on: it takes its place again, and writes nothing of what it knew before.
+        job.go_on()
+        until(lambda: bool(failures) or not standby.metrics.leads)
+        for _ in range(10):
+            assert deployment.in_step(BROADCAST, SMALL)
+            time.sleep(0.1)
+        deployment.trees(BROADCAST)
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST))
+        assert job.program.process.poll() is None and not standby.metrics.leads
     deployment.reset()
 
 

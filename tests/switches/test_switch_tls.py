@@ -69,6 +69,7 @@ def test_each_switch_is_met_with_credentials_of_its_own(
         ("ca.pem", "s1.pem", "names", "BAD_TLS", "no private key"),
         ("ca.pem", "server.pem", "locked.key", "BAD_TLS", "without password"),
         ("ca.pem", "s1.pem", "gone.key", "BAD_TLS", "No such file"),
+        ("ca.pem", "expired.pem", "expired.key", "BAD_TLS", "certificate has expired"),
         ("ca.pem", "", "", "UNREACHABLE", ""),
         ("ca.pem", "stranger.pem", "stranger.key", "UNREACHABLE", ""),
         ("", "", "", "UNREACHABLE", ""),
@@ -113,8 +114,8 @@ def test_a_refresher_fills_and_follows_a_network_that_asks_for_certificates(pems
 
     try:
         # One whom the switches' authority does not know, and one whose time is over.
-        for client in ("stranger", "expired"):
-            with refresher(client) as nobody, pytest.raises(SwitchError, match="UNREACHABLE"):
+        for client, code in (("stranger", "UNREACHABLE"), ("expired", "BAD_TLS")):
+            with refresher(client) as nobody, pytest.raises(SwitchError, match=code):
                 nobody.once()
         assert not any(device.held for device in server.devices.values())
         with refresher("client") as job:

@@ -2,8 +2,9 @@
 
 P4Runtime lets nobody become primary with an id below the highest that was ever used, even if its
 owner is gone. A refresher that waits must therefore be able to raise its id past a dead one, and
-one that comes back must still win over those of lower rank that stood in for it. A raised id is a
-mark, a generation and the refresher's own id, from the highest bit down.
+one that comes back must still win over those of lower rank that stood in for it. So must one of
+lower rank, as long as one of higher rank stands still: a switch keeps the stream of a stopped
+process. A raised id is a mark, a generation and the refresher's own id, from the highest bit down.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def election_id(own: int, highest: int, taken: bool, past: int = 0) -> int | Non
     """Returns the id to ask with so as to become primary; None if another goes first.
 
     own: the id that the refresher was given. highest: the highest that the switch has seen.
-    taken: whether a client that is primary has it. past: the highest that streams of ours had that
-    have ended, but which the switch may still take for alive.
+    taken: whether a client that is primary has it. past: the highest that streams had of whoever
+    has `highest` (its rank) that ended or stand still, but which the switch may take for alive.
     """
-    ended = rank(highest) == own and highest <= past
+    ended = highest <= past
     if taken and rank(highest) >= own and not ended:
         return None
     if own > highest or (own == highest and not taken):

@@ -134,6 +134,8 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
             if self.role_name and self.stream.code() in _NO_ROLE:
                 why = f"{self.where}: role {self.role_name!r} was refused: {self.stream.details()}"
                 raise SwitchError("NO_ROLE", why, address=self.address)
+            if self.stream.code() == grpc.StatusCode.PERMISSION_DENIED:
+                raise SwitchError("NOT_ALLOWED", f"{self.where}: {why}", address=self.address)
             if self.stream.code() == grpc.StatusCode.INVALID_ARGUMENT:
                 raise SwitchError("NOT_PRIMARY", f"{self.where}: {why}", address=self.address)
             raise unreachable(self, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from pathlib import Path
 from udfs.errors import SwitchError
 
 _SWITCH = "{switch}"
+# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
+_NOT_NOW = (9, 10)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ class Credentials:
         """Contents of ca, key and certificate, in gRPC's order; None for one that is not set.
 
         Raises SwitchError ``BAD_TLS``: a file cannot be read or holds no PEM, the key does not
-        belong to the certificate, is locked by a password, or only one of the two is set.
+        belong to the certificate, is locked by a password, only one of the two is set, or the
+        certificate's time is over or has not begun: a switch would end the connection without a
+        word.
         """
         if bool(self.certificate) != bool(self.key):
             raise SwitchError(
@@ -63,6 +68,7 @@ class Credentials:
                 # Without a password given, OpenSSL would ask the terminal for one.
                 lambda: context.load_cert_chain(self.certificate, self.key, password=""),
             )
+            _check_time(self.certificate, self.key)
         return contents[0], contents[1], contents[2]
 
 
@@ -78,3 +84,23 @@ def _try(path: str, fault: str, load: Callable[[], None]) -> None:
         load()
     except (ssl.SSLError, ValueError):
         raise SwitchError("BAD_TLS", f"{path} {fault}", path=path) from None
+
+
+def _check_time(certificate: str, key: str) -> None:
+    """Shows a certificate to ourselves, as Python's ssl reads dates of authorities alone."""
+    shows, looks = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    shows.load_cert_chain(certificate, key, password="")
+    looks.check_hostname = False
+    looks.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    looks.load_verify_locations(certificate)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = looks.wrap_bio(back, there), shows.wrap_bio(there, back, server_side=True)
+    try:
+        for end in (*ends, ends[0]):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code in _NOT_NOW:
+            raise SwitchError(
+                "BAD_TLS", f"{certificate}: {error.verify_message}", path=certificate
+            ) from None

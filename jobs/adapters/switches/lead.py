@@ -18,6 +18,7 @@ from jobs.adapters.switches.apply import Applied, Applier
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.derive import Derived, Deriver
 from jobs.adapters.switches.filters import NetworkMatch
+from jobs.adapters.switches.leader_watch import LeaderWatch
 from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.switches.program import Programs
 from jobs.adapters.switches.publish import Publisher
@@ -29,6 +30,7 @@ from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import SwitchError
 from udfs.stop_request import StopRequest
+from udfs.switches import election
 from udfs.switches.entry import Difference, SwitchEntry
 
 log = logging.getLogger(__name__)
@@ -37,9 +39,6 @@ POLL_SECONDS = 0.5
 STANDBY_SECONDS = 1.0
 #: Pause after an error of Spark or Delta.
 ERROR_SECONDS = 10.0
-#: One that leads without most of the switches tries the others, and writes `switch_status`, more
-#: often than this.
-QUIET_SECONDS = 30.0
 #: Rounds of a first pass at most, after the first: each state of a tree that moves on takes one.
 ROUNDS = 5
 
@@ -74,7 +73,7 @@ class Refresher:
         sources = SOURCES if match is None else (*SOURCES, *match.sources)
         self._network = network = NetworkTables(tables, sources, settings.labels)
         programs = Programs(settings.p4_folder) if programs is None else programs
-        own = settings.election_id if election_id is None else election_id
+        self._own = own = settings.election_id if election_id is None else election_id
         credentials = Credentials(
             settings.tls_ca, settings.tls_certificate, settings.tls_key, settings.role
         )
@@ -98,11 +97,7 @@ class Refresher:
         self._due = 0.0
         #: How many switches answered when we last wanted to lead.
         self._answered = 0
-        #: Versions of the tables that who leads writes, and since when they are that.
-        self._seen: tuple[int, int] | None = None
-        self._seen_at = 0.0
-        #: When we asked by a term whether another leads by our election id.
-        self._asked_at: float | None = None
+        self._watch = LeaderWatch(tables, versions)
 
     def __enter__(self) -> Refresher:
         return self
@@ -236,8 +231,11 @@ class Refresher:
         if not count:
             return SwitchError("NO_SWITCHES", "nothing is written, as table switches has no rows")
         if not self._answered:
+            trouble = self._sessions.trouble()
             return SwitchError(
-                "UNREACHABLE", f"nothing is written, as none of {count} switches answers"
+                "UNREACHABLE" if trouble is None else trouble.what,
+                f"nothing is written, as none of {count} switches answers"
+                + ("" if trouble is None else f": {trouble.message}"),
             )
         who = self._sessions.rivals() or (
             f"most of {count} switches are not ours, and another led a moment ago"
@@ -272,40 +270,39 @@ class Refresher:
         Of those that answer, that is, where nobody else leads: two that reach other switches each
         would take the lead from each other for ever.
         """
+        if self._versions.led_by_another():
+            self._sessions.forget_past()
         self._sessions.follow(self._deriver.switches())
         answers = self._sessions.leads(connect=True)
         own, count = sum(answers.values()), len(self._sessions.names)
-        quiet, self._answered = self._quiet(), len(answers)
-        same = len(self._sessions.same_id)
-        if same and 2 * (own + same) > count:
-            if self._nobody_answers():
-                log.warning("nobody leads by our election id: past its streams on the switches")
-                self._sessions.go_past()
-        else:
-            self._asked_at = None
-        return 2 * own > count or (2 * own > len(answers) and quiet)
-
-    def _nobody_answers(self) -> bool:
-        """Tells whether nobody alive leads with our election id; asks that first.
-
-        After a power loss the switches keep streams of ours for hours. Whoever lives and leads
-        answers a new term with another at once.
-        """
-        now = time.monotonic()
-        if self._asked_at is None:
-            self._asked_at = now
-            self._versions.begin_term()
-        return not self._versions.superseded() and now - self._asked_at >= QUIET_SECONDS
-
-    def _quiet(self) -> bool:
-        """Tells whether no other refresher shows that it leads, and has not for a while."""
-        if not self._versions.led_by_another():
+        quiet, self._answered = self._watch.quiet(), len(answers)
+        if 2 * own > count or (2 * own > len(answers) and quiet):
             return True
-        now = time.monotonic()
-        seen = self._tables.version("switch_status"), self._tables.version("network_versions")
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, now
-        return now - self._seen_at >= QUIET_SECONDS
+        self._go_past_the_dead(own, count)
+        return False
+
+    def _go_past_the_dead(self, own: int, count: int) -> None:
+        """Goes past who writes most of the ``count`` switches, of which ``own`` are ours, if it is
+        gone or stands still."""
+        written = self._sessions.in_the_way()
+        who = 0
+        if written and 2 * (own + len(written)) > count:
+            who = election.rank(written[0])
+        if self._watch.is_gone(who == self._own, self._undone(own) if who else None):
+            log.warning(
+                "election id %d leads and does not answer: past its streams on the switches", who
+            )
+            self._sessions.go_past(max(written))
+
+    def _undone(self, own: int) -> tuple[object, ...] | None:
+        """Names what who leads would have done if it were alive and able; None: nothing.
+
+        Edits of the tables, that is, and switches that are ours, as it lost them.
+        """
+        current = self._network.current()
+        if not own and self._versions.newest(current) == current:
+            return None
+        return own, *current.items()
 
     def _still_leads(self) -> bool:
         """Ends our term if another has begun one, or goes before us; returns whether we lead."""

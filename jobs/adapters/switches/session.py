@@ -111,9 +111,11 @@ class SwitchSession:
     ) -> None:
         self.target = target
         self.rival = ""
-        # The highest election id of streams of ours that ended, but perhaps not for the switch,
-        # and one of our own rank that was in our way, of which that is not known.
-        self._past = self._in_the_way = 0
+        self.trouble: SwitchError | None = None
+        # By rank, the highest election id of streams that ended or stand still, but not for the
+        # switch; and one that was in our way, of which that is not known.
+        self._past: dict[int, int] = {}
+        self._in_the_way = 0
         self._credentials = credentials or Credentials()
         self._election_id = election_id
         self._given_up = given_up
@@ -147,10 +149,12 @@ class SwitchSession:
 
         Writes nothing. None for a switch that cannot be asked. With ``connect`` false it never
         waits: it tells whether nobody goes before us, and None where there is no connection. After
-        False, ``rival`` says who goes before us, and ``same_id`` whether it has our election id.
+        False, ``rival`` says who goes before us, and ``in_the_way`` its election id; after None,
+        ``trouble`` why it cannot be asked.
         """
         with self._lock:
             connection, self.rival, self._in_the_way = self._connection, "", 0
+            self.trouble = None
             try:
                 if connect:
                     self._stand_for_primary(self._connected())
@@ -161,21 +165,30 @@ class SwitchSession:
             except SwitchError as error:
                 if error.what == "UNREACHABLE":
                     self._disconnect()
-                self.rival = str(error) if error.what == "NOT_PRIMARY" else ""
+                self.rival, self.trouble = str(error) if error.what == "NOT_PRIMARY" else "", error
                 return False if self.rival else None
             return True
 
     @property
-    def same_id(self) -> bool:
-        """Says whether a client of our own election id goes before us, as `leads` last found."""
-        return bool(self.rival) and self._in_the_way > 0
+    def in_the_way(self) -> int:
+        """Returns the election id, raised or not, of who goes before us, as `leads` last found.
 
-    def go_past(self) -> None:
-        """Takes the client that `leads` found with our election id for a stream of ours that ended.
+        0 if nobody does.
+        """
+        return self._in_the_way if self.rival else 0
+
+    def go_past(self, number: int) -> None:
+        """Takes the client of that election id for one that ended, or stands still.
 
         As of a machine that lost its power: the switch keeps it until its TCP gives up, for hours.
         """
-        self._past = max(self._past, self._in_the_way)
+        whose = election.rank(number)
+        self._past[whose] = max(self._past.get(whose, 0), number)
+
+    def forget_past(self) -> None:
+        """Takes no client but of our own election id for one that ended: another has led since."""
+        own = self._election_id
+        self._past = {own: self._past[own]} if own in self._past else {}
 
     def refresh(
         self, desired: Collection[SwitchEntry], pipeline: P4Program, patience: float = 0.0
@@ -427,7 +440,8 @@ class SwitchSession:
                     raise
                 # A stream has this very id.
                 self._in_the_way = asked
-                higher = election.election_id(self._election_id, asked, True, self._past)
+                past = self._past.get(self._election_id, 0)
+                higher = election.election_id(self._election_id, asked, True, past)
                 if higher is None:
                     raise
                 asked = higher
@@ -446,7 +460,7 @@ class SwitchSession:
         self._read_in_term = self._held = self._probe = None
         if connection is not None:
             if not closing and connection.terms:
-                self._past = max(self._past, connection.election_id)
+                self.go_past(connection.election_id)
             connection.close()
 
     def _stand_for_primary(self, connection: SwitchConnection) -> None:
@@ -469,8 +483,7 @@ class SwitchSession:
 
     def _not_primary(self, connection: SwitchConnection) -> SwitchError:
         highest, taken = connection.rivals
-        ours = taken and election.rank(highest) == self._election_id
-        self._in_the_way = highest if ours else 0
+        self._in_the_way = highest if taken else 0
         seen = f"{election.describe_id(highest)}; ours is {self._election_id}"
         why = "did not let us write; the highest election id it has seen is"
         if taken and self._next_id(connection) is None:
@@ -480,7 +493,9 @@ class SwitchSession:
         )
 
     def _next_id(self, connection: SwitchConnection) -> int | None:
-        return election.election_id(self._election_id, *connection.rivals, self._past)
+        highest, taken = connection.rivals
+        past = self._past.get(election.rank(highest), 0)
+        return election.election_id(self._election_id, highest, taken, past)
 
     def _answers(self, connection: SwitchConnection) -> bool:
         """False once the switch has let a question go unanswered; asks every ten seconds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 from jobs.adapters.switches.program import Programs
 from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
 from udfs.errors import SwitchError
+from udfs.switches import election
 from udfs.switches.entry import Difference, SwitchEntry, entry_from_row
 
 log = logging.getLogger(__name__)
@@ -115,15 +117,32 @@ class SwitchSessions:
             self._standing[name][1].rival for name in sorted(self.foreign & self.names)
         )
 
-    @property
-    def same_id(self) -> set[str]:
-        """Returns switches that a client of our election id writes, as `leads` last found."""
-        return {name for name in self.foreign & self.names if self._standing[name][1].same_id}
+    def trouble(self) -> SwitchError | None:
+        """Returns why a switch could not be asked, as `leads` last found: the first by name, but
+        rather one that answered and refused us than one that is away."""
+        found = [self._standing[name][1].trouble for name in sorted(self.names)]
+        told = [error for error in found if error is not None and error.what != "NOT_PRIMARY"]
+        return min(told, key=lambda error: error.what == "UNREACHABLE", default=None)
 
-    def go_past(self) -> None:
-        """Takes the clients of our election id for streams of ours that ended."""
-        for name in self.same_id:
-            self._standing[name][1].go_past()
+    def in_the_way(self) -> list[int]:
+        """Returns, a switch each, the election ids of the client that writes most of the switches
+        that we do not, raised as they are, as `leads` last found."""
+        written: dict[int, list[int]] = defaultdict(list)
+        for name in self.foreign & self.names:
+            if number := self._standing[name][1].in_the_way:
+                written[election.rank(number)].append(number)
+        return max(written.values(), key=len, default=[])
+
+    def go_past(self, number: int) -> None:
+        """Takes the client of that election id for one that ended or stands still, on any switch,
+        also one that does not answer now."""
+        for _, session in self._standing.values():
+            session.go_past(number)
+
+    def forget_past(self) -> None:
+        """Takes nobody for gone any more, as another has led since."""
+        for _, session in self._standing.values():
+            session.forget_past()
 
     def disturbed(self) -> set[str]:
         """Switches that may hold something else than they were read to hold. Never waits."""
