@@ -54,7 +54,7 @@ from lab.fabric.switches import Fabric
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.errors import LabError, StackcastError
+from udfs.errors import LabError, StackcastError, printable
 from udfs.network.encodings import label_format
 from udfs.network.labels import NARROW
 from udfs.network.network import Network
@@ -391,7 +391,7 @@ def main(arguments: list[str] | None = None) -> int:
             description, options.out, external, options.again, options.loss, tunnels
         )
     except StackcastError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return 1
     try:
         _say(network.addresses())

@@ -24,7 +24,7 @@ from lab.traffic.itch_writer import MessageWriter
 from lab.traffic.market import HALTED, PAUSED, QUOTING, TRADING, Market, Stock
 from lab.traffic.packets import packetize, write_records
 from lab.traffic.symbols import popularity, symbols
-from udfs.errors import LabError, StackcastError
+from udfs.errors import LabError, StackcastError, printable
 
 SECOND = 1_000_000_000
 _MINUTE = 60 * SECOND
@@ -312,7 +312,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         generate(**vars(options))
     except StackcastError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return 2
     return 0
 

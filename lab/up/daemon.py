@@ -33,7 +33,7 @@ from lab.traffic.publisher import ensure_topic
 from lab.up import deployment
 from lab.up.folder import FolderLock, claim, write_whole
 from lab.up.lab import Lab
-from udfs.errors import LabError, StackcastError
+from udfs.errors import LabError, StackcastError, printable
 from udfs.stop_request import StopRequest
 
 _UP_S, _DOWN_S = 120.0, 30.0
@@ -247,7 +247,7 @@ def main() -> int:
     try:
         run(LabOptions.from_json(sys.argv[1]), stop.wait)
     except StackcastError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return 2
     return 0
 
