@@ -22,6 +22,7 @@ from lab.fabric.hosts import external_hosts
 from lab.fabric.network import read_description
 from lab.fabric.ports import read_ports
 from lab.fabric.topologies import NetworkOptions
+from lab.switch.p4runtime.roles import read_roles
 from lab.traffic.packets import check_records, open_records
 from lab.traffic.topic_log import TopicLog
 from lab.traffic.trading_session import TradingSession
@@ -287,6 +288,15 @@ def switch(
         Path | None,
         typer.Option("--tls-ca", metavar="PEM", help="Demand clients' certificates of this CA."),
     ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE=NAME,NAME",
+            help="A role of P4Runtime, and the names in certificates of who may take it, or *; "
+            "without ROLE the default one. May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     options = standalone.SwitchOptions(
         links=read_ports(port or ()),
@@ -297,6 +307,7 @@ def switch(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         tls_ca=tls_ca,
+        roles=read_roles(role or ()),
     )
     standalone.serve(options, lambda line: typer.echo(json.dumps(line)))
     sys.stdout.flush()

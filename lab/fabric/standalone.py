@@ -13,7 +13,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from lab.switch.data_plane import CPU_PORT, DataPlane
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
 from lab.switch.p4runtime.files import parse_json, parse_p4info
+from lab.switch.p4runtime.roles import Roles
 from lab.switch.p4runtime.server import P4RuntimeServer
 from udfs.errors import LabError, SwitchError
 
@@ -38,7 +39,7 @@ class SwitchOptions:
 
     links: what each port is joined to. grpc: ``HOST:PORT`` of the P4Runtime server. json, p4info:
     the program that runs from the start: both or none. tls_certificate, tls_key: of the server;
-    tls_ca: of its clients, which then need a certificate.
+    tls_ca: of its clients, which then need a certificate. roles: those configured.
     """
 
     links: Mapping[int, Link]
@@ -49,6 +50,7 @@ class SwitchOptions:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None
+    roles: Roles = field(default_factory=Roles)
 
 
 def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None:
@@ -64,7 +66,8 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     data_plane = SimpleSwitch()
     injections = Injections()
     name = f"device {options.device_id}"
-    device = Device(name, options.device_id, data_plane, partial(injections.put, name))
+    inject = partial(injections.put, name)
+    device = Device(name, options.device_id, data_plane, inject, options.roles)
     if (options.json is None) != (options.p4info is None):
         raise LabError("BAD_SWITCH", "--json and --p4info belong together: give both, or none")
     if options.json is not None and options.p4info is not None:

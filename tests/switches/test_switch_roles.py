@@ -1,4 +1,5 @@
-"""A refresher under a role of P4Runtime, on the lab's switch, whose roles write a table alone."""
+"""A refresher under a role of P4Runtime on the lab's switch: one that the program gives a table,
+and one that the owner of the switch configured."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from jobs.adapters.switches.program import P4Program
 from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
+from lab.switch.p4runtime.refusal import Refusal
+from lab.switch.p4runtime.roles import ANYBODY, Roles, read_roles
 from lab.switch.p4runtime.server import P4RuntimeServer
+from udfs.errors import LabError
 from udfs.states.switch_model import Port, SwitchModel
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.state_entries import STATES_ROLE, state_row
@@ -66,3 +70,41 @@ def test_a_role_that_is_not_there_or_may_not_set_the_program_has_a_code(
     (error,) = refresh(address, role, [], PIPELINE).errors
     assert error.startswith(f"{code}: ")
     assert f"'{role}'" in error
+
+
+def test_a_role_that_is_configured_has_all_but_the_tables_of_others() -> None:
+    device = Device("s", 1, SimpleSwitch(), roles=Roles({"refresher": [ANYBODY]}))
+    server = P4RuntimeServer([device]).start()
+    try:
+        # Program, entries and groups; then the program's own role beside it.
+        assert refresh(server.address, "refresher", OURS).in_step
+        assert refresh(server.address, STATES_ROLE, [*OURS, ROW]).in_step
+        result = refresh(server.address, "refresher", OURS)
+        assert (result.in_step, result.written) == (True, 0)
+        assert refresh(server.address, "refresher", [], PIPELINE).in_step
+    finally:
+        server.stop()
+
+
+def test_who_may_take_a_role_is_read_from_a_command_line() -> None:
+    roles = read_roles(["refresher=a,b", "=c", "anyone=*"])
+    for role, client, fine in [
+        ("refresher", {"b"}, True),
+        ("refresher", {"c"}, False),
+        ("refresher", set(), False),
+        ("", {"c", "d"}, True),
+        ("", {"a"}, False),
+        ("anyone", set(), True),
+        ("states", set(), True),
+    ]:
+        try:
+            roles.check(role, client)
+            assert fine, (role, client)
+        except Refusal as refusal:
+            assert not fine and role in refusal.message, (role, client)
+
+
+@pytest.mark.parametrize("words", [["refresher"], ["refresher="], ["a=b", "a=c"], ["a=,"]])
+def test_a_role_that_cannot_be_read_is_told(words: list[str]) -> None:
+    with pytest.raises(LabError, match=r"BAD_SWITCH.*--role"):
+        read_roles(words)

@@ -20,6 +20,7 @@ from lab.switch.p4runtime.packet_io import MOST_WAITING, packet_in, packet_out
 from lab.switch.p4runtime.program import read_program
 from lab.switch.p4runtime.reading import EntityReader
 from lab.switch.p4runtime.refusal import Refusal, invalid, unimplemented
+from lab.switch.p4runtime.roles import Roles
 from udfs.errors import StackcastError, SwitchError
 
 _Config = p4runtime_pb2.SetForwardingPipelineConfigRequest
@@ -38,11 +39,13 @@ class Device:
     A switch without a program forwards nothing.
 
     ``arbitration`` is that of the default role, which may write all. Tables that the program gives
-    to another role may be written by its clients, too, and they write no others. What the program
-    sends to its controller goes to the primary clients of these roles, where nobody has joined in
-    one to that of the default role.
+    to another role may be written by its clients, too, and they write no others; a role that is in
+    ``roles`` and not the program's has all but these tables. What the program sends to its
+    controller goes to the primary clients of the program's roles, where nobody has joined in one to
+    those of the others.
 
-    inject: takes what a client sends out, to be processed as from `CPU_PORT`; none: it is refused.
+    roles: what the switch's owner says of roles, and who may take them. inject: takes what a client
+    sends out, to be processed as from `CPU_PORT`; none: it is refused.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class Device:
         device_id: int,
         data_plane: DataPlane,
         inject: Callable[[bytes], None] | None = None,
+        roles: Roles | None = None,
     ) -> None:
         self.name = name
+        self.roles = roles or Roles()
         self.lock = threading.RLock()
         self.arbitration = Arbitration(device_id)
         self._inject = inject
-        self._roles = {"": self.arbitration}
+        self._arbitrations = {"": self.arbitration}
         self._data_plane = data_plane
         self._running: Holdings | None = None
         self._saved: Holdings | None = None
@@ -90,6 +95,7 @@ class Device:
         action: int,
         config: p4runtime_pb2.ForwardingPipelineConfig | None,
         election_id: int | None,
+        role: str = "",
     ) -> None:
         """SetForwardingPipelineConfig.
 
@@ -100,7 +106,11 @@ class Device:
         same program goes on without a pause.
         """
         with self.lock:
-            self._must_be_primary(election_id)
+            if role and (role not in self.roles or role in self._program_roles()):
+                raise Refusal(
+                    code_pb2.PERMISSION_DENIED, f"role {role!r}: the program is not its to set"
+                )
+            self._must_be_primary(election_id, role)
             if action == _Config.COMMIT:
                 if config is not None:
                     raise invalid("COMMIT is about the saved config: it takes none")
@@ -136,16 +146,23 @@ class Device:
     def arbitration_of(self, role: str) -> Arbitration:
         """Returns the arbitration among a role's clients. Call it under the lock.
 
-        Raises `Refusal` NOT_FOUND for a role that no table of the program is of.
+        Raises `Refusal` NOT_FOUND for a role that is not configured and that no table of the
+        program is of.
         """
-        if role not in self._roles:
-            current = self._saved or self._running
-            if current is None or role not in current.index.roles:
-                raise Refusal(code_pb2.NOT_FOUND, f"role {role!r}: no table is of this role")
+        if role not in self._arbitrations:
+            if role not in self.roles and role not in self._program_roles():
+                raise Refusal(
+                    code_pb2.NOT_FOUND,
+                    f"role {role!r}: no table is of this role, and none is configured",
+                )
             arbitration = Arbitration(self.arbitration.device_id, role=role)
             # Replaced, not changed: the thread of frames reads it without the lock.
-            self._roles = {**self._roles, role: arbitration}
-        return self._roles[role]
+            self._arbitrations = {**self._arbitrations, role: arbitration}
+        return self._arbitrations[role]
+
+    def _program_roles(self) -> frozenset[str]:
+        current = self._saved or self._running
+        return current.index.roles if current is not None else frozenset()
 
     def packet_out(self, packet: p4runtime_pb2.PacketOut, client: Client, role: str) -> None:
         """Send what a client gives out, as the program says."""
@@ -159,11 +176,12 @@ class Device:
             data = packet_out(self._running.index.packet_out, packet)
         self._inject(data)
 
-    def _punt(self, fields: tuple[Parameter, ...], data: bytes) -> bool:
+    def _punt(self, fields: tuple[Parameter, ...], own_roles: frozenset[str], data: bytes) -> bool:
         """Tell the primary clients of what the program sends them; False if there is none."""
         message = packet_in(fields, data)
-        roles = self._roles
-        primaries = [each.primary for name, each in roles.items() if name or len(roles) == 1]
+        by_role = self._arbitrations
+        theirs = own_roles & by_role.keys() or by_role.keys()
+        primaries = [by_role[role].primary for role in theirs]
         told = [each for each in primaries if each is not None and each.qsize() < MOST_WAITING]
         for client in told:
             client.put(message)
@@ -203,7 +221,7 @@ class Device:
                 if not position % _CHECK_EACH and not wanted():
                     raise Refusal(code_pb2.CANCELLED, "nobody waits for the Write any more")
                 try:
-                    _must_be_of(role, holdings, update)
+                    self._must_be_of(role, holdings, update)
                     batch.update(update)
                     answers.append(None)
                 except Refusal as refusal:
@@ -254,6 +272,17 @@ class Device:
                 f"election id {election_id} is not the primary client's of switch {self.name!r}",
             )
 
+    def _must_be_of(self, role: str, holdings: Holdings, update: p4runtime_pb2.Update) -> None:
+        """Refuse what is not the role's to write."""
+        if not role:
+            return
+        entity, of = update.entity, ""
+        if entity.HasField("table_entry"):
+            table = holdings.index.tables.get(entity.table_entry.table_id)
+            of = table.role if table is not None else ""
+        if of != (role if role in holdings.index.roles else ""):
+            raise Refusal(code_pb2.PERMISSION_DENIED, f"this is not for role {role!r} to write")
+
     def _verified(self, config: p4runtime_pb2.ForwardingPipelineConfig) -> Holdings:
         """The config read and compared, holding nothing but the program's own entries."""
         if not config.HasField("p4info"):
@@ -276,7 +305,8 @@ class Device:
             raise invalid(error.message) from None
         self._running, self._saved = holdings, None
         fields = holdings.index.packet_in
-        self._data_plane.punt = partial(self._punt, fields) if fields else None
+        punt = partial(self._punt, fields, holdings.index.roles)
+        self._data_plane.punt = punt if fields else None
 
     def _load(self, holdings: Holdings) -> None:
         try:
@@ -297,17 +327,6 @@ class Device:
         kept = _Cells(running, self._data_plane)
         self._commit(verified)
         kept.restore(verified)
-
-
-def _must_be_of(role: str, holdings: Holdings, update: p4runtime_pb2.Update) -> None:
-    """Refuse what is not the role's to write."""
-    entity = update.entity
-    if role and not (
-        entity.HasField("table_entry")
-        and (table := holdings.index.tables.get(entity.table_entry.table_id)) is not None
-        and table.role == role
-    ):
-        raise Refusal(code_pb2.PERMISSION_DENIED, f"this is not for role {role!r} to write")
 
 
 class _Cells:

@@ -121,10 +121,9 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
 
     def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            device = self._device(request.device_id)
-            _default_role(request.role, request.role_id)
+            device = self._device_for(request, context)
             config = request.config if request.HasField("config") else None
-            device.set_config(request.action, config, _election_id(request))
+            device.set_config(request.action, config, _election_id(request), request.role)
         except Refusal as refusal:
             _abort(context, refusal)
         return p4runtime_pb2.SetForwardingPipelineConfigResponse()
@@ -147,8 +146,7 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
 
     def Write(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            device = self._device(request.device_id)
-            _no_number(request.role_id)
+            device = self._device_for(request, context)
             answers = device.write(
                 request.updates,
                 request.atomicity,
@@ -164,7 +162,10 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
 
     def Read(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         try:
+            # Whoever comes in reads under the default role: that takes nothing from anybody.
             device = self._device(request.device_id)
+            if request.role:
+                device.roles.check(request.role, _names(context))
             with device.lock:
                 device.arbitration_of(request.role)
             entities, answers = device.read(request.entities)
@@ -182,9 +183,8 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
             _abort(context, Refusal(code_pb2.RESOURCE_EXHAUSTED, "too many streams are open"))
         try:
             outbox, begun = _Outbox(), threading.Event()
-            threading.Thread(
-                target=self._listen, args=(requests, outbox, begun), daemon=True
-            ).start()
+            work = requests, outbox, begun, _names(context)
+            threading.Thread(target=self._listen, args=work, daemon=True).start()
             # A stream that says nothing must not take the place of another.
             if not begun.wait(self._patience):
                 _abort(context, _no_arbitration(f" within {self._patience:g} s"))
@@ -195,7 +195,13 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         finally:
             self._streams.release()
 
-    def _listen(self, requests: Iterator[Any], outbox: _Outbox, begun: threading.Event) -> None:
+    def _listen(
+        self,
+        requests: Iterator[Any],
+        outbox: _Outbox,
+        begun: threading.Event,
+        client: frozenset[str],
+    ) -> None:
         """One client's messages, until it leaves; runs beside the thread that answers it."""
         device: Device | None = None
         joined: Arbitration | None = None
@@ -204,7 +210,7 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
             for request in requests:
                 begun.set()
                 if request.HasField("arbitration"):
-                    device, joined = self._arbitrate(joined, request.arbitration, outbox)
+                    device, joined = self._arbitrate(joined, request.arbitration, outbox, client)
                 elif device is None or joined is None:
                     raise _no_arbitration()
                 else:
@@ -223,7 +229,7 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
             outbox.put(last)
 
     def _arbitrate(
-        self, joined: Arbitration | None, message: Any, outbox: _Outbox
+        self, joined: Arbitration | None, message: Any, outbox: _Outbox, client: frozenset[str]
     ) -> tuple[Device, Arbitration]:
         if joined is not None and (
             (message.device_id, message.role.name) != (joined.device_id, joined.role)
@@ -236,11 +242,19 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         _no_number(message.role.id)
         if message.role.HasField("config"):
             raise Refusal(code_pb2.INVALID_ARGUMENT, "a role takes no configuration")
+        device.roles.check(message.role.name, client)
         # A Write of the primary that this client succeeds holds the lock until it is done.
         with device.lock:
             arbitration = device.arbitration_of(message.role.name)
             arbitration.join(outbox, _election_id(message))
         return device, arbitration
+
+    def _device_for(self, request: Any, context: Any) -> Device:
+        """Returns the device that a request writes, if its client may take the request's role."""
+        device = self._device(request.device_id)
+        _no_number(request.role_id)
+        device.roles.check(request.role, _names(context))
+        return device
 
     def _device(self, device_id: int) -> Device:
         if device_id not in self._devices:
@@ -254,10 +268,11 @@ def _election_id(message: Any) -> int | None:
     return int(message.election_id.high) << 64 | int(message.election_id.low)
 
 
-def _default_role(name: str, number: int) -> None:
-    if name:
-        raise Refusal(code_pb2.PERMISSION_DENIED, f"role {name!r}: the program is not its to set")
-    _no_number(number)
+def _names(context: Any) -> frozenset[str]:
+    """Returns the names in the certificate that a client showed."""
+    shown = context.auth_context()
+    keys = "x509_common_name", "x509_subject_alternative_name"
+    return frozenset(name.decode(errors="replace") for key in keys for name in shown.get(key, ()))
 
 
 def _no_number(number: int) -> None:
