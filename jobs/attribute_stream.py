@@ -5,7 +5,7 @@
 As jobs/itch_stream.py, for events of any attributes, in JSON or binary, one a record. Where no
 broker is configured it shows sensors, first on a line of three switches that match by
 p4/attribute_value.p4, then on the fabric by the stream; with `spark.stackcast.match=network` the
-switches match on both.
+switches match on both. With that and a broker the stream sends summaries alone, beside them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.stream import micro_batches
-from udfs.errors import SettingsError
+from jobs.adapters.stream import checks, micro_batches
 from udfs.messages.attributes.registry import FORMAT
 
 
@@ -29,13 +28,7 @@ def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
         from jobs.embedded import runs  # noqa: PLC0415
 
         return runs.sensors(settings, lifecycle)
-    if settings.match == "network":
-        raise SettingsError(
-            "MATCHED_IN_NETWORK",
-            "with spark.stackcast.match=network the switches match, and no stream does: run "
-            "jobs/refresh_switches.py with the same settings, and send the events themselves to "
-            "the publisher's switch, as frames of EtherType 0x9001",
-        )
+    checks.beside_switches(settings)
     return micro_batches.run(settings, lifecycle, "stackcast attribute_stream", take_over=take_over)
 
 

@@ -68,7 +68,7 @@ def _positive(text: str) -> int:
 def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:
     if settings.format == ATTRIBUTES:
         settings = formats.of_settings(settings, ATTRIBUTES)
-    if settings.match == "network" and (settings.format == ATTRIBUTES or not settings.summary_port):
+    if settings.match == "network" and not settings.summary_port:
         raise SettingsError(
             "MATCHED_IN_NETWORK",
             "with spark.stackcast.match=network and no summaries no stream runs beside the events, "

@@ -18,8 +18,7 @@ from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.stream import micro_batches
-from udfs.errors import SettingsError
+from jobs.adapters.stream import checks, micro_batches
 
 
 def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False) -> int:
@@ -29,15 +28,7 @@ def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
         from jobs.embedded import runs  # noqa: PLC0415
 
         return runs.trading_session(settings, lifecycle)
-    if settings.match == "network":
-        settings.require_one_publisher("spark.stackcast.match=network")
-        if not settings.summary_port:
-            raise SettingsError(
-                "MATCHED_IN_NETWORK",
-                "with spark.stackcast.match=network the switches match, and with "
-                "spark.stackcast.summary.port=0 the stream has nothing to send: set a port of "
-                "summaries, or run jobs/refresh_switches.py alone with the same settings",
-            )
+    checks.beside_switches(settings)
     return micro_batches.run(settings, lifecycle, "stackcast itch_stream", take_over=take_over)
 
 

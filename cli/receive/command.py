@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal, Protocol
 
 import typer
 
+from cli.attributes.files import USUAL, WidthsOption, widths_of
 from cli.itch import message_row, message_text
 from cli.keys import KeyFile
+from cli.receive.events import event_reader, event_socket
 from cli.receive.failures import Failures, tell
 from cli.receive.sockets import (
     Wires,
@@ -25,7 +27,7 @@ from cli.receive.sockets import (
 )
 from cli.signals import stop_on_signal
 from jobs.adapters.wire.udp import parse_endpoint
-from udfs.errors import MessageError, printable
+from udfs.errors import printable
 from udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
 from udfs.messages.reference import LENGTH, read_packet
 from udfs.messages.sequence import session_id
@@ -67,6 +69,11 @@ def receive(
     rerequest: Annotated[
         str, typer.Option("--rerequest", help="host:port of the re-request service.")
     ] = "",
+    events: Annotated[
+        Literal["", "bitmask", "id_pairs"],
+        typer.Option("--events", help="Hear attribute/value events in this encoding, without IP."),
+    ] = "",
+    widths: WidthsOption = USUAL,
     name: Annotated[
         str, typer.Option("--name", help="This host, for a service that identifies by name.")
     ] = "",
@@ -139,7 +146,12 @@ def receive(
     )
     dice = random.Random(seed)
     heard = frozenset(map(source_address, source or ()))
-    if listen:
+    shape = event_reader(events, widths_of(widths)) if events else None
+    if events and not listen:
+        stream = event_socket(interface)
+        at = summary_address or "0.0.0.0"
+        summaries = listen_socket(at, summary_port) if summary_port else None
+    elif listen:
         host, port = parse_endpoint(listen)
         stream = listen_socket(host, port)
         summaries = listen_socket(host, summary_port) if summary_port not in (0, port) else None
@@ -152,15 +164,17 @@ def receive(
         elif apart:
             summaries = group_socket(group, summary_port, interface, heard)
     service = connected_socket(*parse_endpoint(rerequest)) if rerequest else None
-    wires = Wires(stream, summaries, service, drop, dice, sources=heard)
+    wires = Wires(stream, summaries, service, drop, dice, sources=heard, shape=shape)
     outlet: Outlet
     if forward:
         outlet = ForwardOutlet(*parse_endpoint(forward), wires.failures)
     elif receipts:
         outlet = ReceiptOutlet(receipts)
     else:
-        outlet = LineOutlet(as_json, as_hex)
+        outlet = LineOutlet(as_json, as_hex, itch=not events)
     where = listen or f"{group}:{port}{f' on {interface}' if interface else ''}"
+    if events and not listen:
+        where = interface
     tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
     receiver = Receiver(options, time.monotonic(), sessions)
     try:
@@ -306,10 +320,11 @@ class Outlet(Protocol):
 
 
 class LineOutlet:
-    """A line a message: session, number, and the message as text, JSON or hex."""
+    """A line a message: session, number, and the message as text, JSON or hex. itch: whether
+    messages may be of ITCH; others are hex."""
 
-    def __init__(self, as_json: bool, as_hex: bool) -> None:
-        self._as_json, self._as_hex = as_json, as_hex
+    def __init__(self, as_json: bool, as_hex: bool, *, itch: bool = True) -> None:
+        self._as_json, self._as_hex, self._itch = as_json, as_hex, itch
 
     def put(self, deliveries: Sequence[Notification]) -> None:
         lines = [
@@ -323,11 +338,11 @@ class LineOutlet:
     def _line(self, session: str, sequence: int, message: bytes) -> str:
         if self._as_hex:
             return f"{printable(session)} {sequence} {message.hex()}\n"
-        row = message_row(message)
+        row = message_row(message) if self._itch else None
         if self._as_json:
-            fields = {"hex": message.hex()} if isinstance(row, MessageError) else row
+            fields = row if isinstance(row, dict) else {"hex": message.hex()}
             return json.dumps({"session": session, "sequence": sequence, **fields}) + "\n"
-        text = message.hex() if isinstance(row, MessageError) else message_text(row)
+        text = message_text(row) if isinstance(row, dict) else message.hex()
         return f"{printable(session)} {sequence}  {text}\n"
 
     def close(self) -> None:

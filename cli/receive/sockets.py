@@ -8,7 +8,7 @@ import random
 import select
 import socket
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 
@@ -101,7 +101,8 @@ def connected_socket(host: str, port: int) -> socket.socket:
 class Wires:
     """The sockets of a receiver. ``loss``: share of datagrams, of all directions, to throw away.
     ``sources``: addresses that stream and summaries come from; without any, all are heard. What
-    others send is left unread, and counted in ``strangers``.
+    others send is left unread, and counted in ``strangers``. ``shape``: makes datagrams of what
+    comes by the stream.
 
     An error of any of them ends nothing: it is counted in ``failures``.
     """
@@ -114,6 +115,7 @@ class Wires:
     thrown: int = 0
     sources: frozenset[str] = frozenset()
     strangers: int = 0
+    shape: Callable[[bytes], bytes] | None = None
     failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
@@ -128,11 +130,19 @@ class Wires:
 
     def read(self, wire: socket.socket | None) -> tuple[list[bytes], bool]:
         """Returns datagrams that are there, and whether there may be more."""
+        found, more = self._read(wire)
+        if self.shape is not None and wire is self.stream:
+            found = [self.shape(each) for each in found]
+        return found, more
+
+    def _read(self, wire: socket.socket | None) -> tuple[list[bytes], bool]:
         found: list[bytes] = []
         if wire is None:
             return found, False
         into, buffer = wire.recv_into, self._buffer
-        known = self.sources if wire is not self.service else frozenset()
+        # Frames without IP have no address that could be known.
+        named = wire is not self.service and wire.family == socket.AF_INET
+        known = self.sources if named else frozenset()
         try:
             for _ in range(MOST_AT_ONCE):
                 if not known:

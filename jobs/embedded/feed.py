@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from lab.traffic.packets import new_packets, session_of
 from lab.traffic.publisher import Speed, paced
 from lab.traffic.topic_log import TopicLog
 from udfs.messages.attributes.registry import Registry
+from udfs.messages.sequence import sequence_number, session_id
 from udfs.network.network import Host
 from udfs.stop_request import StopRequest
 
@@ -34,6 +35,11 @@ class Share(NamedTuple):
 
     number: int = 0
     of: int = 1
+
+    @property
+    def partition(self) -> int | None:
+        """The partition of a topic that has its records; None: any."""
+        return self.number if self.of > 1 else None
 
     def take(self, records: Iterable[bytes]) -> Iterable[bytes]:
         """Returns its records."""
@@ -74,7 +80,8 @@ def feed(
 
     ``stop`` ends it early. ``progress`` is told messages and packets now and then. share: of the
     records, in a session of its own. topic: where each packet is on record before it is sent, under
-    the number of its place there; without it, a packet has the number of its first message.
+    the number of its place there, each of several publishers' in a partition of their own; without
+    it, a packet has the number of its first message.
     Raises SinkError, LabError ``PACKET_TOO_LARGE``, KafkaError ``NOT_PUBLISHED``.
     """
     began = shown = time.monotonic()
@@ -89,7 +96,7 @@ def feed(
     while several := list(islice(packets, at_once)):
         payloads = [packet for packet, _ in several]
         if topic is not None:
-            places = topic.append(payloads)
+            places = topic.append(payloads, share.partition)
             payloads = [topic.numbered(*each) for each in zip(payloads, places, strict=True)]
         frames = feed_frames(payloads, publisher, group, settings.port, mtu=settings.mtu)
         _send(sink, list(frames))
@@ -111,6 +118,7 @@ def feed_events(
     stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
     share: Share = ALL,
+    topic: TopicLog | None = None,
 ) -> Fed:
     """Sends JSON records as attribute/value events, as `feed` does.
 
@@ -124,8 +132,12 @@ def feed_events(
     named = "attributes.encoding" in settings.given
     encodings = (settings.attributes_encoding,) if named else tuple(GROUPS)
     session = session_of(share.number)
-    given = share.take(records), publisher, registry, encodings, session
-    made = ((each, []) for each in event_frames(*given))
+    given, keys = share.take(records), None
+    if topic is not None:
+        placed, again = tee(_placed(given, topic, share))
+        given, keys = (record for record, _ in placed), (key for _, key in again)
+    events = event_frames(given, publisher, registry, encodings, session, keys=keys)
+    made = ((each, []) for each in events)
     frames = paced(made, pace, stop)
     at_once = _AT_ONCE if pace.kind == "full" else 1
     while several := [frame for frame, _ in islice(frames, at_once)]:
@@ -136,6 +148,17 @@ def feed_events(
             progress(len(sent), len(sent))
     sink.flush()
     return Fed(sent, len(sent), time.monotonic() - began)
+
+
+def _placed(
+    records: Iterable[bytes], topic: TopicLog, share: Share
+) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
+    """Puts records on record, and yields each with the session and number of its place."""
+    left = iter(records)
+    while several := list(islice(left, _AT_ONCE)):
+        for record, place in zip(several, topic.append(several, share.partition), strict=True):
+            session = session_id(topic.topic, place.partition)
+            yield record, (session, sequence_number(place.offset, 0))
 
 
 def _send(sink: Sink, frames: Sequence[bytes]) -> None:

@@ -198,7 +198,7 @@ class SensorRun(RunKind):
         registry = formats.registry_of(tables, settings.widths)
         records = source.read_bytes().splitlines()
         return network_feed.feed_events(
-            settings, publisher, registry, sink, records, stop, progress, share
+            settings, publisher, registry, sink, records, stop, progress, share, topic
         )
 
     def registry(
@@ -218,8 +218,11 @@ class SensorRun(RunKind):
 
 
 def _partitions(settings: Settings) -> int:
-    """Each of several publishers has a partition; where switches match, events have one order."""
-    return 1 if settings.match == "network" else max(2, settings.lab_publishers)
+    """Each of several publishers has a partition; where switches match, the events of one have one
+    order."""
+    return (
+        settings.lab_publishers if settings.match == "network" else max(2, settings.lab_publishers)
+    )
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:

@@ -62,7 +62,7 @@ def run(
     if every delivery was exact.
     """
     began = time.monotonic()
-    beside = kind.in_topic and settings.lab_publishers == 1 and not several(settings.publisher)
+    beside = kind.in_topic
     with bring_up(settings, lifecycle, kind, progress, broker=beside, keep_spark=keep_spark) as up:
         text = f"{kind.noun} into the network"
         if beside:
@@ -87,7 +87,8 @@ def _feed_beside(
     servers, topic = up.settings.kafka["bootstrap.servers"], up.settings.topic
 
     def feed(stop: StopRequest, told: Callable[[int], None]) -> Fed:
-        with TopicLog(servers, topic) as log:
+        publishers = _publishers(up.lab.network, up.settings)
+        with TopicLog(servers, topic, partitions=len(publishers)) as log:
             return _feed(up, stop, kind, lambda _, packets: told(packets), log)
 
     return drain(up, lifecycle, kind, progress, text, feed)[0]

@@ -332,7 +332,10 @@ class _PrunedCheck(_Check):
         if offset not in self._owed_of:
             found: dict[str, list[bytes]] = defaultdict(list)
             for place, message in enumerate(self._expectation.packets[self._session, offset]):
+                # No switch sends out of the port that a packet came in by.
+                sent_by = self._expectation.senders.get((self._session, offset))
                 for host in self._owed_to(offset, place):
-                    found[host].append(message)
+                    if sent_by is None or host != sent_by[place]:
+                        found[host].append(message)
             self._owed_of[offset] = {host: tuple(each) for host, each in found.items()}
         return self._owed_of[offset]

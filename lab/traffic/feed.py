@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import cycle
+from itertools import count, cycle
 from typing import NamedTuple
 
 from lab.proof.attribute_reader import read_json
@@ -81,16 +81,18 @@ def event_frames(
     encodings: Sequence[str] = tuple(GROUPS),
     session: bytes = SESSION,
     sequence: int = 1,
+    keys: Iterable[tuple[bytes, int]] | None = None,
 ) -> Iterator[SentEvent]:
     """Yields a frame of each JSON record: Ethernet, header (KUNDEL III-B), and a key as payload.
 
     encodings: which the frames have, in turn. session: ten bytes; the first frame has number
-    ``sequence``, every other the next.
+    ``sequence``, every other the next. keys: session and number of each frame, in place of these.
 
     Raises MessageError for a record that is no event.
     """
     source = publisher.mac.to_bytes(6) + ETHERTYPE.to_bytes(2)
-    for number, (record, encoding) in enumerate(zip(records, cycle(encodings)), sequence):
+    keys = ((session, number) for number in count(sequence)) if keys is None else keys
+    for record, encoding, (name, number) in zip(records, cycle(encodings), keys, strict=False):
         ethernet = GROUPS[encoding].to_bytes(6) + source
         header = write_event(read_json(record, registry), encoding, b"", registry.widths)
-        yield SentEvent(number, ethernet + header + KEY.pack(session, number))
+        yield SentEvent(number, ethernet + header + KEY.pack(name, number))

@@ -47,13 +47,16 @@ class TopicLog:
     def __exit__(self, *_: object) -> None:
         self._producer.close(timeout=10)
 
-    def append(self, packets: Sequence[bytes]) -> list[Place]:
-        """Returns the place of each packet when the brokers have all; partitions take turns."""
+    def append(self, packets: Sequence[bytes], partition: int | None = None) -> list[Place]:
+        """Returns the place of each packet when the brokers have all.
+
+        partition: of all, as that of one of several publishers; without it partitions take turns.
+        """
         sent = []
         try:
             for packet in packets:
-                partition = self._sent % self._partitions
-                sent.append(self._producer.send(self.topic, packet, partition=partition))
+                place = self._sent % self._partitions if partition is None else partition
+                sent.append(self._producer.send(self.topic, packet, partition=place))
                 self._sent += 1
             self._producer.flush(_PATIENCE_S)
             told = [future.get(_PATIENCE_S) for future in sent]

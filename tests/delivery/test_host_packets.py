@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Collection
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +44,10 @@ from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.readers import Packets
 from udfs.messages.reference import build_packet, read_message, read_packet
 from udfs.messages.sequence import session_id
+from udfs.network.topology import fabric
 from udfs.replay.notifications import Notifications, collect, recompute
 from udfs.stacks.dissect import dissect
+from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 
@@ -56,10 +59,15 @@ def compilation_of(subscriptions: list[Subscription], **changes: int) -> Compila
     return Planner(Packets(ITCH), addressing).plan(subscriptions, NETWORK, TREES, VERSIONS)
 
 
-def owed(subscriptions: list[Subscription], rows: list[Row]) -> dict[tuple[str, int, int], bytes]:
+def owed(
+    subscriptions: list[Subscription],
+    rows: list[Row],
+    hosts: Collection[str] = HOSTS,
+    publisher: str = "feed1",
+) -> dict[tuple[str, int, int], bytes]:
     """By host, partition and offset: the packet without the messages that the host did not ask
     for."""
-    rules, _ = check(subscriptions, ITCH, set(HOSTS), "feed1")
+    rules, _ = check(subscriptions, ITCH, set(hosts), publisher)
     found = {}
     for partition, offset, value in rows:
         try:
@@ -118,6 +126,76 @@ def test_nothing_is_sent_but_to_each_host_what_it_should_have_of_the_packets(sce
     assert {(p.ipv4.destination, d) for p, d in zip(got, payloads, strict=True)} == expected
     assert sum(r["frames"] for r in report if r["kind"] == "partition") == len(mine)
     assert not compilation.unknown() and not compilation.stack_rows("feed1")
+
+
+TWO = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1, publishers=2)
+FEEDS = ("feed1", "feed2")
+#: Publishers that receive, too: what the other sends.
+FEEDBACK = [
+    Subscription("both", "feed1", "price > 100 : fwd(feed1, feed2, h1)"),
+    Subscription("own", "feed2", "shares > 10"),
+]
+
+
+class Ways:
+    """A sink for each publisher."""
+
+    def __init__(self) -> None:
+        self.sinks = {name: ListSink() for name in FEEDS}
+
+    def way(self, publisher: str, switch: str) -> str:
+        return publisher
+
+    def __call__(self, way: str) -> ListSink:
+        return self.sinks[way]
+
+
+@examples(60)
+@given(scenes(), st.lists(st.integers(0, 25), max_size=3), rooms)
+def test_of_several_publishers_none_gets_its_own_and_all_are_told_by_its_partitions_one(
+    scene, cuts, room
+):
+    subscriptions, rows = [*FEEDBACK, *scene[0]], [(p % 2, o, value) for p, o, value in scene[1]]
+    rows = list({(p, o): (p, o, value) for p, o, value in rows}.values())
+    addressing = dataclasses.replace(
+        ADDRESSING, in_network=True, publisher=",".join(FEEDS), summary_port=PORT
+    )
+    with room_for(room):
+        planner = Planner(Packets(ITCH), addressing)
+        compilation = planner.plan(subscriptions, TWO, broadcast_trees(TWO), VERSIONS)
+        plan = handle(compilation.plan)
+        ways = Ways()
+        task = deliver(plan, handle(compilation.header_stacks), TOPIC, ways, 0)
+        report = [row for b in task(batches_of(rows, cuts, False)) for row in b.to_pylist()]
+    mine = {
+        (host, partition, offset): packet
+        for (host, partition, offset), packet in owed(subscriptions, rows, TWO.hosts, "").items()
+        if host != FEEDS[partition]
+    }
+    hosts = {host for rule in compilation.rules for host in rule.receivers}
+    expected = set()
+    for partition in {partition for partition, _, _ in rows}:
+        offsets = [offset for p, offset, _ in rows if p == partition]
+        feed = TWO.hosts[FEEDS[partition]]
+        for host in hosts:
+            sent = {
+                offset << 26: int.from_bytes(packet[18:20])
+                for (h, p, offset), packet in mine.items()
+                if (h, p) == (host, partition)
+            }
+            session = session_id(TOPIC, partition)
+            told = summary_bytes(session, min(offsets) << 26, max(offsets) + 1 << 26, sent)
+            # No switch sends out of the port that a frame came in by.
+            entry = FEEDS[1 - partition] if host == feed.name else feed.name
+            expected.add((entry, feed.ipv4, TWO.hosts[host].ipv4, told))
+    got = [(way, frame) for way, sink in ways.sinks.items() for frame in sink.frames]
+    assert len(got) == len(expected)
+    assert {
+        (way, parts.ipv4.source, parts.ipv4.destination, udp_payload(frame))
+        for way, frame in got
+        for parts in [dissect(frame)]
+    } == expected
+    assert sum(r["frames"] for r in report if r["kind"] == "partition") == len(mine)
 
 
 @examples(40)

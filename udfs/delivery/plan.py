@@ -313,7 +313,7 @@ class Planner:
         self._summary_key = summary_key
         self._order = order
         self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
-        self._plain = PlainFrames() if addressing.in_network else None
+        self._plain: PlainFrames | None = None
         self._form = form
         self._rules = self._live_rules(form)
         self._matching: tuple[Grouped, _Matching] | None = None
@@ -375,12 +375,12 @@ class Planner:
         senders = senders_of(
             names, publishers, address.publisher_by, announced, specification, fields
         )
-        header_stacks = self._header_stacks_for(network, tuple(trees))
+        header_stacks = self._header_stacks_for(network, tuple(trees), publishers)
         header_stacks.retain(sets)
         routes = Routes(sets, several=publishers is not None)
         template: _Template | _PlainTemplate = _Template(address, network.labels, hosts)
         if address.in_network:
-            template = _PlainTemplate(address.port, hosts[0], network.hosts)
+            template = _PlainTemplate(address.port, hosts, network.hosts)
         stacks: list[Stacks | None] = [Stacks(())]
         if publishers is None:
             stacks = [header_stacks.known(each) for each in sets]
@@ -397,7 +397,7 @@ class Planner:
             senders=senders,
             summaries=summaries,
             routes=routes,
-            host_packets=HostPackets(sets) if address.in_network else None,
+            host_packets=_host_packets(sets, routes, publishers) if address.in_network else None,
         )
         return Compilation(
             plan,
@@ -456,8 +456,13 @@ class Planner:
             self._matching = grouped, _Matching(matcher, state, sets, delivery, summaries)
         return self._matching[1]
 
-    def _header_stacks_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> HeaderStacks:
-        if self._plain is not None:
+    def _header_stacks_for(
+        self, network: Network, trees: tuple[VirtualTree, ...], publishers: Publishers | None
+    ) -> HeaderStacks:
+        if self._addressing.in_network:
+            names = () if publishers is None else publishers.names
+            if self._plain is None or self._plain.publishers != names:
+                self._plain = PlainFrames(names)
             return self._plain
         # By content: other versions of the tables may hold the same network.
         longest = self._form.longest
@@ -496,12 +501,16 @@ class _PlainTemplate:
     """Makes the headers of frames to one host, by its IPv4 address; picklable."""
 
     port: int
-    publisher: Host
+    publishers: Sequence[Host]
     hosts: Mapping[str, Host]
 
     def __call__(self, publisher: int, stack: Stack) -> bytes:
-        host, source = self.hosts[stack.receivers[0]], self.publisher
+        host, source = self.hosts[stack.receivers[0]], self.publishers[publisher]
         return plain_template(source.mac, source.ipv4, host.mac, host.ipv4, self.port)
+
+
+def _host_packets(sets: ReceiverSets, routes: Routes, publishers: Publishers | None) -> HostPackets:
+    return HostPackets(sets, routes, () if publishers is None else publishers.names)
 
 
 def _announced(

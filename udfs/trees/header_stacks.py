@@ -204,20 +204,29 @@ class HeaderStacks:
 
 class PlainFrames(HeaderStacks):
     """Stands in where switches match and frames have no stack: each host alone is reached without
-    labels, and a set of several, whose packets differ, by no frame."""
+    labels, and a set of several, whose packets differ, by no frame.
 
-    def __init__(self) -> None:
-        pass
+    publishers: by number, where there are several. What one gets of its own comes in by another's
+    link, as no switch sends out of the port that a frame came in by.
+    """
+
+    def __init__(self, publishers: Sequence[str] = ()) -> None:
+        self.publishers = tuple(publishers)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}
+        return {"publishers": self.publishers}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        pass
+        self.__dict__ |= state
 
     def of(self, receivers: Receivers, publisher: int = 0) -> Stacks:
         """Returns the one part of a host alone, which has no labels."""
-        return Stacks((Stack((), receivers),)) if len(receivers) == 1 else _NOBODY
+        if len(receivers) != 1:
+            return _NOBODY
+        names = self.publishers
+        own = publisher < len(names) and names[publisher] == receivers[0]
+        entry = (publisher + 1) % len(names) if own else None
+        return Stacks((Stack((), receivers, entry=entry),))
 
     known = of
 

@@ -30,6 +30,8 @@ from udfs.stacks.forwarding import path_of_stack
 Json = dict[str, Any]
 
 _PLACE = (1 << INDEX_BITS) - 1
+_UDP = 8
+"""Bytes of UDP's header."""
 
 
 class SentExplanation:
@@ -58,7 +60,7 @@ class SentExplanation:
         if pruned:
             # Whatever switches leave of a packet has its number.
             sequence = sequence_number(offset, 0)
-        sent = self._replay.run(run, None, only, whole=not pruned)
+        sent = self._replay.run(run, None, only, whole=True)
         places = [
             at
             for at, (first, count) in enumerate(
@@ -74,8 +76,11 @@ class SentExplanation:
             for at, content in zip(places, sent.content.take(places).to_pylist(), strict=True)
         ]
         if pruned:
-            messages = read_packet(self._value(run, partition, offset) or b"")[2]
-            shown = [self._packet(run.prepared, names, packet) for names, packet in frames]
+            messages = list(dissect(frames[0][1]).messages)
+            if not _attributes(run.prepared):
+                # All of the packet: one of them is asked for, whoever got it.
+                messages = read_packet(self._value(run, partition, offset) or b"")[2]
+            shown = [self._packet(run.prepared, names, frame) for names, frame in frames]
             number = sequence_number(offset, 0)
         else:
             parts = dissect(frames[0][1])
@@ -224,10 +229,16 @@ class SentExplanation:
         entry = compilation.header_stacks.of((sender,), number).parts[0].entry
         return sender, publishers.names[number if entry is None else entry]
 
-    def _packet(self, prepared: Prepared, receivers: Sequence[str], packet: bytes) -> Json:
-        """Tells of what switches that match leave a host of a packet, and the way by which."""
-        network, publisher = prepared.planned.network, prepared.settings.publisher
-        paths = {host: _way(network, publisher, host) for host in receivers}
+    def _packet(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> Json:
+        """Tells of what switches that match leave a host of a packet, and the way by which.
+
+        frame: as the stream would send it.
+        """
+        publisher, _ = self._sender(prepared, receivers, frame)
+        packet = frame[-(dissect(frame).udp.length - _UDP) :]
+        network, settings = prepared.planned.network, prepared.settings
+        ports = ports_towards(network, settings.publisher)
+        paths = {host: _way(network, ports, publisher, host) for host in receivers}
         return {
             "publisher": publisher,
             "entry": publisher,
@@ -271,9 +282,13 @@ def _pruned(prepared: Prepared) -> bool:
     return prepared.planned.compilation.plan.host_packets is not None
 
 
-def _way(network: Network, publisher: str, host: str) -> list[str]:
-    """Returns the way of events to a host where switches match; empty where none leads there."""
-    ports = ports_towards(network, publisher)
+def _way(
+    network: Network, ports: Mapping[str, Mapping[str, int]], publisher: str, host: str
+) -> list[str]:
+    """Returns the way of events to a host where switches match; empty where none leads there.
+
+    ports: as of `ports_towards`.
+    """
     neighbors = {(link.switch, link.port): link.neighbor for link in network.links}
     way = [publisher, network.hosts[publisher].switch]
     while way[-1] != host:

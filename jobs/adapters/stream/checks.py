@@ -24,7 +24,8 @@ from jobs.adapters.checkpoint.pins import Pins
 from jobs.adapters.checkpoint.progress import Position, mend, position
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import NAMES, Tables
-from udfs.errors import StackcastError, StreamError
+from udfs.errors import SettingsError, StackcastError, StreamError
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.sequence import MAX_OFFSET
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,32 @@ _GONE = "KAFKA.OFFSET_GONE"
 #: With less than this nothing can be written that is worth a name.
 LEAST_BYTES = 1 << 20
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|not enough space", re.I)
+
+
+def beside_switches(settings: Settings) -> None:
+    """Checks that a stream has something to do where switches match: to tell hosts by summaries
+    what they should have, of packets or events as publishers send them.
+
+    Raises SettingsError MATCHED_IN_NETWORK, SEVERAL_PUBLISHERS.
+    """
+    if settings.match != "network":
+        return
+    if settings.publisher_by.startswith("field:"):
+        # A packet comes in by one port, whatever its messages say.
+        settings.require_one_publisher(f"match=network with publisher.by={settings.publisher_by}")
+    if not settings.summary_port:
+        raise SettingsError(
+            "MATCHED_IN_NETWORK",
+            f"with {PREFIX}match=network the switches match, and with {PREFIX}summary.port=0 the "
+            "stream has nothing to send: set a port of summaries, or run jobs/refresh_switches.py "
+            "alone with the same settings",
+        )
+    if settings.format == ATTRIBUTES and settings.attributes_input != "json":
+        raise SettingsError(
+            "MATCHED_IN_NETWORK",
+            f"with {PREFIX}match=network frames of events have the key of their place in the topic "
+            f"for a payload, and no other: write events as JSON ({PREFIX}attributes.input=json)",
+        )
 
 
 def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics: Topics) -> None:

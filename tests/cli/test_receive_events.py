@@ -1,0 +1,81 @@
+"""`stackcast receive --events` hears attribute/value events on an interface, without IP."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from lossy_network import summary_bytes
+from paths import ROOT
+
+from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
+from udfs.messages.attributes.keyed_events import KEY
+from udfs.messages.attributes.reference import write_event
+
+pytestmark = pytest.mark.server
+
+SESSION = b"EVENTS0000"
+SOURCE = "020000000001"
+
+#: One end of a pair sends, the command hears the other; its lines are the output.
+SCRIPT = """
+import socket, subprocess, sys, time
+
+def ip(words):
+    subprocess.run(["ip", *words.split()], check=True)
+
+ip("link set lo up")
+ip("link add near type veth peer name far")
+for name in ("near", "far"):
+    ip(f"link set {name} addrgenmode none arp off up")
+ip("addr add 10.0.0.7/24 dev far")
+command = [sys.executable, "-m", "cli.main", "receive", "--json", *sys.argv[1].split()]
+heard = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+line = heard.stderr.readline()
+assert "listening at far" in line, line
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+wire.bind(("near", 3))
+for frame in sys.argv[3:]:
+    wire.send(bytes.fromhex(frame))
+time.sleep(0.5)
+told = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+told.sendto(bytes.fromhex(sys.argv[2]), ("10.0.0.7", 26401))
+sys.exit(heard.wait(60))
+"""
+
+
+def frame(group: int, content: bytes, ether_type: str = "9001") -> str:
+    return (group.to_bytes(6).hex() + SOURCE + ether_type + content.hex()).ljust(120, "0")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "group"), [("bitmask", BITMASK_GROUP), ("id_pairs", ID_PAIRS_GROUP)]
+)
+def test_events_of_an_interface_and_their_summaries_are_heard(
+    namespace: list[str], encoding: str, group: int
+) -> None:
+    headers = [write_event({1: number, 3: 7}, encoding) for number in range(3)]
+    frames = [frame(group, h + KEY.pack(SESSION, at << 26)) for at, h in enumerate(headers)]
+    noise = frame(group, b"\0" * 46, "88b5")
+    summary = summary_bytes(SESSION, 0, 3 << 26, {at << 26: 1 for at in range(3)})
+    arguments = f"--events {encoding} --interface far --summary-address 10.0.0.7 --seconds 4"
+    done = subprocess.run(
+        [*namespace, sys.executable, "-c", SCRIPT, arguments, summary.hex(), *frames[:2], noise,
+         frames[2]],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    *lines, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["sequence"], line["hex"]) for line in lines] == [
+        (at << 26, header.hex()) for at, header in enumerate(headers)
+    ]
+    (session,) = last["sessions"]
+    assert (session["session"], session["state"]) == (SESSION.decode(), "even")

@@ -1,0 +1,30 @@
+"""Events as hosts get them where switches match: a header, then the key of its place in a topic."""
+
+from __future__ import annotations
+
+import struct
+
+from udfs.errors import MessageError
+from udfs.messages.attributes.events import WIDTHS, Widths
+from udfs.messages.attributes.reference import read_event
+from udfs.messages.reference import build_packet
+
+KEY = struct.Struct(">10sQ")
+"""Session and sequence number, as in MoldUDP64."""
+
+
+def packet_of_event(content: bytes, encoding: str, widths: Widths = WIDTHS) -> bytes:
+    """Returns an event as the MoldUDP64 packet that the stream would send of it.
+
+    content: what follows Ethernet's header, whose frames may be filled up. The packet has one
+    message, the event's header, under the session and number of the key behind it.
+
+    Raises MessageError as `read_event`, and TRUNCATED_EVENT where the key is cut off.
+    """
+    _, rest = read_event(content, encoding, (1 << widths.bitmask) - 1, len(content), widths)
+    header = content[: len(content) - len(rest)]
+    if len(rest) < KEY.size:
+        what = f"{len(rest)} bytes behind the values; session and sequence number have {KEY.size}"
+        raise MessageError("TRUNCATED_EVENT", what, offset=len(header))
+    session, sequence = KEY.unpack_from(rest)
+    return build_packet(session, sequence, [header])
