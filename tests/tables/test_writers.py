@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.tables import local
+from jobs.adapters.tables.log import SparkLog
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.tables.writers import TABLE, Fence
 from udfs.errors import TableError
@@ -98,21 +99,22 @@ def test_whoever_is_taken_over_from_sends_no_more_and_commits_nothing_afterwards
     assert len(anywhere.rows(SEALED)) == 2
 
 
-def test_a_commit_that_was_under_way_when_the_place_was_taken_does_not_count(held, monkeypatch):
-    first, second = fence(held), fence(held)
+def test_a_commit_that_was_under_way_when_the_place_was_taken_does_not_count(anywhere, monkeypatch):
+    first, second = fence(anywhere), fence(anywhere)
     first.claim("one", "local-17")
-    shaped = local._shaped
+    step = (local, "_shaped") if anywhere.local else (SparkLog, "_numbered")
+    following = getattr(*step)
 
-    def late(*given: Any) -> pa.Table:
+    def late(*given: Any) -> Any:
         # Between the look at the table and the commit.
         monkeypatch.undo()
         second.claim("two", "local-18", take_over=True)
-        return shaped(*given)
+        return following(*given)
 
-    monkeypatch.setattr(local, "_shaped", late)
+    monkeypatch.setattr(*step, late)
     with pytest.raises(TableError, match="FENCED"):
         first.append(SEALED, row(), ("one", 1))
-    assert not held.rows(SEALED)
+    assert not anywhere.rows(SEALED)
 
 
 def test_a_take_over_waits_until_the_holder_has_ended(held):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from delta.exceptions import ConcurrentTransactionException
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 #: Length of a commit's name: a number of 20 digits and ``.json``.
 _NAME = 25
@@ -125,6 +127,38 @@ class SparkLog:
         except AnalysisException:
             return None
         return snapshot if int(snapshot.version()) >= 0 else None
+
+    def append(
+        self, frame: DataFrame, transaction: tuple[str, int] | None, epoch: tuple[str, int]
+    ) -> bool:
+        """Appends a frame with the table's columns, in one commit with both numbers.
+
+        As `Tables.append`, which Spark's own writer does not do, as it has room for one number.
+        """
+        given = [epoch] if transaction is None else [epoch, transaction]
+        none = self._jvm.scala.Option.empty
+        write = getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$Write")
+        how = write(self._jvm.org.apache.spark.sql.SaveMode.Append, *[none() for _ in range(8)])
+        while True:
+            under_way = self._delta_log().startTransaction()
+            # Where another commit of one of these comes in between, Delta refuses this one.
+            counted = {writer: int(under_way.txnVersion(writer)) for writer, _ in given}
+            if counted[epoch[0]] > epoch[1]:
+                return False
+            if transaction is not None and counted[transaction[0]] >= transaction[1]:
+                return True
+            actions = self._numbered(under_way.writeFiles(frame._jdf), given)
+            with contextlib.suppress(ConcurrentTransactionException):
+                under_way.commit(actions, how)
+                return True
+
+    def _numbered(self, actions: Any, given: Sequence[tuple[str, int]]) -> Any:
+        """Returns the actions of a commit with the numbers of those who write."""
+        none = self._jvm.scala.Option.empty
+        kind = self._jvm.org.apache.spark.sql.delta.actions.SetTransaction
+        for writer, number in given:
+            actions = actions.appended(kind(writer, number, none()))
+        return actions
 
     def _delta_log(self) -> Any:
         return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, self._where)

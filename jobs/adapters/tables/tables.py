@@ -432,7 +432,7 @@ class Tables:
         """Append rows. With ``transaction`` = (writer, number), each number counts once.
 
         ``epoch`` = (role, number): False, and nothing is written, where a commit with a higher
-        number of the role was before; on a local path also where it comes in between.
+        number of the role was before, or comes in between.
 
         Columns that an Arrow table lacks are null; those that only it has are left out.
         """
@@ -556,12 +556,11 @@ class Tables:
     ) -> bool:
         if self._local and local.write(self._path(name), rows, mode, transaction, epoch):
             return True
-        if epoch is not None and (self.last_transaction(name, epoch[0]) or 0) > epoch[1]:
-            return False
-        # Spark's writer has room for one.
-        transaction = transaction or epoch
         made = self._arrow_frame if isinstance(rows, pa.Table) else self._frame
-        writer = made(name, rows).coalesce(1).write.format("delta").mode(mode)
+        frame = made(name, rows).coalesce(1)
+        if epoch is not None:
+            return self._spark_log(name).append(frame, transaction, epoch)
+        writer = frame.write.format("delta").mode(mode)
         if transaction is not None:
             writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
         while True:
