@@ -10,9 +10,10 @@ import networkx as nx
 import pytest
 from routes_cases import random_stack, random_tables
 
+from udfs.errors import StackError
 from udfs.network.labels import HOP, TREE, LabelFormat
 from udfs.network.network import Network
-from udfs.network.stored_routes import DESTINATIONS, HYBRID, ROOT, TREES
+from udfs.network.stored_routes import DESTINATIONS, HYBRID, PORT_BITMAPS, ROOT, TREES
 from udfs.network.topology import from_graph
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import (
@@ -95,6 +96,40 @@ def test_the_figures_stack_is_what_the_encoder_makes():
     told = path_of_stack(network, [tree], publisher, stack.labels)
     assert told.copies == dict.fromkeys(sorted(receivers), 1)
     assert told.labels[1].endswith("hops from s2")
+
+
+def bitmaps(*words: str) -> tuple[int, ...]:
+    return tuple(PORT_BITMAPS.parse(word) for word in words)
+
+
+def test_ports_behind_a_switch_lead_there_and_there_are_its_copies():
+    stack = bitmaps("host:11", "switch:2", "ports:1,3", "ports:12,20", "switch:6", "ports:2")
+    two, six = bitmaps("switch:2", "switch:6")
+    n1 = SwitchTables(trees={11: 0b10, two: 0b10, six: 0b100}, own={1: 0b111}, device=1)
+    n1.labels = PORT_BITMAPS
+    assert forward(n1, 1, stack) == [(2, stack[:4]), (3, stack[4:])]
+    # At the switch itself; that it has no port 20 is no fault of the others.
+    n2 = SwitchTables(trees={11: 0b100, six: 0b1}, own={2: 0b1111 | 1 << 11}, device=2)
+    n2.labels, n2.host_ports = PORT_BITMAPS, frozenset({1, 3, 12})
+    assert forward(n2, 4, stack[:4]) == [(1, None), (3, None), (12, None)]
+    # Ports behind no switch, or behind a host, mean nothing.
+    assert forward(n2, 4, bitmaps("ports:1", "host:11", "ports:1")) == [(3, None)]
+
+
+def test_labels_of_port_bitmaps_are_what_people_read():
+    for value in range(1, 1 << 16):
+        if value == 2 << 14 or (value >= 3 << 14 and not value & 2047):
+            with pytest.raises(StackError, match=r"BAD_LABEL.*ports:2,5,9"):
+                PORT_BITMAPS.describe(value)
+        else:
+            assert PORT_BITMAPS.parse(PORT_BITMAPS.describe(value).replace(" ", ":")) == value
+    for wrong in ("host:0", "host:32768", "switch:16384", "ports:11,12", "ports:89", "ports:",
+                  "tree:1", "host:x", "host:1,2", ""):  # fmt: skip
+        with pytest.raises(StackError, match="BAD_LABEL"):
+            PORT_BITMAPS.parse(wrong)
+    assert PORT_BITMAPS.ports(0b11 << 10 | 1 << 87) == list(
+        bitmaps("ports:11", "ports:12", "ports:88")
+    )
 
 
 def clone_by_clone(tables: SwitchTables, ingress: int, stack: tuple[int, ...]) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from examples import examples
@@ -13,7 +14,7 @@ from relabelled import relabelled
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network
-from udfs.network.stored_routes import STORED_ROUTES
+from udfs.network.stored_routes import PORT_BITMAPS, STORED_ROUTES
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import ForwardingModel, network_tables
@@ -24,15 +25,16 @@ from udfs.trees.publisher_trees import first_trees
 pytestmark = pytest.mark.unit
 
 RANDOM = st.randoms(use_true_random=False)
+FORMS = {**STORED_ROUTES, PORT_BITMAPS.encoding: PORT_BITMAPS}
 
 
-@pytest.mark.parametrize("encoding", STORED_ROUTES)
+@pytest.mark.parametrize("encoding", FORMS)
 @examples(700)
 @given(RANDOM)
 def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
-    """In profile ci 21,000 publications, failed links and stored trees of any shape among them."""
+    """In profile ci 28,000 publications, failed links and stored trees of any shape among them."""
     network = relabelled(
-        random_network(rng, 10, hosts=rng.choice([1, 2, 5])), STORED_ROUTES[encoding]
+        random_network(rng, 10, hosts=rng.choice([1, 2, 5, 20])), FORMS[encoding]
     )
     others = [
         VirtualTree(tree.id + 5_000, tree.edges, tree.strategy, tree.state)
@@ -54,13 +56,59 @@ def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
             assert 0 < len(stack.labels) <= most and not went.loop
             assert went.hosts == Counter(stack.receivers)
             crossed = Counter((u, v) for u, v, _ in went.links)
-            if encoding == "destinations":
+            if encoding in ("destinations", "port_bitmaps"):
                 # Paths to two hosts may part and meet again.
                 assert crossed.keys() == set(stack.edges)
             else:
                 assert crossed == Counter(stack.edges)
             got += went.hosts
         assert got == Counter(receivers)
+
+
+def test_hosts_of_a_switch_are_named_by_its_ports_where_that_is_shorter():
+    form = PORT_BITMAPS
+    network = relabelled(fabric(1, 2, 20, 1, 1), form)
+    (publisher,) = network.publishers()
+    encoder = encoder_of(network, publisher, ())
+    far = [name for name, host in network.hosts.items() if host.switch == "pod1-rack2"]
+    device = network.switches["pod1-rack2"].device_id
+    ids = [network.link("pod1-rack2", name).id for name in far]
+    for many in (1, 2):
+        (stack,) = encoder.encode(frozenset(far[:many]))
+        words = [f"host {number}" for number in ids[:many]]
+        assert [form.describe(label) for label in stack.labels] == words
+    # Of as many labels hosts alone are named: they take one row, where ports take two.
+    (stack,) = encoder.encode(frozenset(far[1:]))
+    first, second = ",".join(map(str, range(2, 12))), ",".join(map(str, range(12, 21)))
+    assert [form.describe(label) for label in stack.labels] == [
+        f"switch {device}",
+        f"ports {first}",
+        f"ports {second}",
+    ]
+
+
+def test_a_host_whose_link_has_a_large_id_is_named_by_its_switch_and_port():
+    form = PORT_BITMAPS
+    small = fabric(1, 2, 2, 1, 1)
+    links = [replace(link, id=link.id + 40_000) for link in small.links]
+    network = Network.from_rows(small.switches.values(), small.hosts.values(), links, form)
+    (publisher,) = network.publishers()
+    model = ForwardingModel(network, network_tables(network, ()))
+    for receivers in (["h1"], ["h4"], ["h1", "h3", "h4"]):
+        (stack,) = encoder_of(network, publisher, ()).encode(frozenset(receivers))
+        assert {form.describe(label).split()[0] for label in stack.labels} == {"switch", "ports"}
+        assert model.deliver(publisher, stack.labels).hosts == Counter(receivers)
+
+
+def test_as_many_labels_as_switches_parse_are_one_stack():
+    form = PORT_BITMAPS
+    network = relabelled(fabric(8, 16, 2, 1, 1), form)
+    (publisher,) = network.publishers()
+    everybody = frozenset(network.subscribers())
+    (stack,) = encoder_of(network, publisher, (), form.max_labels).encode(everybody)
+    assert len(stack.labels) == 2 * 8 * 16
+    went = ForwardingModel(network, network_tables(network, ())).deliver(publisher, stack.labels)
+    assert went.hosts == Counter(everybody)
 
 
 def test_a_stack_names_a_tree_only_if_all_that_it_leads_to_receive():

@@ -18,7 +18,7 @@ TREE, HOP, STOP = 1, 2, 3
 KINDS = {TREE: "tree", HOP: "hop", STOP: "stop"}
 
 MAX_LABELS = 64
-"""Labels that a switch parses; a longer stack is dropped."""
+"""Labels that a switch parses in most encodings; a longer stack is dropped."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ class LabelFormat(ABC):
     def max_port(self) -> int:
         """The highest port of a switch that a label can name."""
         return 63
+
+    @property
+    def max_labels(self) -> int:
+        """Labels that a switch parses; a longer stack is dropped."""
+        return MAX_LABELS
 
     @abstractmethod
     def check(self, value: int) -> None:

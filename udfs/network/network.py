@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from udfs.errors import NetworkError
-from udfs.network.labels import HOP, NARROW, STOP, WIDE, LabelFormat, TypedLabels
+from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, LabelFormat, TypedLabels
 from udfs.network.source_routes import PORT, SwitchLabels
-from udfs.network.stored_routes import TREES
+from udfs.network.stored_routes import TREES, BitmapLabels
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -164,6 +164,9 @@ class Network:
         if isinstance(self.labels, TypedLabels):
             kind, number = self.labels.split(label)
             return self.link_by_id.get(number) if kind in (HOP, STOP) else None
+        if isinstance(self.labels, BitmapLabels):
+            kind, number = self.labels.split(label)
+            return self.link_by_id.get(number) if kind == TREE else None
         if isinstance(self.labels, SwitchLabels):
             device, tag, port = self.labels.split(label)
             switch = next((s.name for s in self.switches.values() if s.device_id == device), "")

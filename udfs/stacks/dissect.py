@@ -15,7 +15,7 @@ from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
 from udfs.messages.summaries import Summary, authentication, is_summary, unpack
 from udfs.network.encodings import BY_ETHER_TYPE
-from udfs.network.labels import MAX_LABELS, NARROW, LabelFormat
+from udfs.network.labels import NARROW, LabelFormat
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 
 _ETHERNET = 14
@@ -183,10 +183,10 @@ def _need(frame: bytes, at: int, size: int, what: str) -> None:
 def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
     _need(frame, at, 2, "the number of labels")
     entries = int.from_bytes(frame[at : at + 2])
-    if entries > MAX_LABELS:
+    if entries > form.max_labels:
         raise StackError(
             "TOO_MANY_LABELS",
-            f"{entries} labels are announced at byte {at}; {MAX_LABELS} are possible",
+            f"{entries} labels are announced at byte {at}; {form.max_labels} are possible",
             offset=at,
             labels=entries,
         )

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from udfs.errors import NetworkError
 from udfs.network.labels import (
     HOP,
-    MAX_LABELS,
     NARROW,
     STOP,
     TREE,
@@ -22,7 +21,15 @@ from udfs.network.labels import (
 from udfs.network.network import MAX_PORT, Link, Network
 from udfs.network.paths import next_links
 from udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
-from udfs.network.stored_routes import DESTINATIONS, HYBRID, ROOT, StoredRoute
+from udfs.network.stored_routes import (
+    DESTINATIONS,
+    HYBRID,
+    PORT_BITMAPS,
+    PORTS,
+    ROOT,
+    BitmapLabels,
+    StoredRoute,
+)
 from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
 from udfs.stacks.source_routes import forward_route
 from udfs.stacks.stored_routes import StoredTables, forward_stored
@@ -35,12 +42,13 @@ COUNT_BYTES = 2
 class SwitchTables:
     """Holds the tables of one switch for stacks.
 
-    trees: tree id → port bitmask (bit port - 1); of `destinations`, a host's link id → the same.
+    trees: tree id → port bitmask (bit port - 1); of `destinations`, a host's link id → the same, of
+    `port_bitmaps` the label of a host or of another switch.
     hops, stops: link id → egress port, of this switch's own links. host_ports: ports before which
     the stack is taken off. sources: ports that stacks may come in by, those of switches and
     publishers. labels: the format of the stacks that its program reads. own: of source routes, what
-    own labels are looked up by → the ports that they may name. device: its id,
-    which roots of hybrid stacks name.
+    own labels are looked up by → the ports that they may name; of `port_bitmaps`, its device id →
+    the same. device: its id, which roots of hybrid stacks name.
     """
 
     trees: dict[int, int] = field(default_factory=dict)
@@ -63,17 +71,18 @@ def forward(
     stop labels leave every copy, all else stays. ``None`` for the labels: a host port, where
     the copy leaves as a plain IPv4 frame.
 
-    A stack that is empty, longer than 64 labels, has a label of type 00, or comes from a host that
-    is no publisher is dropped: []. Source routes are forwarded as
+    A stack that is empty, longer than switches parse, has a label of type 00, or comes from a host
+    that is no publisher is dropped: []. Source routes are forwarded as
     `udfs.stacks.source_routes.forward_route` says, stored ones as
     `udfs.stacks.stored_routes.forward_stored`.
     """
-    if ingress_port not in tables.sources or not 0 < len(labels) <= MAX_LABELS:
+    if ingress_port not in tables.sources or not 0 < len(labels) <= tables.labels.max_labels:
         return []
     if isinstance(tables.labels, SourceRoute):
         return forward_route(tables.labels, tables.own, tables.host_ports, ingress_port, labels)
     if isinstance(tables.labels, StoredRoute):
-        held = StoredTables(tables.trees, tables.hops, tables.device)
+        ports = tables.own.get(tables.device, 0)
+        held = StoredTables(tables.trees, tables.hops, tables.device, ports)
         return forward_stored(tables.labels, held, tables.host_ports, ingress_port, labels)
     assert isinstance(tables.labels, TypedLabels)
     id_bits, max_id = tables.labels.id_bits, tables.labels.max_id
@@ -198,9 +207,9 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     for name, held in tables.items():
         held.host_ports = frozenset(host_ports[name])
         held.sources = frozenset(sources[name])
-    if network.labels == DESTINATIONS:
+    if network.labels in (DESTINATIONS, PORT_BITMAPS):
         _add_destinations(tables, network)
-    if isinstance(network.labels, SourceRoute) or network.labels == DESTINATIONS:
+    if isinstance(network.labels, SourceRoute) or network.labels in (DESTINATIONS, PORT_BITMAPS):
         return tables
     seen: set[int] = set()
     trees = sorted(trees, key=lambda tree: tree.id)
@@ -218,7 +227,7 @@ def _add_link(held: SwitchTables, network: Network, link: Link) -> None:
     """Adds what names a port."""
     if isinstance(held.labels, HopLabels):
         held.own[link.id] = 1 << link.port - 1
-    elif isinstance(held.labels, SourceRoute):
+    elif isinstance(held.labels, SourceRoute | BitmapLabels):
         device = network.switches[link.switch].device_id
         held.own[device] = held.own.get(device, 0) | 1 << link.port - 1
     elif isinstance(held.labels, StoredRoute):
@@ -229,15 +238,22 @@ def _add_link(held: SwitchTables, network: Network, link: Link) -> None:
 
 
 def _add_destinations(tables: Mapping[str, SwitchTables], network: Network) -> None:
-    """Adds, for each host, the port by which the shortest path leaves each switch."""
+    """Adds, for each host, the port by which the shortest path leaves each switch; of port bitmaps
+    also for each switch with hosts."""
     onward = next_links(network)
+    bitmaps = network.labels if isinstance(network.labels, BitmapLabels) else None
     for host in network.hosts.values():
-        number = network.link(host.switch, host.name).id
-        tables[host.switch].trees[number] = 1 << host.port - 1
+        found = network.link(host.switch, host.name).id
+        number = bitmaps.host(found) if bitmaps else found
+        named = [number] if number else []
+        for label in named:
+            tables[host.switch].trees[label] = 1 << host.port - 1
+        if bitmaps:
+            named.append(bitmaps.switch(network.switches[host.switch].device_id))
         for name, held in tables.items():
             link = onward.get((name, host.switch))
             if link is not None:
-                held.trees[number] = 1 << link.port - 1
+                held.trees |= dict.fromkeys(named, 1 << link.port - 1)
 
 
 @dataclass(frozen=True)
@@ -295,6 +311,8 @@ def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
         return f"{name}: the path to {to.neighbor}" if to else f"{name}: no host of the network"
     if isinstance(network.labels, TypedLabels | StoredRoute):
         kind, number = network.labels.split(label)
+        if network.labels == PORT_BITMAPS:
+            return _of_bitmaps(name, kind, number, network)
     else:
         kind, number = HOP, label
     if kind == ROOT:
@@ -309,3 +327,13 @@ def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
         return f"{name}: no link of the network"
     copy = "a copy" if kind == HOP else "no copy"
     return f"{name}: {copy} from {link.switch} to {link.neighbor} by port {link.port}"
+
+
+def _of_bitmaps(name: str, kind: int, number: int, network: Network) -> str:
+    if kind == PORTS:
+        return f"{name}: copies by these ports of the switch before"
+    if kind == ROOT:
+        names = [s.name for s in network.switches.values() if s.device_id == number]
+        return f"{name}: the path to {names[0] if names else 'no switch of the network'}"
+    to = network.link_by_id.get(number)
+    return f"{name}: the path to {to.neighbor}" if to else f"{name}: no host of the network"

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from udfs.errors import StackError
 from udfs.messages.buffers import read_only
 from udfs.messages.sequence import INDEX_BITS, OFFSET_SHIFT
-from udfs.network.labels import MAX_LABELS, NARROW, LabelFormat
+from udfs.network.labels import NARROW, LabelFormat
 from udfs.stacks import kernels
 from udfs.stacks.kernels import NOT_WORKED_OUT
 
@@ -57,7 +57,7 @@ def header_template(
 
     Parameters
     ----------
-    labels: 1 to 64 labels, in the order of the stack.
+    labels: 1 to 64 labels, of port bitmaps 512, in the order of the stack.
     source_mac, source_ipv4: the publisher's addresses as integers.
     group_ipv4: multicast group that the hosts listen to; it also gives the destination MAC.
     port: UDP destination port; also the source port, unless one is given.
@@ -67,10 +67,10 @@ def header_template(
     """
     if not labels:
         raise StackError("EMPTY_STACK", "a stack needs at least one label: it leads nowhere")
-    if len(labels) > MAX_LABELS:
+    if len(labels) > label_format.max_labels:
         raise StackError(
             "TOO_MANY_LABELS",
-            f"{len(labels)} labels; switches parse {MAX_LABELS}: split the receivers",
+            f"{len(labels)} labels; switches parse {label_format.max_labels}: split the receivers",
             labels=len(labels),
         )
     for label in labels:

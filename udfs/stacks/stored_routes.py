@@ -5,6 +5,9 @@ of 4.3.2). A label of what is stored goes along where what it names goes. In a h
 a switch's own if they follow its root, or no root at all; a copy by a hop takes along what stands
 between this hop and the next own one, and nothing that is stored: a switch of the tree below would
 flood it once more. Roots and hops of other switches go along with the tree.
+
+Of port bitmaps the label of a switch is a destination everywhere but there: the labels of ports
+behind it go along with it, and choose ports of the switch itself.
 """
 
 from __future__ import annotations
@@ -13,18 +16,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from udfs.network.labels import HOP, TREE, TypedLabels
-from udfs.network.stored_routes import ROOT, StoredRoute
+from udfs.network.stored_routes import PORT_BITMAPS, PORTS, ROOT, BitmapLabels, StoredRoute
 from udfs.stacks.source_routes import Copies
 
 
 @dataclass(frozen=True)
 class StoredTables:
     """Holds what a switch looks labels up in: ids of what is stored → port bitmask (bit port - 1),
-    its own links → port, and its device id."""
+    its own links → port, its device id, and the ports that labels of ports may name."""
 
     stored: Mapping[int, int]
     hops: Mapping[int, int]
     device: int
+    ports: int = 0
 
 
 def forward_stored(
@@ -45,7 +49,16 @@ def forward_stored(
     goes: list[tuple[int, int | None]] = []
     for label in stack:
         kind, number = _split(form, label)
-        if kind == TREE:
+        if form == PORT_BITMAPS:
+            if kind == PORTS:
+                chosen |= number & under if own else 0
+                goes.append((label, 0 if own else under))
+                continue
+            own = kind == ROOT and number == tables.device
+            under = tables.ports if own else tables.stored.get(label, 0)
+            along |= 0 if own else under
+            goes.append((label, 0 if own else under))
+        elif kind == TREE:
             ports = tables.stored.get(number, 0)
             along |= ports
             goes.append((label, ports))
@@ -78,4 +91,6 @@ def _split(form: StoredRoute, label: int) -> tuple[int, int]:
     """Splits any bits as a switch does, a label or none."""
     if isinstance(form, TypedLabels):
         return label >> form.id_bits, label & form.max_id
+    if isinstance(form, BitmapLabels) and label >> 14 > 1:
+        return (PORTS, form.mask(label)) if label >> 14 == 3 else (ROOT, label & 0x3FFF)
     return TREE, label

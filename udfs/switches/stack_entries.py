@@ -13,7 +13,7 @@ from udfs.errors import SwitchError
 from udfs.network.labels import HOP, STOP, TREE, LabelFormat, TypedLabels
 from udfs.network.network import Network
 from udfs.network.source_routes import SourceRoute
-from udfs.network.stored_routes import HYBRID, ROOT, StoredRoute
+from udfs.network.stored_routes import HYBRID, ROOT, BitmapLabels, StoredRoute
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import SwitchTables, network_tables
 from udfs.switches.entry import SwitchEntry, canonical, group_entry
@@ -134,7 +134,10 @@ def _label(form: LabelFormat, kind: int, number: int) -> int:
 
 
 def _own(tables: SwitchTables, number: int, ports: int) -> tuple[Match, str, Params]:
-    """Returns the row by which a switch knows its own labels of source routes."""
+    """Returns the row by which a switch knows its own labels of source routes, or its own name."""
+    if isinstance(tables.labels, BitmapLabels):
+        label = canonical(tables.labels.switch(number))
+        return (("label", "exact", label),), "own", (("ports", canonical(ports)),)
     hosts = ports & port_mask(tables.host_ports)
     params = (("ports", canonical(ports)), ("hosts", canonical(hosts)))
     return (("id", "exact", canonical(number)),), "own", params

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from udfs.network.labels import MAX_LABELS, LabelFormat
 from udfs.network.network import Network
 from udfs.network.source_routes import SourceRoute
-from udfs.network.stored_routes import DESTINATIONS, HYBRID, TREES
+from udfs.network.stored_routes import DESTINATIONS, HYBRID, PORT_BITMAPS, TREES
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.encode import Encoder
 from udfs.trees.source_routes import RouteEncoder
 from udfs.trees.stored_routes import (
     DestinationsEncoder,
     HybridEncoder,
+    PortBitmapEncoder,
     StoredRouteEncoder,
     TreeEncoder,
 )
@@ -22,6 +23,7 @@ _STORED: Mapping[LabelFormat, type[StoredRouteEncoder]] = {
     DESTINATIONS: DestinationsEncoder,
     TREES: TreeEncoder,
     HYBRID: HybridEncoder,
+    PORT_BITMAPS: PortBitmapEncoder,
 }
 
 AnyEncoder = Encoder | RouteEncoder | StoredRouteEncoder

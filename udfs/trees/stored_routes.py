@@ -18,7 +18,7 @@ from udfs.errors import NetworkError
 from udfs.network.labels import HOP, MAX_LABELS, TREE
 from udfs.network.network import Host, Link, Network
 from udfs.network.paths import next_links
-from udfs.network.stored_routes import HYBRID, ROOT
+from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, ROOT
 from udfs.network.virtual_tree import VirtualTree, check_ids
 from udfs.trees.encode import Edges, Encoding
 from udfs.trees.steiner import check_receivers
@@ -157,6 +157,59 @@ class DestinationsEncoder(StoredRouteEncoder):
             path.append((at, link.neighbor))
             at = link.neighbor
         return (*path, (at, host.name))
+
+
+class PortBitmapEncoder(DestinationsEncoder):
+    """Names the receivers of each switch by whichever takes fewer labels: themselves, or their
+    switch and its ports."""
+
+    def _stacks(self, receivers: frozenset[str]) -> list[Encoding]:
+        by_switch: dict[str, list[Host]] = {}
+        for name in sorted(receivers):
+            host = self._network.hosts[name]
+            by_switch.setdefault(host.switch, []).append(host)
+        paths = {host: self._path(self._network.hosts[host]) for host in sorted(receivers)}
+        stacks: list[tuple[list[int], list[str]]] = [([], [])]
+        for some in sorted(by_switch.values(), key=lambda hosts: paths[hosts[0].name]):
+            for labels, named in self._named(some):
+                if len(stacks[-1][0]) + len(labels) > self._max_labels:
+                    stacks.append(([], []))
+                stacks[-1][0].extend(labels)
+                stacks[-1][1].extend(named)
+        return [
+            Encoding(
+                tuple(labels),
+                tuple(sorted(named)),
+                tuple(dict.fromkeys(edge for host in named for edge in paths[host])),
+            )
+            for labels, named in stacks
+        ]
+
+    def _named(self, hosts: Sequence[Host]) -> list[tuple[list[int], list[str]]]:
+        """Returns labels that name the hosts of one switch, each time with whom they name."""
+        network = self._network
+        alone = [PORT_BITMAPS.host(network.link(host.switch, host.name).id) for host in hosts]
+        device = network.switches[hosts[0].switch].device_id
+        ports = PORT_BITMAPS.ports(sum(1 << host.port - 1 for host in hosts))
+        if None not in alone and len(hosts) <= 1 + len(ports):
+            return [
+                ([label], [host.name]) for label, host in zip(alone, hosts, strict=True) if label
+            ]
+        most = self._max_labels - 1
+        if most < 1:
+            raise NetworkError(
+                "STACK_TOO_LONG",
+                f"{hosts[0].name!r} alone needs 2 labels from {self._source.name!r}, and a stack "
+                f"holds {self._max_labels}",
+                host=hosts[0].name,
+            )
+        found = []
+        for at in range(0, len(ports), most):
+            some = ports[at : at + most]
+            mask = sum(PORT_BITMAPS.mask(label) for label in some)
+            named = [host.name for host in hosts if mask >> host.port - 1 & 1]
+            found.append(([PORT_BITMAPS.switch(device), *some], named))
+        return found
 
 
 class TreeEncoder(StoredRouteEncoder):
