@@ -227,6 +227,10 @@ def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_
             n: edges for n, (edges, _) in first.items()
         }
         assert deployment.report()["change"]["rules"] == 0
+        # A stored tree leads to just these receivers: one label, so no other encoding is shorter.
+        said = deployment.report()
+        assert said["encoding"] == said["encodings"][0]["name"] == "virtual_trees"
+        assert {"port", "hops", "destinations"} <= {each["name"] for each in said["encodings"]}
         # Others are published to by now: no switch has room for two trees, so the old goes first.
         deployment.publish(30, FAR, 50_000)
         late = ["--window", "1h", "--rules", "1"]

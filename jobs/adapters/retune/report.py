@@ -11,6 +11,7 @@ from jobs.adapters.retune.retune import RetunePlan, in_use
 from udfs.network.drawing import drawing
 from udfs.network.network import Network
 from udfs.report.page import render
+from udfs.retuning.encodings import least
 from udfs.retuning.steps import rules
 from udfs.trees.strategies.strategy import Edges
 
@@ -78,6 +79,17 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
             "labels": choice.trial.labels,
             "trees": len(choice.trees),
         },
+        "encodings": [
+            {
+                "name": each.encoding,
+                "bytes": each.bytes,
+                "frames": each.frames,
+                "rows": each.rows,
+                "error": each.error,
+            }
+            for each in plan.encodings
+        ],
+        "encoding": least(plan.encodings).encoding,
         "change": {
             "rules": change.rules,
             "forced_rules": change.forced,

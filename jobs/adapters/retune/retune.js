@@ -5,6 +5,8 @@
   if (record.first) heads[0] += `, ${record.first.slice(0, 19)} to ${record.last.slice(0, 19)} UTC`;
   if (record.bytes_covered < 1) heads.push(`the heaviest, ${percent(record.bytes_covered)} of the bytes`);
   if (record.deliveries_left_out) heads.push(`${plural(record.deliveries_left_out, "delivery", "deliveries")} left out, as the network leads there no more`);
+  const best = data.encodings.find((each) => each.name === data.encoding);
+  if (best && best !== data.encodings[0]) heads.push(`encoding ${best.name} would take ${bytes(best.bytes)} on links for what virtual trees take ${bytes(data.encodings[0].bytes)}`);
   byId("about").textContent = `${heads.join("; ")}.`;
 
   for (const [value, words] of [

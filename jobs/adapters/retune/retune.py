@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +32,14 @@ from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.change import MIN_SAVING, TreeChange, plan_change
 from udfs.retuning.comparison import Record, StrategyResult
+from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
 from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
 from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
 from udfs.switches.capacity import Limits, tree_budgets
 from udfs.trees.publications import Clients, Statistics, by_entry
 from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Edges, Situation
+from udfs.trees.strategies.strategy import Edges, Situation, numbered
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +76,8 @@ class RetuneOptions:
 
 @dataclass(frozen=True)
 class RetunePlan:
-    """Result of a run. trees: all rows of `virtual_trees`, as read."""
+    """Result of a run. trees: all rows of `virtual_trees`, as read. encodings: what the heaviest
+    publications take in each, virtual trees with the trees after the change first."""
 
     network: Network
     budget: Mapping[str, int]
@@ -84,6 +87,7 @@ class RetunePlan:
     outcomes: Sequence[StrategyResult]
     choice: ChosenTrees
     change: TreeChange
+    encodings: Sequence[EncodingCosts]
 
 
 class Retuner:
@@ -95,6 +99,7 @@ class Retuner:
         self._spark, self._tables, self._settings = spark, tables, settings
         self._options = options
         self._names = options.names()
+        self._limits: Mapping[str, Limits] = {}
 
     def plan(self) -> RetunePlan | None:
         """Returns what to change, and why; None where nothing is on record that the network can
@@ -168,7 +173,31 @@ class Retuner:
             self._cap(network, trees),
             options.min_saving,
         )
-        return RetunePlan(network, budget, trees, recorded, record, outcomes, choice, change)
+        encodings = self._encodings(network, list(change.wanted), record)
+        return RetunePlan(
+            network, budget, trees, recorded, record, outcomes, choice, change, encodings
+        )
+
+    def _encodings(
+        self, network: Network, trees: Sequence[Edges], record: Record
+    ) -> list[EncodingCosts]:
+        """Compares encodings by what is on record, and says which one is the best."""
+        ports = Counter(link.switch for link in network.links)
+        # Virtual trees have a hop and a stop of each port, in whose place the labels of others go.
+        free = tree_budgets(network, self._limits, 1 << 30)
+        room = {name: free[name] + 2 * ports[name] for name in network.switches}
+        costs = encoding_costs(network, numbered(trees, ""), record.publications, room)
+        best, now = least(costs), costs[0]
+        if best is not now:
+            log.info(
+                "encoding %s would take %s bytes on links for what virtual trees take %s, with %d "
+                "rows of labels in a switch: spark.stackcast.encoding sets it",
+                best.encoding,
+                f"{best.bytes:,}",
+                f"{now.bytes:,}",
+                best.rows,
+            )
+        return costs
 
     def _cap(self, network: Network, trees: Sequence[VirtualTree]) -> int | None:
         """Rules that may change by now: what an earlier run has under way counts."""
@@ -244,6 +273,7 @@ class Retuner:
             if name not in pipelines:
                 pipelines[name] = P4Program.read(self._settings.p4_folder, name)
             programs[row["switch"]] = Limits(pipelines[name].sizes, row["max_rules"])
+        self._limits = programs
         trees = [tree_from_row(row) for row in rows[TREES]]
         return network, tree_budgets(network, programs, self._options.rules), trees
 

@@ -1,0 +1,108 @@
+"""The encoding that would load links least with what was published: offered beside better trees.
+
+Only encodings whose rows follow the network alone take part. `tree` and `hybrid` need rows for each
+set of receivers, so a record says little of what they would cost next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from udfs.errors import NetworkError
+from udfs.network.encodings import ROUTES
+from udfs.network.labels import LabelFormat
+from udfs.network.network import Network
+from udfs.network.source_routes import SOURCE_ROUTES
+from udfs.network.stored_routes import DESTINATIONS
+from udfs.network.virtual_tree import VirtualTree
+from udfs.retuning.costs import Replayer
+from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
+from udfs.trees.encoders import encoder_of
+from udfs.trees.publications import Publication
+
+ENCODINGS = (*SOURCE_ROUTES, DESTINATIONS.encoding)
+MOST_PUBLICATIONS = 200
+"""Publications that are encoded again, those of the most bytes first."""
+MOST_ROWS = 1_000_000
+"""Above so many rows in all switches an encoding is not tried."""
+MOST_LINKS = 20_000
+"""Above so many directed links none is but virtual trees."""
+
+
+@dataclass(frozen=True)
+class EncodingCosts:
+    """Holds what the heaviest publications on record take in one encoding.
+
+    bytes: on all links, Ethernet headers among them. frames: that publishers send. rows: of labels,
+    in the switch that has the most. error: why switches or labels have no room; the rest is 0 then.
+    """
+
+    encoding: str
+    bytes: int = 0
+    frames: int = 0
+    rows: int = 0
+    error: str = ""
+
+
+def encoding_costs(
+    network: Network,
+    trees: Iterable[VirtualTree],
+    publications: Sequence[Publication],
+    room: Mapping[str, int],
+) -> list[EncodingCosts]:
+    """Returns the costs of virtual trees with these stored trees, then of `ENCODINGS`.
+
+    room: rows that each switch has for labels. Publications that virtual trees cannot carry are
+    left out of all. Of a network of over `MOST_LINKS` the first alone.
+    """
+    heaviest = sorted(
+        publications,
+        key=lambda each: (-each.datagram_bytes * len(each.receivers), each.publisher),
+    )[:MOST_PUBLICATIONS]
+    now = Replayer(network, trees).replay(heaviest)
+    carried = [each for at, each in enumerate(heaviest) if at not in now.skipped]
+    sent = int((now.parts * now.notifications).sum())
+    found = [EncodingCosts("virtual_trees", int(now.bytes_on_links.sum()), sent)]
+    for encoding in ENCODINGS if len(network.links) <= MOST_LINKS else ():
+        try:
+            found.append(_costs(network, ROUTES[encoding], carried, room))
+        except NetworkError as error:
+            found.append(EncodingCosts(encoding, error=str(error)))
+    return found
+
+
+def least(costs: Sequence[EncodingCosts]) -> EncodingCosts:
+    """Returns the one with the fewest bytes on links that there is room for, the first of
+    equals."""
+    return min((each for each in costs if not each.error), key=lambda each: each.bytes)
+
+
+def _costs(
+    network: Network,
+    form: LabelFormat,
+    publications: Iterable[Publication],
+    room: Mapping[str, int],
+) -> EncodingCosts:
+    if form == DESTINATIONS and len(network.hosts) * len(network.switches) > MOST_ROWS:
+        return EncodingCosts(form.encoding, error=f"over {MOST_ROWS:,} rows")
+    made = Network.from_rows(network.switches.values(), network.hosts.values(), network.links, form)
+    tables = network_tables(made, ())
+    rows = {name: len(held.trees) + len(held.own) for name, held in tables.items()}
+    full = [name for name, count in rows.items() if count > room.get(name, 0)]
+    if full:
+        return EncodingCosts(
+            form.encoding,
+            error=f"{full[0]!r} needs {rows[full[0]]} rows and has room for {room.get(full[0], 0)}",
+        )
+    model = ForwardingModel(made, tables)
+    total: Counter[str] = Counter()
+    for each in publications:
+        for stack in encoder_of(made, each.publisher, ()).encode(each.receivers):
+            links = model.deliver(each.publisher, stack.labels).links
+            heads = sum(COUNT_BYTES + form.size * labels for *_, labels in links if labels)
+            total["bytes"] += each.notifications * (heads + ETHERNET_BYTES * len(links))
+            total["bytes"] += each.datagram_bytes * len(links)
+            total["frames"] += each.notifications
+    return EncodingCosts(form.encoding, total["bytes"], total["frames"], max(rows.values()))
