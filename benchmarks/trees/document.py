@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.support.results import ROOT, Line, load, named
+from benchmarks.support.tables import findings, floors, table
 from benchmarks.trees import pictures
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
 from benchmarks.trees.networks import CANDIDATES
@@ -34,45 +35,6 @@ def write(folder: str | None) -> None:
     pictures.draw(folder)
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = [f"| {' | '.join(row)} |" for row in rows]
-    if not body:
-        return ""
-    return "\n".join([f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *body, ""])
-
-
-def floors(lines: Sequence[Line], part: str) -> str:
-    """Returns the table of floors: of one part, or of all."""
-    rows = [row for row in named(lines, "floor") if part in ("", row["part"])]
-    return _table(
-        ("what", "seen", "floor", ""),
-        (
-            (
-                _cell(row["what"]),
-                _number(row["value"], row["unit"]),
-                ("≥ " if row["least"] else "≤ ") + _number(row["floor"], row["unit"]),
-                "held" if row["held"] else "**missed**",
-            )
-            for row in rows
-        ),
-    )
-
-
-def findings(lines: Sequence[Line], part: str) -> str:
-    return _table(
-        ("WERNECKE", "finding", "here", "seen"),
-        (
-            (
-                row["source"],
-                _cell(row["text"]),
-                "held" if row["held"] else "**refuted**",
-                _cell(row["seen"]),
-            )
-            for row in named(lines, "finding", part=part)
-        ),
-    )
-
-
 def fabric(lines: Sequence[Line], percent: str) -> str:
     """Header and load by strategy and rules."""
     rows = named(lines, "fabric", subscribers=int(percent or 0))
@@ -81,7 +43,7 @@ def fabric(lines: Sequence[Line], percent: str) -> str:
     names = (
         [each.name for each in FABRIC_STRATEGIES if (each.name, rules[0]) in of] if rules else []
     )
-    return _table(
+    return table(
         (
             f"header, B{_drawings(rows)}",
             *(f"{rule} rules" for rule in rules),
@@ -110,7 +72,7 @@ def thresholds(lines: Sequence[Line], _: str) -> str:
     )
     steps = sorted({threshold for *_, threshold, _ in out})
     of = {(percent, kind, threshold): row for percent, kind, threshold, row in out}
-    return _table(
+    return table(
         (
             f"header, B / load, B{_drawings(row for *_, row in out)}",
             *(f"{step} %" for step in steps),
@@ -149,7 +111,7 @@ def networks(lines: Sequence[Line], _: str) -> str:
                 f"{chosen['load_bytes'] / fewest:.3f}" if chosen else "–",
             )
         )
-    return _table(
+    return table(
         (
             "network",
             "switches (text)",
@@ -181,11 +143,11 @@ def zoo(lines: Sequence[Line], _: str) -> str:
         if cells:
             out.append((name, *cells))
     drawn = _drawings(named(lines, "zoo"))
-    return _table((f"labels at {' / '.join(map(str, RULES))} rules{drawn}", *CANDIDATES), out)
+    return table((f"labels at {' / '.join(map(str, RULES))} rules{drawn}", *CANDIDATES), out)
 
 
 def automatic(lines: Sequence[Line], _: str) -> str:
-    return _table(
+    return table(
         ("automatic to best single", "cells", "over 3 %", "least", "mean", "largest"),
         (
             (
@@ -224,7 +186,7 @@ def retuned(lines: Sequence[Line], _: str) -> str:
             )
         )
     measured = dict.fromkeys(row["network"] for row in named(lines, "retuned"))
-    return _table(
+    return table(
         (
             f"strategy, in {', '.join(measured)}",
             "header to the optimum's, retuned",
@@ -241,7 +203,7 @@ def greedy(lines: Sequence[Line], _: str) -> str:
     rows = named(lines, "against greedy")
     columns = list(dict.fromkeys(row["network"] for row in rows))
     of = {(row["strategy"], row["network"]): row for row in rows}
-    return _table(
+    return table(
         ("saving, labels of ours", *columns),
         (
             (
@@ -258,7 +220,7 @@ def greedy(lines: Sequence[Line], _: str) -> str:
 
 def optimum(lines: Sequence[Line], _: str) -> str:
     rows = named(lines, "against optimum")
-    return _table(
+    return table(
         ("network", "strategy", "publications", "ours", "greedy", "optimum", "ours at the optimum"),
         (
             (
@@ -296,7 +258,7 @@ def encodings(lines: Sequence[Line], _: str) -> str:
             )
     names = ["ours, best strategy", "greedy, same trees"] if of else []
     names += list(dict.fromkeys(row["encoding"] for row in others))
-    return _table(
+    return table(
         ("header, B: mean, maximum", *columns),
         ((name, *(of.get((name, network), "–") for network in columns)) for name in names),
     )
@@ -304,7 +266,7 @@ def encodings(lines: Sequence[Line], _: str) -> str:
 
 def builders(lines: Sequence[Line], _: str) -> str:
     rows = named(lines, "builder")
-    return _table(
+    return table(
         (
             "network",
             "tree",
@@ -345,13 +307,13 @@ def speed(lines: Sequence[Line], _: str) -> str:
                     f"{row['labels']:.1f}",
                 )
             )
-    return _table(
+    return table(
         ("", "publications", "took", "1,000 take", "times ours", "labels a notification"), rows
     )
 
 
 def large(lines: Sequence[Line], _: str) -> str:
-    return _table(
+    return table(
         ("publication, median", "slowest", "frames", "labels", "network", "encoder made", "memory"),
         (
             (
@@ -371,15 +333,6 @@ def large(lines: Sequence[Line], _: str) -> str:
 def _drawings(rows: Iterable[Line]) -> str:
     counts = {row["runs"] for row in rows}
     return f" ({', '.join(map(str, sorted(counts)))} drawings)" if counts - {1} else ""
-
-
-def _number(value: float, unit: str) -> str:
-    text = f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-    return f"{text} {unit}".strip()
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 TABLES: dict[str, Callable[[Sequence[Line], str], str]] = {

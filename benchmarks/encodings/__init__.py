@@ -1,0 +1,1 @@
+"""All encodings beside each other and beside what others do."""
