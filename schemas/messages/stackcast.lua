@@ -1,5 +1,5 @@
 -- Wireshark dissector of docs/wire.md: header stacks, MoldUDP64 with ITCH or attribute/value events,
--- summaries, requests, and frames of attribute/value events.
+-- summaries, requests, and frames of attribute/value events; and of docs/states.md: replicated states.
 --
 --   tshark -X lua_script:schemas/messages/stackcast.lua -r FILE
 --
@@ -17,11 +17,26 @@ local SOURCE_ROUTES = {[0x99A0] = {2, 1}, [0x99A1] = {3, 2}, [0x99A2] = {3, 3}, 
 -- Labels that are ids of one thing.
 local IDS = {[0x99A8] = "hop", [0x99A9] = "host", [0x99AA] = "tree"}
 local HYBRID, HYBRID_TYPES = 0x99AB, {[0] = "root", "tree", "hop", "invalid"}
+-- Replicated states: datagrams to 239.0.0.0/8, and signals over TCP.
+local STATES_PORT, SIGNAL_PORTS = 65432, {65430, 65431}
+local STATE_HEADER, MOST_SEGMENT, SIGNAL, MOST_SIGNAL = 8, 1400, 15, 15 + 4095 * 1400
+-- Name, place, bytes and highest value of a signal's numbers.
+local SIGNAL_FIELDS = {
+  {"vnf", 5, 2, 0xFFFF}, {"state", 7, 4, 0x3FFFFF}, {"update", 11, 4, 0xFFFFFF},
+  {"segment", 15, 2, 0xFFF}, {"count", 17, 2, 0xFFF},
+}
+local MESSAGES_OF_STATES = {[0] = "publish", "SUB-ack", "SUB-remove", "SUB-register"}
+local SIGNALS = {
+  [0] = "INIT_VNF", "INIT_PUB", "PUBLISH", "SUB_REG", "SUB_REM", "STATE_ID_REQ", "RECOVER",
+  "ACKNOWLEDGED", "TRUNCATED", "LEASE", "SUMMARY",
+}
 
 local stack = Proto("stackcast", "Stackcast Header Stack")
 local moldudp64 = Proto("stackcast_moldudp64", "MoldUDP64 of Stackcast")
 local event = Proto("stackcast_event", "Stackcast Attribute/Value Event")
 local tunnel = Proto("stackcast_tunnel", "Stackcast Tunnel")
+local states = Proto("stackcast_states", "Stackcast Replicated State")
+local signal = Proto("stackcast_signal", "Stackcast Signal of Replicated States")
 
 local fault = ProtoExpert.new(
   "stackcast.fault", "Fault", expert.group.MALFORMED, expert.severity.ERROR)
@@ -54,6 +69,24 @@ local of_event = {
   id = ProtoField.uint16("stackcast.event.id", "Id"),
   value = ProtoField.uint32("stackcast.event.value", "Value"),
   payload = ProtoField.bytes("stackcast.event.payload", "Payload"),
+}
+local of_states = {
+  kind = ProtoField.string("stackcast.states.kind", "Kind"),
+  state = ProtoField.uint32("stackcast.states.state", "State"),
+  vnf = ProtoField.uint16("stackcast.states.vnf", "VNF"),
+  update = ProtoField.uint32("stackcast.states.update", "Update"),
+  total = ProtoField.uint16("stackcast.states.total", "Segments"),
+  segment = ProtoField.uint16("stackcast.states.segment", "Segment"),
+  data = ProtoField.bytes("stackcast.states.data", "Data"),
+}
+local of_signal = {
+  kind = ProtoField.string("stackcast.signal.kind", "Kind"),
+  vnf = ProtoField.uint16("stackcast.signal.vnf", "VNF"),
+  state = ProtoField.uint32("stackcast.signal.state", "State"),
+  update = ProtoField.uint32("stackcast.signal.update", "Update"),
+  segment = ProtoField.uint16("stackcast.signal.segment", "Segment"),
+  count = ProtoField.uint16("stackcast.signal.count", "Count"),
+  data = ProtoField.bytes("stackcast.signal.data", "Data"),
 }
 local credit = ProtoField.uint64("stackcast.tunnel.frames", "Frames that the far end has processed")
 
@@ -101,6 +134,7 @@ local kinds, itch_fields = read_specification(folder .. "itch.spec")
 
 stack.fields, stack.experts = of_stack, {fault}
 event.fields, tunnel.fields = of_event, {credit}
+states.fields, signal.fields = of_states, of_signal
 for _, field in pairs(of_packet) do itch_fields[#itch_fields + 1] = field end
 moldudp64.fields = itch_fields
 
@@ -364,6 +398,76 @@ function tunnel.dissector(buffer, pinfo, root)
   end
 end
 
+-- Replicated states: kind and state of a datagram are in its address.
+
+function states.dissector(buffer, pinfo, root)
+  pinfo.cols.protocol = "Stackcast"
+  local tree = root:add(states, buffer())
+  local first, second, third, fourth = tostring(pinfo.net_dst):match("^(%d+)%.(%d+)%.(%d+)%.(%d+)$")
+  local state = first and second % 64 * 65536 + third * 256 + fourth
+  if first ~= "239" or state == 0 then
+    return told(tree, buffer(), "BAD_MESSAGE", tostring(pinfo.net_dst) .. " is the address of no state")
+  end
+  local kind = MESSAGES_OF_STATES[math.floor(second / 64)]
+  tree:add(of_states.kind, buffer(), kind):set_generated()
+  tree:add(of_states.state, buffer(), state):set_generated()
+  if buffer:len() < STATE_HEADER then
+    return told(tree, buffer(), "BAD_MESSAGE", buffer:len() .. " bytes; a header has 8")
+  end
+  local total, segment = buffer(5, 3):bitfield(0, 12), buffer(5, 3):bitfield(12, 12)
+  tree:add(of_states.vnf, buffer(0, 2))
+  tree:add(of_states.update, buffer(2, 3))
+  tree:add(of_states.total, buffer(5, 2), total)
+  tree:add(of_states.segment, buffer(6, 2), segment)
+  if buffer:len() > STATE_HEADER then tree:add(of_states.data, buffer(STATE_HEADER)) end
+  if segment > total or total > 0 and segment == 0 then
+    told(tree, buffer(5, 3), "BAD_MESSAGE", "segment " .. segment .. " of " .. total)
+  elseif buffer:len() > STATE_HEADER + MOST_SEGMENT then
+    told(tree, buffer(STATE_HEADER), "BAD_MESSAGE", "a segment has 1400 bytes at most")
+  end
+  local info = kind .. " of state " .. state .. ", VNF " .. buffer(0, 2):uint()
+    .. ", update " .. buffer(2, 3):uint()
+  pinfo.cols.info = total > 0 and info .. ", segment " .. segment .. " of " .. total or info
+end
+
+local function read_signal(buffer, pinfo, root)
+  pinfo.cols.protocol = "Stackcast"
+  local tree = root:add(signal, buffer())
+  local length = buffer(0, 4):uint()
+  if length < SIGNAL or length > MOST_SIGNAL then
+    return told(tree, buffer(0, 4), "BAD_MESSAGE", "a signal of " .. length .. " bytes")
+  end
+  local kind = SIGNALS[buffer(4, 1):uint()]
+  if not kind then return told(tree, buffer(4, 1), "BAD_MESSAGE", "no signal is of this kind") end
+  tree:add(of_signal.kind, buffer(4, 1), kind)
+  for _, part in ipairs(SIGNAL_FIELDS) do
+    local name, most, range = part[1], part[4], buffer(part[2], part[3])
+    tree:add(of_signal[name], range)
+    if range:uint() > most then
+      told(tree, range, "BAD_MESSAGE", "a signal with " .. name .. " " .. range:uint())
+    end
+  end
+  if length > SIGNAL then tree:add(of_signal.data, buffer(4 + SIGNAL, length - SIGNAL)) end
+  pinfo.cols.info = kind .. " of state " .. buffer(7, 4):uint() .. ", VNF " .. buffer(5, 2):uint()
+end
+
+function signal.dissector(buffer, pinfo, root)
+  local at = 0
+  while at < buffer:len() do
+    local left = buffer:len() - at
+    local length = left >= 4 and buffer(at, 4):uint()
+    -- What is no signal is told once, with all that is there.
+    local size = length and (length < SIGNAL or length > MOST_SIGNAL) and left or length and 4 + length
+    if not size or size > left then
+      pinfo.desegment_offset = at
+      pinfo.desegment_len = size and size - left or DESEGMENT_ONE_MORE_SEGMENT
+      return
+    end
+    read_signal(buffer(at, size):tvb(), pinfo, root)
+    at = at + size
+  end
+end
+
 local ethertypes, ports = DissectorTable.get("ethertype"), DissectorTable.get("udp.port")
 ethertypes:add(NARROW, stack)
 ethertypes:add(WIDE, stack)
@@ -375,6 +479,8 @@ ports:add(moldudp64.prefs.ports, moldudp64)
 ports:add(moldudp64.prefs.rerequest, moldudp64)
 ports:add_for_decode_as(moldudp64)
 ports:add_for_decode_as(tunnel)
+ports:add(STATES_PORT, states)
+for _, port in ipairs(SIGNAL_PORTS) do DissectorTable.get("tcp.port"):add(port, signal) end
 
 local used = {moldudp64.prefs.ports, moldudp64.prefs.rerequest}
 function moldudp64.prefs_changed()

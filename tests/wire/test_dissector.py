@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from paths import ROOT
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from typer.testing import CliRunner
@@ -24,6 +24,7 @@ from cli import frames as command
 from jobs.adapters.wire import SinkOptions, open_sink
 from jobs.adapters.wire.pcap import read_pcap
 from lab.traffic.trading_session import TradingSession
+from udfs.errors import StateError
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import ETHERTYPE, Widths
 from udfs.messages.attributes.reference import write_event
@@ -35,6 +36,8 @@ from udfs.messages.summary_keys import SummaryKey
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import NARROW, WIDE, LabelFormat, TypedLabels
 from udfs.network.source_routes import SwitchLabels
+from udfs.states import messages as states
+from udfs.states.messages import MessageKind, Signal, SignalKind, SignalReader, StateHeader
 
 TSHARK = shutil.which("tshark")
 EDITCAP = shutil.which("editcap")
@@ -47,6 +50,7 @@ pytestmark = [
 
 Seen = dict[str, Any]
 SESSION = b"8ZY63T0000"
+SIGNAL = "stackcast_signal"
 #: Of IPv4 and UDP, Wireshark tells in its own words.
 IPV4_FAULTS = {"BAD_IPV4", "FRAGMENT", "IPV4_CHECKSUM", "NOT_UDP", "BAD_UDP", "UDP_CHECKSUM"}
 
@@ -310,6 +314,92 @@ def test_frames_in_the_tunnel_are_shown_as_those_on_a_link(tmp_path: Path) -> No
     first, second = tshark(path, "-d", "udp.port==7000,stackcast_tunnel")
     assert texts(first, "stackcast.label") == [f"tree {1 << 20}"]
     assert texts(second, "stackcast.tunnel.frames") == ["12"]
+
+
+def state_messages(source: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Address and payload of datagrams of states: of every kind, and damaged ones."""
+    for number in range(200):
+        kind = MessageKind(number % 4)
+        total = source.choice((1, 7, states.MOST_SEGMENTS)) if kind is MessageKind.PUBLISH else 0
+        header = StateHeader(
+            source.randint(0, states.MOST_VNF),
+            source.randrange(states.UPDATES),
+            total,
+            source.randint(min(total, 1), total),
+        )
+        content = header.pack() + source.randbytes(number % 30 if total else 0)
+        state = source.choice((1, 2047, states.MOST_STATE, source.randint(1, states.MOST_STATE)))
+        yield states.group_of(kind, state), content
+        yield states.group_of(kind, state), mutated(content, source)
+    yield states.PROTO_ID << 24, content
+    for size in (1400, 1401):
+        yield states.group_of(MessageKind.PUBLISH, 9), StateHeader(3, 4, 1, 1).pack() + bytes(size)
+
+
+def test_messages_of_states_are_shown_with_kind_and_state_of_their_address(tmp_path: Path) -> None:
+    messages = list(state_messages(random.Random(8)))
+    frames = []
+    for address, content in messages:
+        udp = UDP(sport=40000, dport=states.STATES_PORT) / Raw(content)
+        target = ".".join(map(str, address.to_bytes(4)))
+        frames.append(frame(bytes(IP(src="10.0.0.1", dst=target) / udp)))
+    seen = 0
+    packets = tshark(capture(tmp_path / "states.pcap", frames))
+    for packet, (address, content) in zip(packets, messages, strict=True):
+        try:
+            kind, state = states.read_group(address)
+            header, data = states.read_message(content)
+        except StateError as error:
+            assert faults(packet) == [error.what], error
+            seen += 1
+            continue
+        assert faults(packet) == []
+        (told,) = texts(packet, "stackcast.states.kind")
+        assert told.upper().endswith(kind.name)
+        named = {"state": state, **vars(header)}
+        for name, value in named.items():
+            assert texts(packet, f"stackcast.states.{name}") == [str(value)], name
+        assert "".join(texts(packet, "stackcast.states.data")).replace(":", "") == data.hex()
+    assert seen > 20
+
+
+def test_signals_of_states_are_shown_wherever_segments_of_tcp_cut_them(tmp_path: Path) -> None:
+    source = random.Random(9)
+    signals = [
+        Signal(
+            kind,
+            source.randint(0, states.MOST_VNF),
+            source.randint(0, states.MOST_STATE),
+            source.randrange(states.UPDATES),
+            source.randint(0, 4095),
+            source.randint(0, 4095),
+            source.randbytes(source.choice((0, 5, 3000))),
+        )
+        for kind in SignalKind
+        for _ in range(3)
+    ]
+    content = b"".join(signal.pack() for signal in signals)
+    bad = bytearray(Signal(SignalKind.LEASE, 3).pack())
+    bad[4] = 99
+    content += bytes(bad)
+    frames, at = [], 0
+    while at < len(content):
+        part = content[at : at + source.randint(1, 900)]
+        tcp = TCP(sport=40000, dport=states.CONTROLLER_PORT, flags="A", seq=1 + at) / Raw(part)
+        frames.append(frame(bytes(IP(src="10.0.0.1", dst="10.0.0.9") / tcp)))
+        at += len(part)
+    packets = tshark(capture(tmp_path / "signals.pcap", frames))
+    shown = [tree for p in packets for tree in p.iter("proto") if tree.get("name") == SIGNAL]
+    assert len(shown) == len(signals) + 1
+    for tree, signal in zip(shown, signals, strict=False):
+        assert texts(tree, "stackcast.signal.kind") == [signal.kind.name]
+        for name in ("vnf", "state", "update", "segment", "count"):
+            assert texts(tree, f"stackcast.signal.{name}") == [str(getattr(signal, name))]
+        data = "".join(texts(tree, "stackcast.signal.data"))
+        assert data.replace(":", "") == signal.data.hex()
+    assert faults(shown[-1]) == ["BAD_MESSAGE"]
+    with pytest.raises(StateError, match="BAD_MESSAGE"):
+        SignalReader().feed(bytes(bad))
 
 
 def test_filters_find_what_a_person_asks_for(tmp_path: Path, itch: Specification) -> None:
