@@ -31,7 +31,7 @@ def answer(settings: Settings, lifecycle: Lifecycle) -> int:
     lifecycle.hold_jvm(spark)
     Topics(spark, settings).wait(lifecycle.stopping.is_set)
     tables = Tables(spark, settings.tables)
-    metrics = RerequestMetrics()
+    metrics = RerequestMetrics(settings.metrics_hosts)
     service = Rerequests(spark, settings, tables, metrics)
 
     def health() -> Health:

@@ -124,6 +124,37 @@ def sessions(stream: Deployment) -> list[bytes]:
     return [session_id(stream.settings.topic, partition) for partition in range(2)]
 
 
+# The first, as the service that others share writes into that table, too.
+def test_what_each_host_asked_for_again_is_on_record_when_the_service_has_ended(stream):
+    session = sessions(stream)[0]
+    service = Service(stream)
+    client = Client(service.rerequests)
+    mine = sent(stream)["h1", session]
+    for _ in range(3):
+        client.ask("h1", session, 0, 65535)
+    client.ask("h2", session, 2**64 - 1)
+    assert service.counts("answered", 3) and service.counts("ahead", 1)
+    registry = service.metrics.registry
+    told = registry.get_sample_value("stackcast_host_rerequests_total", {"host": "h1"})
+    service.close()
+    (row,) = _summed(stream.tables.rows("rerequest_statistics"))
+    assert (row["subscriber"], row["requests"], told) == ("h1", 3, 3)
+    assert row["notifications"] % 3 == 0 and 0 < row["notifications"] // 3 <= len(mine)
+    first = row["notifications"] // 3
+    assert row["bytes"] == 3 * sum(map(len, mine[:first]))
+    assert (row["gone"], row["refused"]) == (0, 0)
+
+
+def _summed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Rows of a host together: they are written every few seconds."""
+    sums: dict[object, dict[str, object]] = {}
+    for row in rows:
+        into = sums.setdefault(row["subscriber"], {"subscriber": row["subscriber"]})
+        for name in ("requests", "notifications", "bytes", "gone", "refused"):
+            into[name] = into.get(name, 0) + row[name]
+    return list(sums.values())
+
+
 def test_answers_are_byte_for_byte_what_the_stream_sent_to_that_host(stream, service):
     expected = sent(stream)
     assert len({tuple(sorted(row["versions"].items())) for row in stream.ledger}) >= 4

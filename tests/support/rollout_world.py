@@ -219,6 +219,7 @@ class World:
         self.tables = FakeTables()
         self.held = defaultdict(dict)
         self.programs = {}
+        self.drops = {}
         self.leader = "a"
         self.term = 0
         self.disturbed = set()
@@ -314,6 +315,9 @@ class FakeSession:
     def forget_past(self):
         pass
 
+    def drops(self):
+        return self._world.drops.get(self._name) if self._reached else None
+
     def interrupt(self):
         self._ends = True
         self.interrupted()
@@ -324,6 +328,9 @@ class FakeSession:
 
 class OneProgram(Programs):
     """One program of labels, not read from a file."""
+
+    def reasons(self, name):
+        return {}
 
     def __init__(self):
         pass

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -57,10 +58,10 @@ RIVAL = 7
 
 
 class Deployment:
-    def __init__(self, spark: SparkSession, folder: Path, p4runtime: str) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, p4runtime: str, ingress: str) -> None:
         """folder: empty tables are in it."""
         self._ready: tuple[dict[str, int], dict[str, int] | None] | None = None
-        self.spark, self.p4runtime = spark, p4runtime
+        self.spark, self.p4runtime, self.ingress = spark, p4runtime, ingress
         self.tables = Tables(spark, str(folder / "tables"))
         self.settings = Settings(tables=self.tables.location, wait_seconds=1, p4_folder=str(P4))
         self.reset()
@@ -184,7 +185,7 @@ def deployment(
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
         where = json.loads(child.start(60))
-        yield Deployment(spark, folder, where["p4runtime"])
+        yield Deployment(spark, folder, where["p4runtime"], where["ingress"]["feed1"])
 
 
 def until(holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -280,6 +281,27 @@ def test_a_standby_of_a_lower_id_does_the_edits_of_a_leader_that_stands_still(
         until(lambda: bool(failures) or deployment.in_step(BROADCAST))
         assert job.program.process.poll() is None and not standby.metrics.leads
     deployment.reset()
+
+
+def test_what_a_switch_drops_is_in_a_table_by_the_reason_of_its_program(
+    deployment: Deployment,
+) -> None:
+    host, _, port = deployment.ingress.rpartition(":")
+    empty_stack, foreign = bytes(12) + b"\x99\x99" + bytes(46), bytes(12) + b"\x88\xb5" + bytes(46)
+    with deployment.refresher() as refresher, deployment.following(refresher):
+        until(lambda: deployment.in_step(BROADCAST))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as publisher:
+            for frame, times in ((empty_stack, 3), (foreign, 2)):
+                for _ in range(times):
+                    publisher.sendto(frame, (host, int(port)))
+        home = NETWORK.hosts["feed1"].switch
+        wanted = {("EMPTY_STACK", 3), ("NOT_IPV4", 2)}
+
+        def told() -> bool:
+            rows = polled(deployment.tables, "switch_drops")
+            return wanted <= {(r["reason"], r["packets"]) for r in rows if r["switch"] == home}
+
+        until(told)
 
 
 def test_a_refresh_brings_every_switch_in_step_and_says_so(deployment: Deployment) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from paths import ROOT
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rollout_world import FakeSession, World, in_order, refresher
 
-from jobs.adapters.switches import apply
+from jobs.adapters.switches import apply, drops
+from jobs.adapters.switches.program import Programs
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
+from udfs.switches.derivation import DERIVATIONS
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +40,7 @@ class Site:
     """Tables and switches of a network, and a job that follows them."""
 
     def __init__(self) -> None:
-        world = World()
+        self.world = world = World()
         self.tables = world.tables
         self.others: set[str] = set()
         self.network()
@@ -139,3 +144,46 @@ def test_one_that_waits_for_another_is_well_and_calls_no_switch_wrong(site: Site
     assert not any(
         value == 0 for key, value in seen.items() if key[0] == "stackcast_switch_in_step"
     )
+
+
+def test_what_switches_drop_is_counted_and_written_by_reason(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(drops, "LOOK_SECONDS", 0.0)
+
+    def seen(number: int) -> dict[str, float]:
+        """Counters of the rack's switch, once so many rows are written."""
+        ends = time.monotonic() + 60
+        while len(site.tables.rows("switch_drops")) < number:
+            assert time.monotonic() < ends
+            site.polls()
+        name = "stackcast_switch_drops_total"
+        return {k[1]: v for k, v in site.read().items() if k[0] == name and k[2] == RACK}
+
+    site.world.drops[RACK] = {6: 10, 99: 1}
+    # Without the program's source a reason is told by its number.
+    assert seen(2) == {"6": 10, "99": 1}
+    site.polls()
+    assert len(site.tables.rows("switch_drops")) == 2, "nothing is written while nothing changes"
+    site.world.drops[RACK] = {6: 15, 99: 1}
+    assert seen(3) == {"6": 15, "99": 1}
+    # A switch that was given its program anew counts from 0.
+    site.world.drops[RACK] = {6: 4, 99: 1}
+    assert seen(4) == {"6": 19, "99": 1}
+    assert [row["packets"] for row in site.tables.rows("switch_drops")] == [10, 1, 15, 4]
+    # A switch that is gone takes its counters along.
+    site.tables.overwrite(
+        "switches", [row for row in site.tables.rows("switches") if row["switch"] != RACK]
+    )
+    site.refresher.metrics.behind((), NETWORK.switches.keys() - {RACK})
+    assert seen(4) == {}
+
+
+def test_reasons_have_the_names_of_the_programs_source():
+    programs = Programs(str(ROOT / "p4"))
+    for name in DERIVATIONS:
+        reasons = programs.reasons(name)
+        assert reasons[0] == "NOT_DROPPED" and "UNKNOWN_PORT" in reasons.values(), name
+        assert len(reasons) == len(set(reasons.values())) > 10
+    assert programs.reasons("virtual_trees_32")[6] == "UNKNOWN_LABELS"
+    assert Programs("/nowhere").reasons("virtual_trees") == {}

@@ -23,9 +23,12 @@ BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60)
 
 
 class RerequestMetrics:
-    """Metrics of `jobs/rerequest.py`, on a registry of their own. For any thread."""
+    """Metrics of `jobs/rerequest.py`, on a registry of their own. For any thread.
 
-    def __init__(self) -> None:
+    hosts: where more than so many asked, none has a series of its own.
+    """
+
+    def __init__(self, hosts: int = 0) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._requests = Counter(
@@ -38,6 +41,17 @@ class RerequestMetrics:
         )
         self._bytes = Counter(
             "stackcast_rerequest_bytes", "Bytes of these datagrams", registry=registry
+        )
+        self._most_hosts = hosts
+        self._hosts: set[str] = set()
+        self._of_host = Counter(
+            "stackcast_host_rerequests", "Gaps that a host asked for", ["host"], registry=registry
+        )
+        self._sent_to_host = Counter(
+            "stackcast_host_rerequest_notifications",
+            "Notifications that a host was sent again",
+            ["host"],
+            registry=registry,
         )
         self._seconds = Histogram(
             "stackcast_rerequest_seconds",
@@ -54,14 +68,31 @@ class RerequestMetrics:
         )
 
     def answered(
-        self, outcome: str, datagrams: int = 0, octets: int = 0, seconds: float | None = None
+        self,
+        outcome: str,
+        datagrams: int = 0,
+        octets: int = 0,
+        seconds: float | None = None,
+        host: str = "",
     ) -> None:
-        """A request ended in one of `OUTCOMES`, after so many notifications and bytes."""
+        """A request of a host ended in one of `OUTCOMES`, after so many notifications and bytes."""
         self._requests.labels(outcome).inc()
         self._datagrams.inc(datagrams)
         self._bytes.inc(octets)
         if seconds is not None:
             self._seconds.observe(seconds)
+        if host and self._most_hosts and outcome != "ahead":
+            self._by_host(host, datagrams)
+
+    def _by_host(self, host: str, datagrams: int) -> None:
+        self._hosts.add(host)
+        if len(self._hosts) > self._most_hosts:
+            self._most_hosts = 0
+            self._of_host.clear()
+            self._sent_to_host.clear()
+            return
+        self._of_host.labels(host).inc()
+        self._sent_to_host.labels(host).inc(datagrams)
 
     def waiting(self, requests: int) -> None:
         """So many requests wait for their answers."""

@@ -27,6 +27,7 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.key_files import signing_key
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.replay.host_statistics import HostStatistics
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.replay import Replay, Run
 from jobs.adapters.replay.sender import Address, Sender
@@ -92,7 +93,8 @@ class Rerequests:
         tables: Tables,
         metrics: RerequestMetrics | None = None,
     ) -> None:
-        self._metrics = metrics or RerequestMetrics()
+        self._metrics = metrics or RerequestMetrics(settings.metrics_hosts)
+        self._statistics = HostStatistics(tables)
         self._replay = Replay(spark, settings, tables)
         self._hosts = Hosts(settings, tables)
         self._key = signing_key(settings)
@@ -137,11 +139,13 @@ class Rerequests:
                         time.sleep(TOGETHER_SECONDS)
                     self._arrived.clear()
                     self._step(pool)
+                    self._statistics.follow()
         finally:
             stopping.set()
             listener.join()
             self._sender.close()
             self._socket.close()
+            self._statistics.close()
 
     def _listen(self, stopping: StopRequest) -> None:
         while not stopping.is_set():
@@ -191,11 +195,14 @@ class Rerequests:
             self._refuse("unknown_session", f"host {host} asks for session {request.session!r}")
             return
         now = time.monotonic()
-        if not self._rate_limiter.allows(host, now):
-            self._refuse("limited", f"host {host} asks over {RATE:.0f} times a second")
-            return
-        if self._byte_limiter.left(host, now) <= 0:
-            self._refuse("limited", f"host {host} asks for over {BYTES_RATE:.0f} bytes a second")
+        rate = f"over {RATE:.0f} times a second"
+        if self._rate_limiter.allows(host, now):
+            rate = f"for over {BYTES_RATE:.0f} bytes a second"
+            if self._byte_limiter.left(host, now) > 0:
+                rate = ""
+        if rate:
+            self._statistics.refused(host)
+            self._refuse("limited", f"host {host} asks {rate}")
             return
         if not self._cookies.proves(request.cookie, address, now):
             # Nobody is sent more than it asked with before it was seen to hear there.
@@ -315,7 +322,8 @@ class Rerequests:
 
         def done() -> None:
             seconds = time.monotonic() - waiting.since
-            self._metrics.answered(answer.outcome, number, answer.octets, seconds)
+            self._metrics.answered(answer.outcome, number, answer.octets, seconds, answer.host)
+            self._statistics.answered(answer.host, answer.outcome, number, answer.octets)
 
         closing = summary.pack()
         if self._key is not None:

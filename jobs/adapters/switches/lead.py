@@ -17,6 +17,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.apply import Applied, Applier
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.derive import Derived, Deriver
+from jobs.adapters.switches.drops import SwitchDrops
 from jobs.adapters.switches.filters import NetworkMatch
 from jobs.adapters.switches.leader_watch import LeaderWatch
 from jobs.adapters.switches.metrics import SwitchMetrics
@@ -89,6 +90,7 @@ class Refresher:
         self._wanted = WantedEntries(tables, network, versions, match, programs)
         self._deriver = Deriver(tables, network, versions, match, self._wanted, self.metrics)
         self._applier = Applier(tables, self._sessions, self.metrics, self._still_leads)
+        self._drops = SwitchDrops(tables, self._sessions, self.metrics)
         self._publisher = Publisher(tables, network, versions, self.metrics)
         #: Our term, while we lead, and what was last derived in it.
         self._term: int | None = None
@@ -107,6 +109,7 @@ class Refresher:
 
     def close(self) -> None:
         """Ends all connections; takes a few seconds at most."""
+        self._drops.close()
         self._sessions.close()
 
     def poll(self) -> None:
@@ -122,6 +125,8 @@ class Refresher:
         self._due = now + (STANDBY_SECONDS if self._term is None else POLL_SECONDS)
         try:
             applied = self._keep_up() if self._take_lead() else None
+            if self._term is not None:
+                self._drops.follow()
         except SQL_ERRORS as error:
             # Two have written one table at once, or its storage does not answer.
             log.error("tried again in %g s: %s", ERROR_SECONDS, one_line(error))

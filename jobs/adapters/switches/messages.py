@@ -21,6 +21,8 @@ from udfs.switches.entry import (
 )
 from udfs.switches.match import Match
 
+#: Last part of the name of the counter in which each of our programs counts what it drops.
+DROPPED = "dropped"
 _ROLE = "@p4runtime_role("
 
 
@@ -44,6 +46,12 @@ class Names:
         }
         self._tables = {table.preamble.name: table for table in p4info.tables}
         self._actions = {action.preamble.name: action for action in p4info.actions}
+        #: Numbers of the counters of what the program drops.
+        self.drop_counters = tuple(
+            counter.preamble.id
+            for counter in p4info.counters
+            if counter.preamble.name.rpartition(".")[2] == DROPPED
+        )
         self._table_by_id = {table.preamble.id: table for table in p4info.tables}
         self._action_by_id = {action.preamble.id: action for action in p4info.actions}
         self.tables = tuple(self._tables)

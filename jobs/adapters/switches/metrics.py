@@ -87,6 +87,12 @@ class SwitchMetrics:
                 registry=registry,
             )
         )
+        self._drops = Counter(
+            "stackcast_switch_drops",
+            "Packets that it dropped, by reason",
+            ["switch", "reason"],
+            registry=registry,
+        )
         self._derive = Histogram(
             "stackcast_derive_seconds",
             "Working out switch_entries from the tables",
@@ -138,6 +144,10 @@ class SwitchMetrics:
             else:
                 self.out_of_step[name] = (*result.errors, "it is over its capacity")[0]
 
+    def dropped(self, switch: str, reason: str, packets: int) -> None:
+        """Counts packets that a switch dropped since it was last looked at."""
+        self._drops.labels(switch, reason).inc(packets)
+
     def behind(self, names: Iterable[str], all_names: Iterable[str]) -> None:
         """Sets which of ``all_names``, the switches there are, are not known to be in step."""
         there, wrong = set(all_names), set(names)
@@ -145,6 +155,7 @@ class SwitchMetrics:
             self.out_of_step.pop(name, None)
             for metric in self._of_switch:
                 metric.remove(name)
+            self._drops.remove_by_labels({"switch": name})
         self._names = there
         for name in there:
             self._in_step.labels(name).set(name not in wrong)

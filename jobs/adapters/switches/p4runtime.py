@@ -6,6 +6,7 @@ import contextlib
 import copy
 import logging
 import queue
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
@@ -220,6 +221,18 @@ class SwitchConnection:
             for entity in (*self._read(tables), *(() if table else self._groups()))
             for entry in names.from_wire(switch_name, entity)
         }
+
+    def read_drops(self) -> Counter[int]:
+        """Returns packets that the program has dropped since it was set, by its reasons' indexes;
+        those of none are left out."""
+        found: Counter[int] = Counter()
+        for counter in self.names.drop_counters:
+            wildcard = p4runtime_pb2.Entity()
+            wildcard.counter_entry.counter_id = counter
+            for entity in self._read(wildcard):
+                cell = entity.counter_entry
+                found[cell.index.index] += cell.data.packet_count
+        return +found
 
     def packet_in(self, timeout: float) -> tuple[dict[str, int], bytes] | None:
         """Waits for what the program sends its controller: metadata by name, and the frame.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +14,9 @@ from p4.config.v1 import p4info_pb2
 
 from udfs.errors import SwitchError
 from udfs.switches.derivation import DERIVATIONS
+
+_REASON = re.compile(r"^const reason_t (\w+) = (\d+);", re.MULTILINE)
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Programs:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._read: dict[str, P4Program] = {}
+        self._reasons: dict[str, Mapping[int, str]] = {}
 
     def program(self, name: str) -> P4Program:
         """Raises SwitchError ``NO_P4INFO``, ``UNKNOWN_PIPELINE``."""
@@ -105,6 +111,22 @@ class Programs:
             return self.program(name).tables
         except SwitchError:
             return []
+
+    def reasons(self, name: str) -> Mapping[int, str]:
+        """Names of the reasons for which a program drops, by their indexes; none where its source
+        does not lie beside what is compiled of it."""
+        if name not in self._reasons:
+            found = {}
+            files = [Path(self._folder, f"{name}.p4")]
+            while files:
+                try:
+                    text = files.pop().read_text()
+                except OSError:
+                    continue
+                files += [Path(self._folder, part) for part in _INCLUDE.findall(text)]
+                found |= {int(index): reason for reason, index in _REASON.findall(text)}
+            self._reasons[name] = found
+        return self._reasons[name]
 
     def sizes(self, name: str) -> dict[str, int]:
         """Most entries of the tables of a program; none where it cannot be read."""

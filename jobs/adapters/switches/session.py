@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -394,6 +394,20 @@ class SwitchSession:
             return Comparison(wanted.entries, (), gone, program)
         entries = difference(wanted.entries, held)
         return Comparison(entries.insert, entries.modify, entries.delete, program)
+
+    def drops(self) -> Mapping[int, int] | None:
+        """Returns packets dropped by the index of the reason, or None where that cannot be read.
+
+        Never connects, and holds up no other call: a switch that hangs may take long to not answer.
+        """
+        connection = self._connection
+        if connection is None or not connection.alive:
+            return None
+        try:
+            return connection.read_drops()
+        except (SwitchError, ValueError) as error:  # or the channel was closed under it
+            log.debug("%s: its counters were not read: %s", self._where, error)
+            return None
 
     def disturbed(self) -> bool:
         """Tells whether the switch may hold something else than after the last refresh.

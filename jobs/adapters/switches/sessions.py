@@ -152,6 +152,20 @@ class SwitchSessions:
             if name in self._running or session.disturbed()
         }
 
+    def drops(self) -> dict[tuple[str, str], int]:
+        """Returns packets dropped by switch and reason, of the switches that can be asked now.
+
+        For any thread.
+        """
+        standing = sorted(self._standing.copy().items())
+        found: dict[tuple[str, str], int] = {}
+        counts = side_by_side(lambda item: item[1][1].drops(), standing)
+        for (name, (switch, _)), indexes in zip(standing, counts, strict=True):
+            reasons = self._programs.reasons(switch.pipeline)
+            for index, packets in (indexes or {}).items():
+                found[name, reasons.get(index, str(index))] = packets
+        return found
+
     def start(self, desired: Mapping[str, Rows], patience: float) -> None:
         """Begins to refresh the switches that ``desired`` names with its rows of
         ``switch_entries``; none of them may be running.

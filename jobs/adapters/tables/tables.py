@@ -46,10 +46,12 @@ NAMES = (
     "header_stacks",
     "switch_entries",
     "switch_status",
+    "switch_drops",
     "network_versions",
     "delivery_statistics",
     "publication_statistics",
     "egress_ledger",
+    "rerequest_statistics",
     "writers",
     "state_filters",
     "vnfs",
@@ -67,6 +69,8 @@ LIVE = "live_subscriptions"
 REJECTED = "rejected_subscriptions"
 GRANTS = "grants"
 DELIVERIES = "delivery_statistics"
+DROPS = "switch_drops"
+REREQUESTS = "rerequest_statistics"
 PUBLICATIONS = "publication_statistics"
 LEDGER = "egress_ledger"
 

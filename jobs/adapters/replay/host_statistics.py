@@ -1,0 +1,77 @@
+"""What each host asks for again: counted, and written to a table beside the answers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.tables.tables import REREQUESTS, Tables
+from udfs.errors import StackcastError
+
+log = logging.getLogger(__name__)
+
+#: Between two commits, seconds.
+WRITE_SECONDS = 5.0
+_COLUMNS = ("requests", "notifications", "bytes", "gone", "refused")
+
+
+class HostStatistics:
+    """Counts by host what came since the last commit, and commits it now and then. For any thread.
+
+    No answer waits for a commit. One that fails is logged, and its counts go with the next.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._pool = ThreadPoolExecutor(1, "rerequest-statistics")
+        self._lock = threading.Lock()
+        self._counts: dict[str, dict[str, int]] = {}
+        self._writing: Future[None] | None = None
+        self._due = 0.0
+
+    def answered(self, host: str, outcome: str, notifications: int, octets: int) -> None:
+        """Counts an answer, by its outcome as `RequestAnswer` has it."""
+        if outcome != "ahead":
+            gone = int(outcome == "gone")
+            self._add(host, requests=1, notifications=notifications, bytes=octets, gone=gone)
+
+    def refused(self, host: str) -> None:
+        """Counts a request that was over the limits of its host."""
+        self._add(host, refused=1)
+
+    def follow(self) -> None:
+        """Begins a commit where one is due; never waits for it."""
+        now = time.monotonic()
+        ended = self._writing is None or self._writing.done()
+        if self._counts and ended and now >= self._due:
+            self._due = now + WRITE_SECONDS
+            self._writing = self._pool.submit(self._write)
+
+    def close(self) -> None:
+        """Commits what is left."""
+        self._pool.submit(self._write).result()
+        self._pool.shutdown()
+
+    def _add(self, host: str, **counts: int) -> None:
+        with self._lock:
+            sums = self._counts.setdefault(host, dict.fromkeys(_COLUMNS, 0))
+            for name, count in counts.items():
+                sums[name] += count
+
+    def _write(self) -> None:
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        if not counts:
+            return
+        at = dt.datetime.now(dt.UTC)
+        rows = [{"subscriber": host, **sums, "recorded_at": at} for host, sums in counts.items()]
+        try:
+            self._tables.append(REREQUESTS, rows)
+        except (StackcastError, *SQL_ERRORS, OSError) as error:
+            log.error("%s was not written: %s", REREQUESTS, one_line(error))
+            for host, sums in counts.items():
+                self._add(host, **sums)
