@@ -122,11 +122,17 @@ def retune(
         return apply(retuner, wanted, arguments.wait, lifecycle, fence) or NO_RECORD
     _tell(plan)
     step = retuner.look(plan.change.wanted)
-    report.write(Path(arguments.report), plan)
+    told = partial(report.write, Path(arguments.report), plan, report.summary(plan))
+    told(report.DRY_RUN if arguments.dry_run else report.BEGUN)
     log.info("the report is %s", Path(arguments.report) / "retune.html")
     if arguments.dry_run:
         return WOULD_CHANGE if step.writes or step.left else DONE
-    return apply(retuner, plan.change.wanted, arguments.wait, lifecycle, fence)
+    code = None
+    try:
+        code = apply(retuner, plan.change.wanted, arguments.wait, lifecycle, fence)
+    finally:
+        told(report.DONE if code == DONE else report.UNFINISHED)
+    return code
 
 
 def apply(

@@ -24,7 +24,7 @@ from jobs import refresh_switches, retune_trees
 from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.retune import trials
+from jobs.adapters.retune import report, trials
 from jobs.adapters.retune.record import read_record
 from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
 from jobs.adapters.switches.lead import Refresher
@@ -217,9 +217,12 @@ def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_
     before = deployment.tables.version("virtual_trees")
     assert deployment.run("--dry-run") == retune_trees.WOULD_CHANGE
     assert deployment.tables.version("virtual_trees") == before
+    assert deployment.report()["outcome"] == report.DRY_RUN
     with deployment.refreshed():
         assert deployment.run("--rules", "1", "--wait", "60") == retune_trees.DONE
         assert deployment.load() == 1
+        assert deployment.report()["outcome"] == report.DONE
+        assert dt.datetime.fromisoformat(deployment.report()["at"]) <= dt.datetime.now(dt.UTC)
         first = deployment.trees()
         assert not {"retiring"} & set(deployment.states())
         assert deployment.run("--rules", "1", "--wait", "60") == retune_trees.DONE

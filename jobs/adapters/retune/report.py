@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,27 @@ from udfs.trees.strategies.strategy import Edges
 
 #: Above so many switches no map is drawn: nobody could read it.
 MOST_SWITCHES = 600
+#: What became of a plan. A run that was killed leaves the second.
+DRY_RUN = "dry run: nothing is written"
+BEGUN = "begun"
+DONE = "done"
+UNFINISHED = "not finished: run again"
 
 
-def write(folder: Path, plan: RetunePlan) -> None:
-    """Writes ``retune.json`` and ``retune.html``; each is there whole or not at all."""
-    figures = summary(plan)
+def write(folder: Path, plan: RetunePlan, figures: Mapping[str, Any], outcome: str) -> None:
+    """Writes ``retune.json`` and ``retune.html``; each is there whole or not at all.
+
+    figures: the `summary` of the plan. outcome: what became of it by now, one of those above.
+    """
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    figures = {"outcome": outcome, "at": now, **figures}
     drawn = len(plan.network.switches) <= MOST_SWITCHES
     if not drawn:
-        for tree in figures["trees"]:
-            # Gigabytes, maybe; they are in `virtual_trees`.
-            del tree["edges"]
+        # Gigabytes, maybe; they are in `virtual_trees`.
+        figures["trees"] = [
+            {key: value for key, value in tree.items() if key != "edges"}
+            for tree in figures["trees"]
+        ]
     _write(folder / "retune.json", json.dumps(figures, indent=2, default=str) + "\n")
     content = figures | {"map": drawing(plan.network) if drawn else None}
     body, script = (

@@ -8,6 +8,7 @@
   const best = data.encodings.find((each) => each.name === data.encoding);
   if (best && best !== data.encodings[0]) heads.push(`encoding ${best.name} would take ${bytes(best.bytes)} on links for what virtual trees take ${bytes(data.encodings[0].bytes)}`);
   byId("about").textContent = `${heads.join("; ")}.`;
+  byId("outcome").textContent = `${data.outcome}, ${data.at.replace("T", " ").replace("+00:00", " UTC")}`;
 
   for (const [value, words] of [
     [percent(change.saving), "of the bytes on links saved"],
