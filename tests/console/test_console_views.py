@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from browser import MISSING, PATIENCE, Browser, browser, there
 from console_server import TOKEN, console, serving
 from pcap_deployment import NETWORK, PUBLISHER, RULES, Deployment, records
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from udfs.filters.language.rule import parse_rule
@@ -62,6 +64,7 @@ def test_map_and_events_tell_what_the_stream_has_sent(ran: Deployment, itch: Spe
     switch = ask.get("/api/detail", params={"kind": "switch", "id": home}).json()
     assert PUBLISHER in {each["to"] for each in switch["links"]}
     assert ask.get("/api/detail", params={"kind": "switch", "id": "no"}).status_code == 404
+    check_drops_and_repairs(ran, ask, home)
 
     rules = {name: parse_rule(text, itch) for name, (_, text) in RULES.items()}
     tail = ask.post("/api/events", json={"wanted": "price > 100"}).json()
@@ -95,6 +98,70 @@ def test_map_and_events_tell_what_the_stream_has_sent(ran: Deployment, itch: Spe
     trees = ask.get("/api/trees").json()
     assert trees["bytes"] <= trees["without"]
     assert ask.post("/api/propose", json={}).status_code == 401
+
+
+def check_drops_and_repairs(ran: Deployment, ask: TestClient, home: str) -> None:
+    """What refresher and re-request service wrote of a switch and of a host is told of them."""
+    now = dt.datetime.now(dt.UTC)
+    drop = {"switch": home, "reason": "NO_ROUTE", "packets": 7, "counted_at": now}
+    later = {**drop, "packets": 9, "counted_at": now + dt.timedelta(seconds=10)}
+    counts = {"requests": 2, "notifications": 5, "bytes": 600, "gone": 1, "refused": 0}
+    for rows in ([drop], [later, {**drop, "switch": "elsewhere"}]):
+        ran.tables.append("switch_drops", rows)
+        told = {"subscriber": "h1", **counts, "recorded_at": now}
+        ran.tables.append("rerequest_statistics", [told, {**told, "subscriber": "h2"}])
+        switch = ask.get("/api/detail", params={"kind": "switch", "id": home}).json()
+    (dropped,) = switch["drops"]
+    assert (dropped["reason"], dropped["packets"]) == ("NO_ROUTE", 9)
+    host = ask.get("/api/detail", params={"kind": "host", "id": "h1"}).json()
+    assert {name: host["asked"][name] for name in counts} == {n: 2 * c for n, c in counts.items()}
+    assert ask.get("/api/detail", params={"kind": "host", "id": "h3"}).json()["asked"] is None
+
+
+def test_a_link_is_up_by_one_rule_wherever_it_is_told(ran: Deployment):
+    ask = TestClient(console_of(ran).application, base_url="http://127.0.0.1")
+    u, v = next(
+        (link.switch, link.neighbor) for link in NETWORK.links if link.neighbor in NETWORK.switches
+    )
+    for down in ((u, v), (v, u)):
+        rows = ran.tables.rows("links")
+        for row in rows:
+            row["up"] = (row["switch"], row["neighbor"]) != down
+        ran.tables.overwrite("links", rows)
+        (drawn,) = [
+            link
+            for link in ask.get("/api/network").json()["links"]
+            if {link["u"], link["v"]} == {u, v}
+        ]
+        link = ask.get("/api/detail", params={"kind": "link", "u": u, "v": v}).json()
+        ports = ask.get("/api/detail", params={"kind": "switch", "id": u}).json()["links"]
+        (port,) = [each for each in ports if each["to"] == v]
+        assert drawn["up"] is link["up"] is port["up"] is False
+        assert link["down"] == [down[0]]
+        told = samples(ask.get("/metrics").text)
+        assert told["stackcast_link_up", u, v] == told["stackcast_link_up", v, u] == 0
+
+
+def test_bytes_of_each_link_are_told_to_prometheus_as_they_come(ran: Deployment):
+    ask = TestClient(console_of(ran).application, base_url="http://127.0.0.1")
+    home = NETWORK.hosts[PUBLISHER].switch
+    key = "stackcast_link_bytes_total", PUBLISHER, home
+    assert samples(ask.get("/metrics").text)[key] == 0, "what was there before is nobody's rate"
+    before = sum(map(len, ran.frames()))
+    ran.publish(records()[RECORDS + 1 : RECORDS + 40])
+    ran.run()
+    told = samples(ask.get("/metrics").text)
+    assert told[key] == sum(map(len, ran.frames())) - before > 0
+    assert told["stackcast_link_bytes_total", home, PUBLISHER] == 0
+    assert {name[1:] for name in told} >= {(x.switch, x.neighbor) for x in NETWORK.links}
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 @pytest.mark.skipif(not there(), reason=MISSING)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from paths import ROOT
 
+from jobs.adapters.console.link_metrics import LinkMetrics
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.switches.metrics import SwitchMetrics
@@ -25,14 +26,14 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 #: Not a recorded name, which has colons, and no part of another word.
 NAME = re.compile(r"(?<![\w:])(?:stackcast|process)_[a-z0-9_]+(?![\w:])")
 RECORDED = re.compile(r"\w+(?::\w+)+")
-ROWS = ["Is it healthy", "Flow", "Hosts", "Latency", "Tables", "Switches", "Re-request"]
+ROWS = ["Is it healthy", "Flow", "Hosts", "Links", "Latency", "Tables", "Switches", "Re-request"]
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 MATCHED = {"(": ")", "[": "]", "{": "}"}
 DURATION = re.compile(r"(\d+(ms|[smhdwy]))+")
 
 
 def families() -> Iterator[Any]:
-    for made in (StreamMetrics(), SwitchMetrics(), RerequestMetrics()):
+    for made in (StreamMetrics(), SwitchMetrics(), RerequestMetrics(), LinkMetrics()):
         yield from made.registry.collect()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -24,6 +25,7 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
 from jobs.adapters.console import events as tail
 from jobs.adapters.console.events import EventsView
 from jobs.adapters.console.health import HealthView
+from jobs.adapters.console.link_metrics import LinkMetrics
 from jobs.adapters.console.network import NetworkView
 from jobs.adapters.console.subscriptions import MOST_RECORDS, RECORDS, SubscriptionsView
 from jobs.adapters.console.trees import TreesView
@@ -86,9 +88,11 @@ class Console:
         self._token = token
         self._about = about
         self._news = _Shared(self._look)
+        self._links = LinkMetrics(views.network)
         self.application = Starlette(
             routes=[
                 Route("/", self._page),
+                Route("/metrics", self._metrics),
                 Route("/api/news", self._follow),
                 Route("/api/health", self._read(lambda _: views.health.read())),
                 Route("/api/subscriptions", self._read(self._find)),
@@ -110,6 +114,10 @@ class Console:
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(names))],
             exception_handlers={StackcastError: _refused},
         )
+
+    async def _metrics(self, _: Request) -> Response:
+        found = await run_in_threadpool(_in_our_words, lambda _: self._links.text(), None)
+        return Response(found, 200, _HEADERS, CONTENT_TYPE_LATEST)
 
     async def _page(self, _: Request) -> Response:
         return HTMLResponse(await run_in_threadpool(self._rendered), headers=_HEADERS)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.reading import Head, Reading
+from jobs.adapters.console.reading import Folded, Head, Reading, Row
 from jobs.adapters.planning.plans import NETWORK
-from jobs.adapters.tables.tables import LIVE, PUBLICATIONS, TREES
+from jobs.adapters.tables.tables import DROPS, LIVE, PUBLICATIONS, REREQUESTS, TREES
 from udfs.errors import ConsoleError
 from udfs.network.drawing import cables, drawing
 from udfs.network.network import Network
@@ -36,6 +36,8 @@ MOST_SETS = 3_000
 SHOWN = 50
 
 Key = tuple[str, frozenset[str]]
+#: Ends of a link, as bytes flow.
+Pair = tuple[str, str]
 
 
 @dataclass
@@ -50,6 +52,14 @@ class Sent:
         self.notifications += notifications
         self.messages += messages
         self.bytes += size
+
+    def since(self, before: Sent) -> Sent:
+        """Returns what came since."""
+        return Sent(
+            self.notifications - before.notifications,
+            self.messages - before.messages,
+            self.bytes - before.bytes,
+        )
 
 
 class PublishedSoFar:
@@ -101,6 +111,11 @@ class NetworkView:
         self._settings = settings
         self._geography = geography
         self._published = PublishedSoFar(reading)
+        self._counting = threading.Lock()
+        self._counted: dict[Key, Sent] | None = None
+        self._carried: Counter[Pair] = Counter()
+        self._drops = Folded(reading, DROPS, lambda row: (row["switch"], row["reason"]), _newer)
+        self._asked = Folded(reading, REREQUESTS, lambda row: str(row["subscriber"]), _together)
 
     def versions(self) -> list[int]:
         """Returns versions of what `drawn` reads: it is the same while these are the same."""
@@ -162,6 +177,29 @@ class NetworkView:
             "covered": sum(of.bytes for _, of in followed) / whole if whole else 1.0,
         }
 
+    def bytes_so_far(self) -> dict[Pair, int]:
+        """Returns bytes that each directed link of the network has carried since the first call,
+        what came between two calls along the network and its trees as they are at the second.
+
+        Raises NetworkError, TableError.
+        """
+        with self._counting:
+            loads = self._loads()
+            so_far, _ = self._published.refresh()
+            before = so_far if self._counted is None else self._counted
+            new = {key: sent.since(before.get(key, Sent())) for key, sent in so_far.items()}
+            grown = {key: sent for key, sent in new.items() if sent.bytes > 0}
+            self._counted = so_far
+            row = loads.of(self._entering(_heaviest(grown)))[0]
+            for pair, size in zip(loads.pairs, row.tolist(), strict=True):
+                self._carried[pair] += int(size)
+            return {pair: self._carried[pair] for pair in loads.pairs}
+
+    def links_up(self) -> dict[Pair, bool]:
+        """Returns of each directed link of `bytes_so_far` whether it can be used, as the map."""
+        usable = cables(self.network())
+        return {pair: usable[min(pair), max(pair)] for pair in self._loads().pairs}
+
     def switch(self, name: str) -> dict[str, Any]:
         """Returns what a switch is about. Raises ConsoleError NO_SUCH_NODE."""
         network = self.network()
@@ -184,6 +222,11 @@ class NetworkView:
             "entries": {table: n for (of, table), n in sorted(rows.items()) if of == name},
             "trees": [{"id": t.id, "strategy": t.strategy, "state": t.state} for t in touching],
             "status": max(checked, key=lambda row: row["checked_at"], default=None),
+            "drops": [
+                {"reason": reason, "packets": row["packets"], "counted_at": row["counted_at"]}
+                for (of, reason), row in sorted(self._drops.read().items())
+                if of == name
+            ],
             "links": [
                 {"port": link.port, "to": link.neighbor, "up": network.usable(link)}
                 for link in network.links
@@ -192,7 +235,11 @@ class NetworkView:
         }
 
     def link(self, u: str, v: str) -> dict[str, Any]:
-        """Returns what a link is about, each way. Raises ConsoleError NO_SUCH_NODE."""
+        """Returns what a link is about: ``up`` as for the map and a switch, ``down`` the ends
+        from where table ``links`` has it down, ``trees``, and each of its ``ways``.
+
+        Raises ConsoleError NO_SUCH_NODE.
+        """
         loads, network = self._loads(), self.network()
         so_far, recent = self._published.refresh()
         since = loads.of(self._entering(_heaviest(so_far)))
@@ -208,14 +255,20 @@ class NetworkView:
                     "to": pair[1],
                     "now": now[at],
                     **{way: int(row[at]) for way, row in zip(WAYS, since, strict=True)},
-                    **{key: getattr(x, key) for x in own for key in ("id", "port", "weight", "up")},
+                    **{key: getattr(x, key) for x in own for key in ("id", "port", "weight")},
                 }
             )
         if not ways:
             raise _unknown(f"{u} to {v}")
         crossing = [t for t in self.trees() if {(u, v), (v, u)} & t.edges]
         trees = [{"id": t.id, "strategy": t.strategy, "state": t.state} for t in crossing]
-        return {"ways": ways, "trees": trees}
+        rows = [x for x in network.links if {x.switch, x.neighbor} == {u, v}]
+        return {
+            "up": all(map(network.usable, rows)),
+            "down": [x.switch for x in rows if not x.up],
+            "ways": ways,
+            "trees": trees,
+        }
 
     def host(self, name: str) -> dict[str, Any]:
         """Returns what a host is about. Raises ConsoleError NO_SUCH_NODE."""
@@ -242,6 +295,7 @@ class NetworkView:
             "ipv4": str(ipaddress.IPv4Address(host.ipv4)),
             "total": sums(so_far),
             "now": {key: value / NOW_SECONDS for key, value in sums(recent).items()},
+            "asked": self._asked.read().get(name),
             "subscriptions": len(live),
             "rules": [{"id": row["id"], "filter": row["filter"]} for row in live[:SHOWN]],
         }
@@ -272,6 +326,19 @@ class NetworkView:
             for (publisher, hosts), sent in of
         ]
         return by_entry(made, publishers)
+
+
+def _newer(before: Row | None, row: Row) -> Row:
+    return row if before is None or row["counted_at"] >= before["counted_at"] else before
+
+
+def _together(before: Row | None, row: Row) -> Row:
+    """Sums of what a host asked for again, and when it did so last."""
+    if before is None:
+        return row
+    counts = ("requests", "notifications", "bytes", "gone", "refused")
+    last = max(before["recorded_at"], row["recorded_at"])
+    return {**row, **{name: before[name] + row[name] for name in counts}, "recorded_at": last}
 
 
 def _heaviest(sums: Mapping[Key, Sent]) -> list[tuple[Key, Sent]]:

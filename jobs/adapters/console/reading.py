@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
 from jobs.adapters.tables.tables import MOST_COMMITS, Tables
 
@@ -12,6 +12,7 @@ Row = dict[str, Any]
 #: Delta's id of a table, and its version.
 Head = tuple[str, int]
 _Made = TypeVar("_Made")
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Reading:
@@ -67,3 +68,37 @@ class Reading:
                 kept = self._kept[name] = versions, make()
             found: _Made = kept[1]
             return found
+
+
+class Folded(Generic[_Key]):
+    """What the rows of a table that only grows come to by a key, each row read once. For any
+    thread.
+
+    key: of a row. fold: takes what there is of its key, or None, and the row.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        table: str,
+        key: Callable[[Row], _Key],
+        fold: Callable[[Row | None, Row], Row],
+    ) -> None:
+        self._reading = reading
+        self._table = table
+        self._key = key
+        self._fold = fold
+        self._lock = threading.Lock()
+        self._head: Head | None = None
+        self._found: dict[_Key, Row] = {}
+
+    def read(self) -> dict[_Key, Row]:
+        """Returns it by key; whoever gets it leaves it as it is. Raises TableError MISSING."""
+        with self._lock:
+            self._head, rows, anew = self._reading.grown(self._table, self._head)
+            if anew:
+                self._found = {}
+            for row in rows:
+                key = self._key(row)
+                self._found[key] = self._fold(self._found.get(key), row)
+            return dict(self._found)

@@ -41,7 +41,7 @@
     byId("trees-run").disabled = told.state === "running";
     byId("trees-told").className = told.state === "failed" ? "told bad" : "note";
     byId("trees-told").textContent = { none: "Not tried yet. It writes nothing.", running: "Strategies are compared on what is on record; this takes a while …",
-      failed: told.error, done: told.plan ? `Tried in ${number(Math.round(told.seconds))} s; nothing is written.` : "Nothing is on record that the network can carry." }[told.state];
+      failed: told.error, done: told.plan ? `Tried at ${time(new Date(1000 * told.began).toISOString())}, in ${number(Math.round(told.seconds))} s. A dry run: nothing is written.` : "Nothing is on record that the network can carry." }[told.state];
     if (told.plan) showPlan(told.plan);
     if (told.state === "running") timer = setTimeout(() => follow().catch(fail), 1000);
   }
