@@ -42,6 +42,8 @@ def running(settings: Settings, lifecycle: Lifecycle, progress: Progress) -> Ite
     settings, kind = _demonstrated(settings), SessionRun()
     with ExitStack() as stack:
         up = stack.enter_context(bring_up(settings, lifecycle, kind, progress))
+        # Damaged records are a part of the show, and a page of it tells of them.
+        progress.leave_to_file("jobs.adapters.stream.delivery")
         stop = StopRequest()
         # The topic must be there before the stream looks for it.
         kind.publish(up.settings, None, stop)

@@ -104,6 +104,12 @@ class Progress:
         logging.getLogger().addHandler(self._file)
         self.say(f"log: {path}")
 
+    def leave_to_file(self, name: str) -> None:
+        """Has warnings of a logger written to the file alone; its errors are shown as all are."""
+        self._handler.addFilter(
+            lambda record: record.name != name or record.levelno >= logging.ERROR
+        )
+
     def say(self, text: str) -> None:
         """Prints a line, with the seconds since the run began."""
         self.print(f"{time.monotonic() - self._began:5.1f} s  {text}")

@@ -218,6 +218,7 @@ def test_a_demonstration_delivers_until_ctrl_c_takes_all_of_it_down(run):
         time.sleep(0.2)
     with urllib.request.urlopen(f"{address}/api/loads", timeout=60) as answer:
         assert sum(json.load(answer)["stackcast"]) > 0
+    assert "dead letters" not in one.output.partition("/#token=")[2], "they are in the log"
     os.killpg(one.process.pid, signal.SIGINT)
     assert one.end() == application.INTERRUPTED
     assert one.gone(), one.processes()
