@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jvm
 import pytest
+from fresh_clone import made_like
 from paths import ROOT
 from terminal import Terminal
 
@@ -46,19 +47,10 @@ def clone(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
             monkeypatch.delenv(name, raising=False)
         subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "clone"], check=True)
         return tmp_path / "clone"
-    listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
-    for name in {line.partition("/")[0] for line in listed.splitlines()}:
-        (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / "var").mkdir()
-    (tmp_path / "var" / "jars").symlink_to(ROOT / "var" / "jars")
+    made_like(tmp_path)
     monkeypatch.setenv("STACKCAST_VAR", str(tmp_path / "var"))
     for name, value in jvm.as_shipped().items():
         monkeypatch.setenv(name, value)
-    # The door, where the environment is made: tests/house/test_spark_submit_script.py opens it.
-    door = tmp_path / "spark-submit.sh"
-    door.unlink()
-    door.write_text('#!/bin/sh\n[ "$1" = env ] || exec spark-submit "$@"\n')
-    door.chmod(0o755)
     return tmp_path
 
 

@@ -31,6 +31,7 @@ SLOWEST = {
     "test_itch_stream": 95,
     "test_state_kills": 90,
     "test_state_jobs": 80,
+    "test_doc_runs": 60,
     "test_kill_network": 72,
     "test_retune": 68,
     "test_refresh_switches": 67,

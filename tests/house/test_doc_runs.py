@@ -1,0 +1,333 @@
+"""Commands of documents on files and interfaces run as they are pasted, and print what is shown.
+
+`ELSEWHERE` and `NOT_HERE` name the others: where a test runs them, or why none can. A command that
+is in none of these lists fails `test_each_command_is_run_or_said_why_not`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import textwrap
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jvm
+import pytest
+from doc_commands import commands
+from fresh_clone import made_like
+from paths import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+DOOR = "./spark-submit.sh"
+MINE = f"{DOOR} --properties-file conf/mine.conf"
+LAB = f"{DOOR} --properties-file var/lab/lab.conf"
+#: On a busy machine a job takes minutes, seconds.
+PATIENCE = 600.0
+ENVIRONMENT = 'eval "$(./spark-submit.sh env)"'
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command as documents show it. paste: what a reader puts in place of words. folder: where
+    the document says it is run. says: among what it prints. until: it runs on until Ctrl-C once it
+    has printed this. code: that it ends with."""
+
+    line: str
+    paste: Mapping[str, str] = field(default_factory=dict)
+    says: str = ""
+    until: str = ""
+    folder: str = "."
+    code: int = 0
+
+    @property
+    def pasted(self) -> str:
+        line = self.line
+        for word, instead in self.paste.items():
+            assert word in line, (word, line)
+            line = line.replace(word, instead)
+        return line
+
+
+E = {" E": " --format camus.spec --rules camus.rules"}
+CAMUS = "docs/examples"
+#: Files and one line alone.
+ALONE = (
+    Step("stackcast filters check E", E, folder=CAMUS),
+    Step("stackcast filters compile E", E, folder=CAMUS),
+    Step(
+        "stackcast filters match E --events camus.events.jsonl --with-rules",
+        E,
+        folder=CAMUS,
+        code=1,
+    ),
+    Step(
+        """stackcast filters explain E --event '{"shares": 200, "stock": "MSFT"}'""",
+        E,
+        folder=CAMUS,
+    ),
+    Step("stackcast filters explain E --rule 2", E, folder=CAMUS),
+    Step(
+        "head -6 camus.events.jsonl | stackcast filters why-not E --host 3 --events -",
+        E,
+        folder=CAMUS,
+    ),
+    Step("stackcast attributes encode events.jsonl --attributes attributes.jsonl", code=1),
+    Step(
+        "stackcast attributes encode events.jsonl --attributes attributes.jsonl "
+        "--encoding bitmask > events.hex",
+        code=1,
+    ),
+    Step("stackcast attributes decode events.hex --attributes attributes.jsonl --encoding bitmask"),
+    Step(
+        "stackcast attributes encode events.jsonl --attributes attributes.jsonl --frames "
+        "--encoding bitmask --out events.pcap",
+        code=1,
+    ),
+    Step("stackcast frames dissect events.pcap --attributes attributes.jsonl"),
+    Step("stackcast frames dissect FILE", {"FILE": "events.pcap"}, says="frame 3"),
+    Step(
+        "tshark -X lua_script:schemas/messages/stackcast.lua -r FILE "
+        "-O stackcast,stackcast_moldudp64,stackcast_event",
+        {"FILE": "events.pcap"},
+        says="Stackcast Attribute/Value Event",
+    ),
+    Step("stackcast attributes publish --sensors 1000 --encoding bitmask --tunnel 127.0.0.1:15001"),
+    Step(
+        "stackcast filters explain --format attributes.jsonl --rules my.rules "
+        """--event '{"temp": 25.5, "hum": 30}'"""
+    ),
+    Step(
+        "stackcast frames send tree:1 stop:3 --source-mac 02:00:0a:40:00:01 --source 10.64.0.1 "
+        "| stackcast frames dissect"
+    ),
+    Step("stackcast itch generate --out day.itch --messages 100000 --seed 1", says="100,000"),
+    Step("stackcast itch inspect day.itch --type A --symbol GOOGL", says="stock=GOOGL"),
+    Step('(umask 077; echo "1 $(openssl rand -hex 32)" > summary.keys)'),
+    Step("(umask 077; stackcast host-key summary.keys h3 > h3.keys)"),
+    Step(f"{DOOR} make structure --at REV", {"REV": "HEAD"}, says="modules"),
+)
+#: In a network of their own, where `sudo` has nobody to ask.
+INTERFACES = (
+    Step("sudo ip link add veth0 type veth peer name host0"),
+    Step("sudo ip link set veth0 up && sudo ip link set host0 up"),
+    Step(
+        "stackcast lab switch --json p4/virtual_trees.json --p4info p4/virtual_trees.p4info.txtpb "
+        "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
+        "--port 2=veth0",
+        until='"p4runtime": "127.0.0.1:9559"',
+    ),
+    Step(
+        "stackcast receive --interface eth1 --rerequest 10.64.0.9:26402",
+        {"eth1": "lo"},
+        until="listening at",
+    ),
+    Step(
+        "stackcast receive --interface lo --rerequest 127.0.0.1:26402 --drop 0.1 --order sequence",
+        until="a trial that loses 10%",
+    ),
+    Step("stackcast receive", {"receive": "receive --interface lo"}, until="listening at"),
+)
+GROUPS = (ALONE, INTERFACES)
+
+EMBEDDED = "tests/lab/test_embedded.py"
+#: Run by other tests, as they are.
+ELSEWHERE = {
+    f"{DOOR} jobs/itch_stream.py": EMBEDDED,
+    f"{DOOR} jobs/console.py --demo": EMBEDDED,
+    f"{DOOR} --conf spark.stackcast.match=network jobs/itch_stream.py": EMBEDDED,
+    f"{DOOR} jobs/attribute_stream.py": EMBEDDED,
+    ENVIRONMENT: "tests/house/test_tutorial.py",
+    "ruff check && ruff format --check && mypy && lint-imports": "tests/house/test_house.py",
+    f"{DOOR} make docs": "tests/house/test_docs.py",
+}
+CLUSTER = "tests/cluster/test_standalone_cluster.py runs it with names of this machine"
+MACHINE = "changes accounts, services or rights of the machine"
+MINUTES = "measures for minutes; tests/benchmarks hold its parts"
+BMV2 = "BMv2 is not there; tests/software_switch has the same program on switches of ours"
+TESTS = "starts these tests"
+LATER = "needs Spark or a lab: tests/house/test_doc_commands.py holds that it is there, no more"
+#: Not run, and why.
+NOT_HERE = {
+    r".*(conf/mine\.conf|var/lab|stackcast\.tables=var/lab).*": LATER,
+    r"\./spark-submit\.sh (jobs/load_topology\.py.*|docs/examples/.*|jobs/retune.*)": LATER,
+    r"stackcast (itch publish|lab (status|down|up)|explain).*": LATER,
+    r"sudo simple_switch_grpc .*": BMV2,
+    r"for pair in .*": BMV2,
+    r".* spark\.stackcast\.tables=var/three .*": BMV2,
+    r"stackcast frames send .* --interface (feed1|h1) .*": BMV2,
+    r"sudo ethtool .*": "ethtool may not be there, and another network namespace has no offloads",
+    r"sudo (chgrp|setcap) .*|useradd .*|install .*|systemctl .*|cp conf/systemd.*": MACHINE,
+    r"python3 -m venv /opt/.*|for list in build runtime.*|/opt/stackcast/bin/.*": MACHINE,
+    r"(STACKCAST_PLACE=rack1 )?spark-class .*|spark-submit .*|java -cp .*": CLUSTER,
+    r"\./spark-submit\.sh bench .*": MINUTES,
+    r"\./spark-submit\.sh test( .*)?": TESTS,
+    r"\./spark-submit\.sh make p4 .*": "needs p4c; tests/p4_program holds what it makes",
+    r"\./spark-submit\.sh make packages .*": "asks the package registry for every package",
+    r"(echo .* \| )?stackcast states .*": "as tests/cli/test_states_command.py has it",
+    r"stackcast lab feed .*": "needs switches that match; tests/network_match has them",
+    r".* --conf spark\.stackcast\.lab\.network=fabric .*": f"as {EMBEDDED} runs it, longer",
+    r".*spark\.stackcast\.match=network jobs/attribute_stream\.py": f"a part of {EMBEDDED}",
+    r".*lab\.publishers=5 .*": "tests/stream/test_several_publishers.py has them in a stream",
+    r".*jobs/itch_stream\.py --take-over": "tests/stream/test_one_writer.py has two writers",
+}
+#: README's table names others' commands in short: what stands for which.
+IN_SHORT = {
+    "stackcast filters check": "stackcast filters check E",
+    f"{DOOR} jobs/backup.py FOLDER": f"{MINE} jobs/backup.py /backups/2026-05-04",
+    f"{DOOR} jobs/rerequest.py": f"{MINE} jobs/rerequest.py",
+    f"{DOOR} jobs/deliver_from.py ID --from TIME": f"{MINE} jobs/deliver_from.py ID "
+    "--from OFFSET|TIME",
+    f"{DOOR} jobs/check_delivery.py FOLDER": f"{MINE} jobs/check_delivery.py var/lab",
+    f"{DOOR} jobs/refresh_switches.py": f"{LAB} jobs/refresh_switches.py --once",
+    f"{MINE} jobs/itch_stream.py": f"{LAB} jobs/itch_stream.py",
+    f"{MINE} jobs/retune_trees.py --dry-run": f"{DOOR} jobs/retune_trees.py --dry-run",
+    f'{DOOR} jobs/run_sql.py "SELECT ..."': f"{LAB} jobs/run_sql.py",
+    "stackcast itch generate": "stackcast itch generate --out day.itch --messages 100000 --seed 1",
+    "stackcast attributes encode": "stackcast attributes encode events.jsonl --attributes "
+    "attributes.jsonl",
+    "stackcast explain --session S --sequence N": "stackcast explain --session 8ZY63T0000 "
+    "--sequence 4026531840 --properties-file var/lab/lab.conf",
+    "stackcast states controller": "stackcast states controller --address 10.0.0.1 "
+    "--bootstrap-servers kafka:9092",
+}
+
+
+def test_each_command_is_run_or_said_why_not():
+    """The list of what is run is that of the documents, and the others' reasons are in use."""
+    shown = {command.line for command in commands()}
+    tutorial = {c.line for c in commands() if c.document == "tutorial.md"}
+    run = {step.line for group in GROUPS for step in group}
+    assert run - shown == set(), "no document shows it"
+    for line in shown - run - tutorial - ELSEWHERE.keys():
+        full = IN_SHORT.get(line, line)
+        reasons = [why for pattern, why in NOT_HERE.items() if re.fullmatch(pattern, full, re.S)]
+        assert reasons or full in run | tutorial | ELSEWHERE.keys(), line
+    for pattern in NOT_HERE:
+        assert any(re.fullmatch(pattern, line, re.S) for line in shown), pattern
+    assert IN_SHORT.keys() | ELSEWHERE.keys() <= shown
+    for where in ELSEWHERE.values():
+        assert (ROOT / where).is_file()
+
+
+class Shell:
+    """Bash in a folder. prefix: before each command."""
+
+    def __init__(self, folder: Path, prefix: list[str]) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self._shown = {command.line: command.shown for command in commands() if command.shown}
+
+    def run(self, step: Step) -> None:
+        with self.running(step) as (process, output):
+            if step.until:
+                return
+            process.wait(PATIENCE)
+            said = output.read_text()
+            assert process.returncode == step.code, f"{step.pasted}: {said[-4000:]}"
+            assert step.says in said, f"{step.pasted}: {said[-4000:]}"
+            self._compare(step, said)
+
+    @contextmanager
+    def running(self, step: Step) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+        """Starts it, and waits for what it prints; Ctrl-C at the end, where it runs on."""
+        output = self._folder / "said"
+        output = output.with_name(f"said-{time.monotonic_ns()}")
+        with output.open("wb") as said:
+            process = subprocess.Popen(
+                [*self._prefix, "bash", "-c", f'sudo() {{ "$@"; }}; {step.pasted}'],
+                cwd=self._folder / step.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            ends = time.monotonic() + PATIENCE
+            while step.until and step.until not in output.read_text(errors="replace"):
+                told = f"{step.pasted}: {output.read_text(errors='replace')[-4000:]}"
+                assert process.poll() is None and time.monotonic() < ends, told
+                time.sleep(0.1)
+            yield process, output
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+                process.wait(PATIENCE)
+        if step.until:
+            told = output.read_text(errors="replace")
+            assert process.returncode in (0, 130, -signal.SIGINT), f"{step.pasted}: {told[-4000:]}"
+
+    def _compare(self, step: Step, said: str) -> None:
+        """Each line that the document shows is there; dots stand for more of them."""
+        lines = {_without_time(line) for line in said.splitlines()}
+        for line in self._shown.get(step.line, ()):
+            wanted = _without_time(line)
+            if wanted.strip() and wanted.strip() != "...":
+                assert wanted in lines, f"{step.pasted}: {line!r} is not in {said[-4000:]}"
+
+
+def _without_time(line: str) -> str:
+    return re.sub(r"\d+\.\d+ s$", "", line.rstrip())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder like a fresh clone, with the files that documents speak of."""
+    folder = tmp_path_factory.mktemp("pasted")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("STACKCAST_VAR", str(folder / "var"))
+        for name, value in jvm.as_shipped().items():
+            patched.setenv(name, value)
+        made_like(folder)
+        for name in ("attributes.jsonl", "events.jsonl", "my.rules"):
+            (folder / name).write_text(_of_attributes(name))
+        yield folder
+
+
+def _of_attributes(name: str) -> str:
+    """A file that docs/attributes.md shows."""
+    text = (ROOT / "docs" / "attributes.md").read_text()
+    if name == "my.rules":
+        found = re.search(r"with one rule,\s+`([^`]+)`, in `my\.rules`", text)
+        assert found
+        return f"{found[1]}\n"
+    _, _, after = text.partition(f"`{name}`")
+    block = re.search(r"(?:^    \{.*\n)+", after, re.MULTILINE)
+    assert block
+    return textwrap.dedent(block[0])
+
+
+def test_commands_on_files_print_what_is_shown(place: Path):
+    shell = Shell(place, [])
+    for step in ALONE:
+        if step.line.startswith("tshark") and not shutil.which("tshark"):
+            continue
+        shell.run(step)
+
+
+#: All addresses lead to its loopback; then it waits.
+NETWORK = "ip link set lo up && ip route add default dev lo && echo up && exec sleep 3600"
+
+
+def test_commands_on_interfaces_open_them(place: Path, namespace: list[str]):
+    # One network for all of them: a shell that waits holds it.
+    held = subprocess.Popen(
+        [*namespace, "sh", "-c", NETWORK],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert held.stdout is not None and held.stdout.readline() == b"up\n"
+        users = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
+        shell = Shell(place, ["nsenter", *users, "-n", "-t", str(held.pid)])
+        for step in INTERFACES:
+            shell.run(step)
+    finally:
+        held.kill()
+        held.wait()
