@@ -24,6 +24,7 @@
 #
 #     attributes   headers, entries and frames of attribute/value events
 #     compile      the cost of compiling subscriptions
+#     console      how fluid the map of the console is
 #     encodings    all encodings beside BIER, Elmo, unicast, brokers and OpenFlow multicast
 #     kernels      the cost of putting messages into frames
 #     match        the cost of decoding events and finding their receivers

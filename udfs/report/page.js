@@ -52,7 +52,7 @@ const mixed = (from, to, share) => `rgb(${from.map((value, at) => Math.round(val
 
 // --- the map -----------------------------------------------------------------------------------
 // nodes: {id, kind, layer, x, y}, kind is switch, host or publisher, x and y from 0 to 1. links:
-// {u, v, up}, each once. The wheel zooms with Ctrl alone, or nobody could scroll past the map.
+// {u, v, up}, each once. The wheel zooms with Ctrl alone, fingers with two of them, or nobody could scroll past the map.
 function networkMap(container, nodes, links) {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const switches = nodes.filter((node) => node.kind === "switch");
@@ -103,6 +103,8 @@ function networkMap(container, nodes, links) {
     elements.push({ group: "edges", classes: up ? "" : "down", data: { id: `e${place}`, source: nodeIds.get(u), target: nodeIds.get(v) } });
   });
   container.addEventListener("wheel", (event) => { if (!event.ctrlKey) event.stopImmediatePropagation(); }, { capture: true });
+  // A finger scrolls past it, too; two of them zoom and move it.
+  container.addEventListener("touchmove", (event) => { if (event.touches.length < 2) event.stopImmediatePropagation(); }, { capture: true });
   const large = elements.length > 1500;
   const drawn = cytoscape({
     container, elements, style: style(), layout: { name: "preset" }, minZoom: 0.05, maxZoom: 3, boxSelectionEnabled: false,
@@ -134,7 +136,7 @@ function networkMap(container, nodes, links) {
     drawn.resize();
     place();
   }).observe(container);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.style(style()));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { steps = steps.map(() => -1); drawn.style(style()); });
 
   const edgeOf = (u, v) => drawn.getElementById(edgeIds.get(joined(u, v)) ?? edgeIds.get(joined(v, u)) ?? "");
   // ways: [u, v] of each link, as it is flown through if arrows are wanted. stops: links that are
@@ -158,14 +160,24 @@ function networkMap(container, nodes, links) {
     });
   }
 
-  // Of each link a share from 0 to 1, in their order: how thick and warm it is; none: as they were.
+  // Of each link a share from 0 to 1, in their order: how thick and warm it is; none: as they were. In steps, and
+  // only those are drawn anew that are of another step, as news of ten thousand links come every two seconds.
+  const STEPS = 24;
+  let steps = links.map(() => -1);
   function weigh(shares) {
     const cold = rgb(colour("edge")), warm = rgb(colour("warm")), hot = rgb(colour("hot"));
-    drawn.batch(() => links.forEach((_, at) => {
-      const edge = drawn.getElementById(`e${at}`), share = shares?.[at] ?? 0;
-      if (!shares) { edge.removeClass("weighed"); return; }
-      edge.data({ width: 1.3 + 9 * share, colour: share < 0.5 ? mixed(cold, warm, 2 * share) : mixed(warm, hot, 2 * share - 1) }).addClass("weighed");
+    const wide = Array.from({ length: STEPS + 1 }, (_, step) => {
+      const share = step / STEPS;
+      return { width: 1.3 + 9 * share, colour: share < 0.5 ? mixed(cold, warm, 2 * share) : mixed(warm, hot, 2 * share - 1) };
+    });
+    const now = links.map((_, at) => (shares ? Math.ceil(STEPS * (shares[at] ?? 0)) : -1));
+    drawn.batch(() => now.forEach((step, at) => {
+      if (step === steps[at]) return;
+      const edge = drawn.getElementById(`e${at}`);
+      if (step < 0) edge.removeClass("weighed"); else edge.data(wide[step]);
+      if (step >= 0 && steps[at] < 0) edge.addClass("weighed");
     }));
+    steps = now;
   }
 
   // Copies of a notification go from node to node, all of one distance together. steps: lists of

@@ -51,9 +51,9 @@
         ...others.flatMap(({ name }) => fromRunbook(name)))] : [note("conf/prometheus-alerts.yml is not at hand.")]));
     panel("throughput", ["StackcastNoFrames"], batches, ...bars(batches, (row) => row.messages / (row.seconds || 1), "messages a second"));
     panel("latency", ["StackcastBatchTooLong"], batches, ...bars(batches, (row) => row.seconds, "s"));
-    panel("versions", ["StackcastPlanNotLive"], versions, versions.length ? table(["table", "in force", "newest", "waits since"], versions.map(
-      (row) => [row.name, row.version, { text: row.newest, bad: row.newest > row.version }, time(row.since)])) : note("No batch is on record."));
-    panel("lag", ["StackcastLagGrows"], lag, lag.length ? table(["partition", "records"], lag.map(([name, count]) => [name, count]))
+    panel("versions", ["StackcastPlanNotLive"], versions, versions.length ? scrolled(table(["table", "in force", "newest", "waits since"], versions.map(
+      (row) => [row.name, row.version, { text: row.newest, bad: row.newest > row.version }, time(row.since)]))) : note("No batch is on record."));
+    panel("lag", ["StackcastLagGrows"], lag, lag.length ? scrolled(table(["partition", "records"], lag.map(([name, count]) => [name, count])))
       : note("The stream is not asked, or has not looked yet."));
     panel("switches", ["StackcastSwitchOutOfStep"], switches, switches.length ? scrolled(table(
       ["switch", "in step", "holds", "should hold", "version", "checked", "errors"], switches.map((row) => [

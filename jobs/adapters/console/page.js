@@ -55,7 +55,7 @@ function readAddress() {
 }
 function address(view, text = "", options = {}) {
   const rest = new URLSearchParams(Object.entries(options).filter(([, value]) => value)).toString();
-  return `#${view}${text ? `=${encodeURIComponent(text)}` : ""}${rest ? `&${rest}` : ""}`;
+  return `#${view}${text ? `=${encodeURIComponent(text).replaceAll("%3A", ":")}` : ""}${rest ? `&${rest}` : ""}`;
 }
 const go = (view, text, options) => { location.hash = address(view, text, options); };
 

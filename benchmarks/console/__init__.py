@@ -1,0 +1,1 @@
+"""``bench console``: milliseconds from frame to frame of the map of the console."""
