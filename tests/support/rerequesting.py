@@ -96,7 +96,7 @@ def check(datagrams: list[bytes], summary: Summary) -> None:
 
 class Service:
     def __init__(self, stream: Deployment, **settings: object) -> None:
-        self.metrics = RerequestMetrics()
+        self.metrics = RerequestMetrics(stream.settings.metrics_hosts)
         self.rerequests = Rerequests(
             stream.spark,
             dataclasses.replace(

@@ -289,7 +289,7 @@ def test_what_a_switch_drops_is_in_a_table_by_the_reason_of_its_program(
     host, _, port = deployment.ingress.rpartition(":")
     empty_stack, foreign = bytes(12) + b"\x99\x99" + bytes(46), bytes(12) + b"\x88\xb5" + bytes(46)
     with deployment.refresher() as refresher, deployment.following(refresher):
-        until(lambda: deployment.in_step(BROADCAST))
+        until(lambda: deployment.ready() == deployment.current())
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as publisher:
             for frame, times in ((empty_stack, 3), (foreign, 2)):
                 for _ in range(times):
