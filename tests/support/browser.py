@@ -17,6 +17,15 @@ MISSING = "needs Chromium and its driver: apt-get install chromium chromium-driv
 #: Under heavy load a page takes long to be drawn, seconds.
 PATIENCE = 120.0
 _STARTS = 3
+#: WebDriver's code points of keys without a character.
+_KEYS = {
+    "Tab": "\ue004",
+    "Enter": "\ue007",
+    "Escape": "\ue00c",
+    "Space": " ",
+    "ArrowDown": "\ue015",
+    "ArrowUp": "\ue013",
+}
 _ARGUMENTS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -65,6 +74,47 @@ class Browser:
         element = self._ask("element", using="css selector", value=selector)
         (number,) = element.values()
         self._ask(f"element/{number}/click")
+
+    def press(self, *keys: str) -> None:
+        """Presses keys one after the other: characters, or names such as Tab, Enter, ArrowDown."""
+        steps = []
+        for key in keys:
+            value = _KEYS.get(key, key)
+            steps += [{"type": kind, "value": value} for kind in ("keyDown", "keyUp")]
+        self._ask("actions", actions=[{"type": "key", "id": "keys", "actions": steps}])
+
+    def tap(self, x: float, y: float) -> None:
+        """Touches a place of the page with a finger, shortly."""
+        self._finger(x, y, {"type": "pause", "duration": 50})
+
+    def swipe(self, x: float, y: float, up: float) -> None:
+        """Moves a finger upwards, as who scrolls down does."""
+        steps = 12
+        moves = (round(y - up * step / steps) for step in range(1, steps + 1))
+        self._finger(
+            x, y, *({"type": "pointerMove", "x": round(x), "y": at, "duration": 30} for at in moves)
+        )
+
+    def _finger(self, x: float, y: float, *meanwhile: dict[str, Any]) -> None:
+        steps = [
+            {"type": "pointerMove", "x": round(x), "y": round(y), "duration": 0},
+            {"type": "pointerDown", "button": 0},
+            *meanwhile,
+            {"type": "pointerUp", "button": 0},
+        ]
+        finger = {"type": "pointer", "id": "finger", "parameters": {"pointerType": "touch"}}
+        self._ask("actions", actions=[{**finger, "actions": steps}])
+
+    def telephone(self, width: int, height: int) -> None:
+        """As on a telephone: a small page, and fingers."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 2, "mobile": True}
+        self._ask("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=metrics)
+        self.fingers(True)
+
+    def fingers(self, there: bool) -> None:
+        """With a screen that feels them, or without."""
+        touch = {"enabled": there, "maxTouchPoints": 2} if there else {"enabled": False}
+        self._ask("goog/cdp/execute", cmd="Emulation.setTouchEmulationEnabled", params=touch)
 
     def size(self, width: int, height: int) -> None:
         """Of the page; a window could not be as narrow as a telephone."""
