@@ -4,10 +4,10 @@
         [--zoo FOLDER] [--processes N]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
-lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels, builders
-and large; all without one. Lines are kept under ``var/bench``; ``document`` draws the pictures
-``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the last run of
-each part.
+lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels, builders,
+index and large; all without one. Lines are kept under ``var/bench``; ``document`` draws the
+pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the
+last run of each part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 
 from benchmarks.trees import builders, churn, document, fabric, labels, speed, zoo
 
-PARTS = ("fabric", "zoo", "churn", "speed", "labels", "builders", "large", "document")
+PARTS = ("fabric", "zoo", "churn", "speed", "labels", "builders", "index", "large", "document")
 RUNS = {"fabric": 25, "zoo": 1, "churn": 1}
 
 
@@ -55,7 +55,7 @@ def main() -> None:
             labels.run(options.processes)
         elif part == "builders":
             builders.run(options.processes)
-        elif part in ("speed", "large"):
+        elif part in speed.PARTS:
             speed.PARTS[part]()
         else:
             document.write(options.zoo)

@@ -1,4 +1,5 @@
-"""Speed of the encoder: beside Algorithm 5.1 in plain networkx, and in a large network."""
+"""Speed of the encoder: beside Algorithm 5.1 in plain networkx, in a large network, and by the
+index of candidates where many trees are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from benchmarks.support.results import Lines
 from benchmarks.trees.plain_greedy import PlainGreedy
 from udfs.network.labels import MAX_LABELS, WIDE
 from udfs.network.network import Network
-from udfs.network.topology import jellyfish
+from udfs.network.topology import fabric, jellyfish
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.encode import Encoder
 from udfs.trees.publications import Clients, Statistics
@@ -36,6 +37,8 @@ SWITCHES, DEGREE, TREES, RECEIVERS = 256, 8, 40, 100
 PUBLICATIONS, PUBLISHERS = 1000, 20
 #: The plain algorithm encodes so many of them; the rest is extrapolated.
 PLAIN = {"mehlhorn": 2, "takahashi-matsuyama": 1, "kou": 1}
+#: Of the index: receivers of a publication, tenants, and the hosts of each.
+FEW_RECEIVERS, TENANTS, TENANT_HOSTS = 10, 3_000, 16
 ONE_STACK, FRAMES = "one stack of any length", "frames of 64 labels"
 LARGE_SWITCHES, LARGE_RECEIVERS, LARGE_RUNS = 10_000, 1_000, 20
 
@@ -235,4 +238,61 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-PARTS = {"speed": run, "large": large}
+def index() -> None:
+    """Few receivers, and many stored trees: what the index of candidates spares, and costs."""
+    lines = Lines("trees", "index")
+    network = jellyfish(SWITCHES, DEGREE, publishers=0)
+    wanted = publications(network, 200, FEW_RECEIVERS, PUBLISHERS)
+    _index(lines, "random-variant, all looked at", network, stored(network, TREES, 0), wanted, 1.2)
+    network = fabric(pods=8, racks=24, hosts=8, planes=4, spines=8, labels=WIDE)
+    trees, groups = tenants(network, TENANTS, TENANT_HOSTS)
+    (publisher,) = network.publishers()
+    random = Random("index")
+    for name, drawn in (("of one tenant", groups), ("of any", [network.subscribers()])):
+        wanted = [
+            (publisher, frozenset(random.sample(random.choice(drawn), FEW_RECEIVERS)))
+            for _ in range(40)
+        ]
+        _index(lines, f"trees of tenants, receivers {name}", network, trees, wanted, 1.0)
+
+
+def _index(
+    lines: Lines,
+    name: str,
+    network: Network,
+    trees: list[VirtualTree],
+    wanted: list[Wanted],
+    least: float,
+) -> None:
+    found = {}
+    for algorithm in ("greedy", "refined"):
+        encode = _ours(network, trees, algorithm, split=True)
+        encode(wanted)  # compiled, and each publisher has its encoder
+        began = time.thread_time()
+        sizes = encode(wanted)
+        seconds = time.thread_time() - began
+        found[algorithm] = [labels for labels, _ in sizes]
+        lines.say(
+            f"{name}, {algorithm}",
+            trees=len(trees),
+            receivers=FEW_RECEIVERS,
+            milliseconds_each=seconds / len(wanted) * 1000,
+            labels=statistics.mean(found[algorithm]),
+        )
+    longer = sum(r > g for r, g in zip(found["refined"], found["greedy"], strict=True))
+    lines.say(f"{name}, stacks longer than of Algorithm 5.1 over all trees", publications=longer)
+    lines.floor(f"{name}: a set", seconds / len(wanted) * 1000, least, "ms")
+
+
+def tenants(network: Network, count: int, size: int) -> tuple[list[VirtualTree], list[list[str]]]:
+    """Returns a tree to the hosts of each of ``count`` tenants, and those hosts."""
+    random, graph = Random("tenants"), SwitchGraph(network)
+    hosts = network.subscribers()
+    groups: dict[Edges, list[str]] = {}
+    while len(groups) < count:
+        group = random.sample(hosts, size)
+        groups[steiner_tree(network, group, graph=graph)] = group
+    return numbered(groups, "tenants"), list(groups.values())
+
+
+PARTS = {"speed": run, "large": large, "index": index}

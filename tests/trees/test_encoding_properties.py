@@ -8,6 +8,7 @@ import dataclasses
 import random
 import statistics
 from collections import Counter
+from contextlib import contextmanager
 
 import networkx as nx
 import pytest
@@ -26,6 +27,7 @@ from udfs.network.topology import from_graph
 from udfs.network.virtual_tree import stored
 from udfs.retuning.costs import Replayer
 from udfs.stacks.forwarding import ForwardingModel, network_tables
+from udfs.trees import encode
 from udfs.trees.encode import Encoder
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.strategies.registry import STRATEGIES
@@ -143,6 +145,52 @@ def test_refined_never_takes_more_labels_than_greedy_nor_fewer_than_there_must_b
     assert optimum <= labels["refined"] <= labels["greedy"]
 
 
+@contextmanager
+def looking_at(trees):
+    """Of more than so many stored trees, the index chooses so many."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(encode, "ALL_UP_TO", trees)
+        patched.setattr(encode, "LOOKED_AT", trees)
+        yield
+
+
+@examples(150)
+@given(randomness, st.sampled_from([2, 4, 8]), st.sampled_from([64, 14]))
+def test_of_many_stored_trees_the_few_looked_at_deliver_to_each_receiver_once(
+    rng, looked_at, max_labels
+):
+    network = random_network(rng, 10)
+    trees = random_trees(rng, network, 40)
+    publisher, receivers = random_publication(rng, network)
+    with looking_at(looked_at):
+        encodings = Encoder(network, publisher, trees, max_labels).encode(receivers)
+    model = ForwardingModel(network, network_tables(network, stored(trees)))
+    for encoding in encodings:
+        delivery = model.deliver(publisher, encoding.labels)
+        assert delivery.hosts == Counter(encoding.receivers) and not delivery.loop
+    assert Counter(host for each in encodings for host in each.receivers) == Counter(receivers)
+
+
+@examples(150)
+@given(randomness, st.sampled_from([4, 8]))
+def test_of_many_stored_trees_no_stack_is_longer_than_that_of_algorithm_5_1_ended_early(
+    rng, looked_at
+):
+    network = random_network(rng, 10, failing=0)
+    trees = random_trees(rng, network, 40, ("active",))
+    publisher, hosts = "feed1", reachable(network, "feed1")
+    receivers = frozenset(rng.sample(hosts, rng.randint(0, len(hosts))))
+    if not receivers:
+        return
+    # In the order of the listing: the trees that replace most hops of the plain tree come first.
+    ((_, *edges),) = Encoder(network, publisher, (), None, "greedy").delivery_trees(receivers)
+    plain = {tuple(sorted(pair)) for pair in edges}
+    first = sorted(trees, key=lambda tree: (-len(tree.edges & plain), tree.id))[: looked_at // 2]
+    ended_early = labels("greedy", network, first, publisher, receivers)
+    with looking_at(looked_at):
+        assert labels("refined", network, trees, publisher, receivers) <= ended_early
+
+
 @examples(150)
 @given(randomness, st.sampled_from([64, 20, 14]))
 def test_split_stacks_of_refined_have_no_more_labels_in_all_than_those_of_greedy(rng, max_labels):
@@ -203,10 +251,16 @@ def test_a_replay_counts_what_the_forwarding_model_sees(rng, algorithm, max_labe
         between = [labels for _, v, labels in delivery.links if v in network.switches]
         seen["switch_links"] += len(between)
         seen["crossings"] += sum(between)
+        came = {v: u for u, v, _ in delivery.links}
+        for host in delivery.hosts:
+            node = host
+            while node != publisher:
+                node = came[node]
+                seen["ways"] += 1
         for value in encoding.labels:
             seen[network.labels.split(value)[0]] += 1
     assert replay.bytes_on_links[0] == 3 * seen["bytes"]
-    for name in ("parts", "host_links", "switch_links", "crossings"):
+    for name in ("parts", "host_links", "switch_links", "crossings", "ways"):
         assert getattr(replay, name)[0] == seen[name], name
     assert [replay.trees[0], replay.hops[0], replay.stops[0]] == [
         seen[kind] for kind in (TREE, HOP, STOP)

@@ -28,7 +28,8 @@ class PublicationCosts:
 
     trees, hops, stops: labels of all its stacks. parts: stacks. switch_links: links that carry a
     stack, the publisher's among them. host_links: receivers. crossings: labels on each of the
-    ``switch_links``, added up. notifications, datagram_bytes: of the publication.
+    ``switch_links``, added up. ways: links from the publisher to each receiver, added up.
+    notifications, datagram_bytes: of the publication.
 
     used: how many of the publications name a tree, by id. skipped: publications that no stack can
     carry, with the error's text; their counts are 0.
@@ -42,6 +43,7 @@ class PublicationCosts:
     switch_links: Counts
     host_links: Counts
     crossings: Counts
+    ways: Counts
     notifications: Counts
     datagram_bytes: Counts
     used: Mapping[int, int]
@@ -96,7 +98,8 @@ class Replayer:
     def replay(self, publications: Sequence[Publication]) -> PublicationCosts:
         """Counts costs by publication; each set of receivers is encoded by itself, none
         remembered."""
-        names = ("trees", "hops", "stops", "parts", "switch_links", "host_links", "crossings")
+        labels = ("trees", "hops", "stops", "parts")
+        names = (*labels, "switch_links", "host_links", "crossings", "ways")
         counts = np.zeros((len(names), len(publications)), np.int64)
         used: Counter[int] = Counter()
         skipped: dict[int, str] = {}
@@ -115,7 +118,7 @@ class Replayer:
                     size.switch_links + 1,
                     0,
                 )
-                counts[6, at] += size.crossings
+                counts[6:, at] += size.crossings, size.ways
             used.update({tree for size in sizes for tree in size.trees})
             counts[5, at] = len(each.receivers)
         return PublicationCosts(

@@ -9,7 +9,9 @@ stop label prunes each where the notification would come by, whether the link is
 
 What there is to choose are the delivery tree and the virtual trees. ``greedy`` is Algorithm 5.1.
 ``refined`` begins with its answer, among others, and makes it shorter
-(`udfs.trees.kernels.refined`), so its stacks never have more labels. ``quick`` takes the plain
+(`udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 64 stored trees
+it looks at 32, and Algorithm 5.1 is ended early, as the text allows, after the 16 that come first
+in its order (`udfs.trees.kernels.candidates`). ``quick`` takes the plain
 Steiner tree and the stored trees that pay on it: one search, for networks where one a stored tree
 takes too long.
 """
@@ -46,6 +48,8 @@ _Result = TypeVar("_Result")
 #: Where a network has more links than this, refined is quick.
 _EFFORT = 12_000
 _MOST_EFFORT = 64
+#: Up to so many stored trees the refined algorithm looks at all; of more, an index chooses so many.
+ALL_UP_TO, LOOKED_AT = 64, 32
 _NONE = np.zeros(0, np.int64)
 
 
@@ -70,6 +74,7 @@ class Size:
     trees: ids of the stored trees that it names. hops, stops: its labels of these types.
     switch_links: links between switches that carry it. crossings: its labels on each link that
     carries the stack, the publisher's among them, added up; hops and stops leave it on the way.
+    ways: links from the publisher to each receiver, added up over receivers.
     greedy: labels of Algorithm 5.1's stack, 0 where none was looked for.
     """
 
@@ -78,6 +83,7 @@ class Size:
     stops: int
     switch_links: int
     crossings: int
+    ways: int
     greedy: int = 0
 
     @property
@@ -261,17 +267,19 @@ class Encoder:
             self._rotation,
             self._order,
             self._effort,
+            ALL_UP_TO,
+            LOOKED_AT,
         )
         trees = np.empty(MOST_TREES, np.int64)
         if within is None:
             found = run_encode(task, trees, algorithm, self._max_labels)
         else:
             found = encode_branch(task, *within, trees)
-        count, number, hops, stops, crossings, first = found
+        count, number, hops, stops, crossings, ways, first = found
         if count < 0:
             raise self._graph.unreachable(self._root, terminals.tolist(), work)
         ids = tuple(self._stored.ids[at] for at in trees[:number].tolist())
-        return Size(ids, hops, stops, count - 1, crossings, first)
+        return Size(ids, hops, stops, count - 1, crossings, ways, first)
 
     @property
     def _work(self) -> Work:

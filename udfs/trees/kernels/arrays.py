@@ -129,3 +129,5 @@ class EncodingTask(NamedTuple):
     rotation: int
     order: Integers
     effort: int
+    all_up_to: int
+    looked_at: int

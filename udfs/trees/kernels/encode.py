@@ -19,9 +19,10 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
     their switches. The result stands in ``work``: members by distance from the root, parents,
     needed and ingress ports, flood of the stored trees, which are ``trees[:number]``, ascending.
 
-    Returns ``(count, number, hops, stops, crossings, first)``; count is -1 if a terminal is out of
-    reach. crossings: labels on links between switches and on the publisher's, summed over those
-    links. first: labels of the greedy answer, 0 if there is none.
+    Returns ``(count, number, hops, stops, crossings, ways, first)``; count is -1 if a terminal is
+    out of reach. crossings: labels on links between switches and on the publisher's, summed over
+    those links. ways: links from the publisher to each receiver, summed over receivers. first:
+    labels of the greedy answer, 0 if there is none.
     """
     work = task.work
     first = np.int64(0)
@@ -29,7 +30,7 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
         work.free[:] = 0
     if algorithm in (GREEDY, REFINED):
         if algorithm == GREEDY:
-            count, number, first = greedy(task, trees)
+            count, number, first = greedy(task, trees, task.order)
         else:
             count, number, first = refined(task, trees, most)
         if count > 0:
@@ -73,13 +74,14 @@ def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
     if count < 0:
-        return count, number, np.int64(0), np.int64(0), np.int64(0)
+        return count, number, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     links, work = task.links, task.work
     trees[:number] = np.sort(trees[:number])
     by_depth(links, work, count)
-    hops = stops = np.int64(0)
+    hops = stops = ways = np.int64(0)
     for at in range(count):
         u = work.members[at]
+        ways += count_bits(work.wanted[u]) * (work.distance[u] + 2)
         needed, flood = work.needed[u], work.flood[u]
         hops += count_bits(needed & ~flood)
         stops += count_bits(flood & ~(needed | work.ingress[u]))
@@ -95,4 +97,4 @@ def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
         needed, flood = work.needed[u], work.flood[u]
         used = count_bits(needed & ~flood) + count_bits(flood & ~(needed | work.ingress[u]))
         left[u] = came - used
-    return count, number, hops, stops, crossings
+    return count, number, hops, stops, crossings, ways

@@ -10,13 +10,14 @@ from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, se
 
 
 @njit(cache=True, nogil=True)
-def greedy(task, trees):  # type: ignore[no-untyped-def]
+def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     """Takes a stored tree if the stack gets shorter with it; the result is the best tree kept.
+    ``order``: the trees to try, as ties between them are settled.
 
     Returns ``(count, number, labels)``: members, trees (in ``trees``), all labels; count is -1 if a
     terminal is out of reach.
     """
-    links, forest, work, order = task.links, task.forest, task.work, task.order
+    links, forest, work = task.links, task.forest, task.work
     work.flood[:] = 0
     work.free[:] = 0
     number = 0

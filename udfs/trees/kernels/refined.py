@@ -4,7 +4,8 @@ A beginning is a set of stored trees and a delivery tree. From it, stored trees 
 and exchanged for the delivery tree as it is, and a delivery tree is grown by what each link adds to
 the stack with the stored trees as they are, in turn while labels fall (:func:`_improve`).
 Beginnings are the greedy answer, the plain Steiner tree, delivery trees grown with all stored trees
-in sight, and single trees; the best of all is then changed by a tree or a switch at a time.
+in sight, rounds of best gain, and single trees; the best of all is then changed by a tree or a
+switch at a time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from udfs.trees.kernels.candidates import candidates
 from udfs.trees.kernels.greedy import greedy
 from udfs.trees.kernels.search import (
     BY_LABELS,
@@ -41,6 +43,8 @@ _FAR = np.int64(1 << 62)
 _TRIED = 6
 #: How many labels one of them may cost on the delivery tree as it is.
 _HOPEFUL = 2
+#: Trees that a round of best gain tries.
+_ROUND = 8
 #: How many labels above the best a beginning may be to be gone on with.
 _NEAR = 3
 
@@ -168,6 +172,38 @@ def _set_prices(task, bold):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _best_gains(task, trees):  # type: ignore[no-untyped-def]
+    """Adds the stored tree that spares most labels with a delivery tree made for it, round by
+    round, as the prose of WERNECKE 5.2.7 has it. Each round tries those of most gain on the
+    delivery tree as it is. Returns their number."""
+    links, forest, work, order = task.links, task.forest, task.work, task.order
+    gains = np.empty(order.size, np.int64)
+    number = 0
+    while True:
+        set_flood(forest, work, trees, number)
+        count = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+        take_needs(task, count)
+        fewest, best = count_labels(work, count) + number, np.int64(-1)
+        if number == MOST_TREES or fewest <= 1:
+            return number
+        take_gains(forest, work, count, gains)
+        ranked = np.argsort(-gains[order], kind="mergesort")
+        for at in range(min(_ROUND, order.size)):
+            tree = order[ranked[at]]
+            trees[number] = tree
+            set_flood(forest, work, trees, number + 1)
+            tried = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+            take_needs(task, tried)
+            labels = count_labels(work, tried) + number + 1
+            if labels < fewest:
+                fewest, best = labels, tree
+        if best < 0:
+            return number
+        trees[number] = best
+        number += 1
+
+
+@njit(cache=True, nogil=True)
 def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
     """Improves every beginning and keeps the best; the greedy answer is given, as the best so
     far."""
@@ -178,7 +214,7 @@ def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
     ranked = task.order[np.argsort(rank, kind="mergesort")]
     tried = np.empty(MOST_TREES, np.int64)
     weight = np.int64(0)
-    for start in range(4 + min(task.effort, ranked.size)):
+    for start in range(5 + min(task.effort, ranked.size)):
         begun = 0
         if start == 0:
             begun = number
@@ -191,11 +227,13 @@ def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
             if start in (2, 3):
                 mode = BY_PRICE
                 _set_prices(task, start == 3)
-            elif start > 3:
-                tried[0] = ranked[start - 4]
+            elif start == 4:
+                begun = _best_gains(task, tried)
+            elif start > 4:
+                tried[0] = ranked[start - 5]
                 begun = 1
             set_flood(forest, work, tried, begun)
-            if begun == 1:
+            if start > 4:
                 grown, found = _regrow(task)
                 if found + 1 > labels + _NEAR:
                     continue
@@ -314,10 +352,19 @@ def refined(task, trees, most):  # type: ignore[no-untyped-def]
     """Improves the answer of :func:`udfs.trees.kernels.greedy.greedy`, and never has more labels.
     Above twice ``most`` labels, and where none is found of at most ``most``, the greedy answer
     stands. Returns ``(count, number, labels)``, the labels being those of that answer."""
-    count, number, labels = greedy(task, trees)
+    small, listed, numbers = candidates(task)
+    count, number, labels = greedy(small, trees, listed)
     first = labels
-    if count < 0 or labels == 1 or task.order.size == 0 or labels > 2 * most:
-        return count, number, labels
+    if count > 0 and labels > 1 and small.order.size > 0 and labels <= 2 * most:
+        count, number, labels = _shorter(small, trees, number, count, labels)
+        if labels > most:
+            count, number, first = greedy(small, trees, listed)
+    trees[:number] = numbers[trees[:number]]
+    return count, number, first
+
+
+@njit(cache=True, nogil=True)
+def _shorter(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
     count, number, labels = _begin(task, trees, number, count, labels)
     effort = task.effort
     before = labels + 1
@@ -327,6 +374,4 @@ def refined(task, trees, most):  # type: ignore[no-untyped-def]
         count, number, labels, effort = _bend(task, trees, number, count, labels, effort)
         if labels == before:
             break
-    if labels > most:
-        return greedy(task, trees)
-    return count, number, first
+    return count, number, labels

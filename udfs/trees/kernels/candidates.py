@@ -1,0 +1,122 @@
+"""An index of candidates: of many stored trees, the few that are worth a look for one publication.
+
+Trees are found by the switches of the plain Steiner tree that they touch, so time grows with the
+trees that touch those and not with all. Half of them are the first in the order of Algorithm 5.1,
+which is by the ports of the plain tree that a tree serves, and half those that would spare most
+labels on it. The listing ends after the first half: "the possibility of an early exit" (WERNECKE
+5.2.7).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from udfs.trees.kernels.arrays import EncodingTask, Forest
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow
+from udfs.trees.kernels.stack import take_needs
+
+
+@njit(cache=True, nogil=True)
+def candidates(task):  # type: ignore[no-untyped-def]
+    """Chooses the stored trees to look at, ``looked_at`` at most of more than ``all_up_to``.
+
+    Returns ``(small, listed, numbers)``: the task with these trees alone, their number in ``task``
+    by that in ``small``, and which of them Algorithm 5.1 takes, in order. Up to ``all_up_to`` trees
+    are all looked at.
+    """
+    forest, work, number = task.forest, task.work, task.order.size
+    if number <= task.all_up_to:
+        return task, task.order, np.arange(number)
+    work.free[:] = 0
+    count = grow(task.links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+    if count < 0:
+        return task, task.order, np.arange(number)
+    take_needs(task, count)
+    served = np.zeros(number, np.int64)
+    spared = np.zeros(number, np.int64)
+    touched = np.empty(number, np.int64)
+    found = 0
+    for member in range(count):
+        u = work.members[member]
+        needed, ingress = work.needed[u], work.ingress[u]
+        for at in range(forest.at_offset[u], forest.at_offset[u + 1]):
+            tree, mask = forest.at_tree[at], forest.at_mask[at]
+            if served[tree] == 0:
+                if mask & needed == 0:
+                    continue
+                touched[found] = tree
+                found += 1
+            served[tree] += count_bits(mask & needed)
+            new = mask & ~ingress
+            spared[tree] += 2 * count_bits(new & needed) - count_bits(new)
+    half = task.looked_at // 2
+    # Where too few serve a port, the first of the others.
+    for tree in task.order:
+        if found >= half:
+            break
+        if served[tree] == 0:
+            touched[found] = tree
+            found += 1
+    # A tree's place in the order of ties, which is that of the trees, turned.
+    trees = touched[:found]
+    places = (trees - task.order[0]) % number
+    first = _least(places - served[trees] * number, half) % number
+    best = _least(places - spared[trees] * number, task.looked_at - half) % number
+    both = np.unique(np.concatenate((first, best)))
+    numbers = task.order[both]
+    small = EncodingTask(
+        task.links,
+        _part(forest, numbers),
+        work,
+        task.root,
+        task.entry,
+        task.terminals,
+        task.rotation,
+        np.arange(numbers.size),
+        task.effort,
+        task.all_up_to,
+        task.looked_at,
+    )
+    return small, np.searchsorted(both, np.sort(first)), numbers
+
+
+@njit(cache=True, nogil=True)
+def _least(keys, most):  # type: ignore[no-untyped-def]
+    if keys.size <= most:
+        return keys
+    return np.partition(keys, most)[:most]
+
+
+@njit(cache=True, nogil=True)
+def _part(forest, numbers):  # type: ignore[no-untyped-def]
+    """Returns these trees as a forest of their own."""
+    offset = np.zeros(numbers.size + 1, np.int64)
+    edge_offset = np.zeros(numbers.size + 1, np.int64)
+    at_offset = np.zeros(forest.at_offset.size, np.int64)
+    for at in range(numbers.size):
+        tree = numbers[at]
+        offset[at + 1] = offset[at] + forest.offset[tree + 1] - forest.offset[tree]
+        edge_offset[at + 1] = (
+            edge_offset[at] + forest.edge_offset[tree + 1] - forest.edge_offset[tree]
+        )
+    switch, mask = np.empty(offset[-1], np.int64), np.empty(offset[-1], np.int64)
+    edge = np.empty(edge_offset[-1], np.int64)
+    for at in range(numbers.size):
+        first, last = forest.offset[numbers[at]], forest.offset[numbers[at] + 1]
+        switch[offset[at] : offset[at + 1]] = forest.switch[first:last]
+        mask[offset[at] : offset[at + 1]] = forest.mask[first:last]
+        first, last = forest.edge_offset[numbers[at]], forest.edge_offset[numbers[at] + 1]
+        edge[edge_offset[at] : edge_offset[at + 1]] = forest.edge[first:last]
+    for at in range(switch.size):
+        at_offset[switch[at] + 1] += 1
+    at_offset = np.cumsum(at_offset)
+    filled = at_offset.copy()
+    at_tree, at_mask = np.empty(switch.size, np.int64), np.empty(switch.size, np.int64)
+    for tree in range(numbers.size):
+        for at in range(offset[tree], offset[tree + 1]):
+            place = filled[switch[at]]
+            filled[switch[at]] += 1
+            at_tree[place] = tree
+            at_mask[place] = mask[at]
+    return Forest(offset, switch, mask, edge_offset, edge, at_offset, at_tree, at_mask)
