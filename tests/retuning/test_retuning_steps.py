@@ -190,6 +190,18 @@ def test_when_ids_run_out_wide_labels_are_the_advice():
     assert tree.id == NARROW.max_id + 1
 
 
+def test_ids_of_retired_trees_come_back_when_all_others_are_taken():
+    rows = [
+        VirtualTree(NARROW.max_id - 1, TREES[0], "old", "retired"),
+        *(VirtualTree(number, TREES[0], "old", "retired") for number in (4, 7, 9)),
+    ]
+    wanted = dict.fromkeys(TREES[1:4], "new")
+    step = next_step(NETWORK, rows, wanted, uniform(NETWORK, 9), {9, 4})
+    assert [tree.id for tree in step.installed] == [NARROW.max_id, 4, 9]
+    with pytest.raises(NetworkError, match="NO_TREE_ID"):
+        next_step(NETWORK, rows, dict.fromkeys(TREES[1:5], "new"), uniform(NETWORK, 9), {9, 4})
+
+
 def without(network: Network, pair: tuple[str, str]) -> Network:
     links = [link for link in network.links if {link.switch, link.neighbor} != set(pair)]
     return Network.from_rows(network.switches.values(), network.hosts.values(), links)

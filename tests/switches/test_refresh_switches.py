@@ -478,7 +478,7 @@ def test_trees_are_exchanged_without_a_moment_in_which_a_stack_names_what_is_not
         deployment.batch(deployment.ready() | {"subscriptions": 3})
         until(lambda: bool(failures) or deployment.states()[old.id] == "retired")
         until(lambda: bool(failures) or deployment.in_step(BROADCAST, new))
-        # Its id is taken for ever: no other tree gets it.
+        # No other tree gets its id while a stream may go back to versions before it was retired.
         held = deployment.tables.version("switch_entries")
         rows[1] |= {"state": "installing", "edges": rows[2]["edges"]}
         rows[2]["state"] = "active"

@@ -365,9 +365,9 @@ def test_an_id_that_stacks_may_name_keeps_its_meaning():
     states = ("installing", "active", "retiring", "retired")
     for number, state in itertools.product(range(1, 5), states):
         rollout.check_meaning(source(tree(number, state)), [old])
-    # What only was to be installed is free; so is an id that no row has.
-    rollout.check_meaning(source(tree(3, edges=others), tree(5, edges=others)), [old])
-    for number, state in itertools.product((1, 2, 4), states):
+    # What only was to be installed is free, and so is what is retired; so is an id that no row has.
+    rollout.check_meaning(source(*(tree(n, edges=others) for n in (3, 4, 5))), [old])
+    for number, state in itertools.product((1, 2), states):
         with pytest.raises(NetworkError, match=rf"TREE_ID_REUSED.*tree {number} "):
             rollout.check_meaning(source(tree(number, state, others)), [source(), old])
     with pytest.raises(NetworkError, match="DUPLICATE_TREE"):
@@ -378,6 +378,19 @@ def test_an_id_that_stacks_may_name_keeps_its_meaning():
         rollout.check_meaning(moved(1), [source()])
     # Under a new id it is another link.
     rollout.check_meaning(moved(99), [source()])
+
+
+def test_an_id_is_free_when_its_tree_is_retired_in_all_that_may_be_in_use():
+    states = ("installing", "active", "retiring", "retired")
+    rows = [tree(number, "retired") for number in range(1, 6)]
+    before = source(*(tree(number, state) for number, state in enumerate(states, 1)))
+    now = source(*rows)
+    # Tree 4 was retired then, and tree 5 not there.
+    assert rollout.free_ids(rows, [before, now]) == {4, 5}
+    assert rollout.free_ids(rows, [now]) == {1, 2, 3, 4, 5}
+    assert rollout.free_ids([tree(1)], [now]) == set()
+    # Nobody knows what switches hold that nothing was ever ready for.
+    assert rollout.free_ids(rows, []) == set()
 
 
 def moved(number, port=29):

@@ -8,8 +8,9 @@ from ``installing`` to ``active`` and from ``retiring`` to ``retired``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network
@@ -41,15 +42,20 @@ class TreeStep:
 
 
 def next_step(
-    network: Network, trees: Iterable[VirtualTree], wanted: Wanted, budget: Mapping[str, int]
+    network: Network,
+    trees: Iterable[VirtualTree],
+    wanted: Wanted,
+    budget: Mapping[str, int],
+    free_ids: Iterable[int] = (),
 ) -> TreeStep:
-    """Works out the next commit. ``trees``: all rows, retired ones too, as their ids stay taken.
+    """Works out the next commit. ``trees``: all rows, retired ones too, as their ids stay taken but
+    for ``free_ids``, which are given again when none above all rows is left.
 
     Every tree but a retired one takes a place in each of its switches. A row whose edges are
     wanted stays, under its id; one that was retiring is active again. A tree that lost a link of
     the network is retired at once, whether it is wanted or not: no switch can hold it.
 
-    Raises NetworkError ``NO_TREE_ID`` when the labels have no id left, ``BAD_SIZE`` for a budget
+    Raises NetworkError ``NO_TREE_ID`` when no id is left, ``BAD_SIZE`` for a budget
     below 0.
     """
     # Of two rows of one tree, the one in use stays.
@@ -75,7 +81,9 @@ def next_step(
             moved[tree.id] = "retiring", "active"
             leaving.remove(tree)
     missing = [edges for edges in wanted if edges not in kept and not lost_links(network, edges)]
-    installed = _install(network, rows, missing, wanted, capacity)
+    taken = max((tree.id for tree in rows), default=0)
+    ids = chain(range(taken + 1, network.labels.max_id + 1), sorted(free_ids))
+    installed = _install(network, missing, wanted, capacity, ids)
     missing = [edges for edges in missing if edges not in installed]
     waits = bool(installed) or any(tree.state == "installing" for tree in kept.values())
     going = _going(doomed, leaving, capacity, waits)
@@ -118,24 +126,23 @@ def _is_link(network: Network, pair: tuple[str, str]) -> bool:
 
 def _install(
     network: Network,
-    rows: Sequence[VirtualTree],
     missing: Iterable[Edges],
     wanted: Wanted,
     capacity: TreeCapacity,
+    ids: Iterator[int],
 ) -> dict[Edges, VirtualTree]:
     """Makes new rows for trees that fit beside all that are stored; reserves their places."""
-    number = max((tree.id for tree in rows), default=0)
     installed: dict[Edges, VirtualTree] = {}
     for edges in missing:
         if not capacity.fits(edges):
             continue
-        number += 1
-        if number > network.labels.max_id:
-            advice = "" if network.labels.bits == 32 else ": labels of 32 bits have room for more"
+        number = next(ids, None)
+        if number is None:
+            advice = "" if network.labels.bits == 32 else ", or take labels of 32 bits"
             raise NetworkError(
                 "NO_TREE_ID",
-                f"all ids of virtual trees up to {network.labels.max_id} have been used, and none "
-                f"is used again{advice}",
+                f"all ids of virtual trees up to {network.labels.max_id} are taken, and those of "
+                f"retired trees are not free yet: wait until they are{advice}",
             )
         capacity.reserve(edges)
         installed[edges] = VirtualTree(number, edges, wanted[edges], "installing")

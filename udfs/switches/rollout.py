@@ -98,8 +98,8 @@ def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> N
     """Checks the newest tables against versions in use: an id means one thing.
 
     The edges of a tree may be edited as long as it is `installing`; from then on they belong to its
-    id, when it is retired, too: a row that came back under another meaning would be taken for the
-    tree that it was. The newest ready versions are always in use, so no edit escapes.
+    id until it is retired in all versions in use (`free_ids`). The newest ready versions are always
+    in use, so no edit escapes.
 
     Raises NetworkError ``DUPLICATE_TREE``, ``TREE_ID_REUSED`` (a tree has other edges),
     ``LINK_ID_REUSED`` (a link's id stands for another port or neighbor).
@@ -111,12 +111,12 @@ def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> N
     for other in others:
         for tree in other.trees:
             now = trees.get(tree.id, tree)
-            if now.edges != tree.edges and tree.state != "installing":
+            if now.edges != tree.edges and tree.state not in ("installing", "retired"):
                 raise NetworkError(
                     "TREE_ID_REUSED",
-                    f"virtual tree {tree.id} has other edges than the tree that had this id "
-                    "before, and an id stays taken when its tree is retired: give the new tree an "
-                    "id that no row had before",
+                    f"virtual tree {tree.id} has other edges than the tree that has this id in "
+                    "versions that a stream may still use: give the new tree an id that no row "
+                    "has",
                     tree=tree.id,
                 )
         for link in other.network.links:
@@ -129,6 +129,16 @@ def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> N
                     f"{link.neighbor}: give the new link an id that no row had before",
                     link=link.id,
                 )
+
+
+def free_ids(trees: Iterable[VirtualTree], using: Iterable[NetworkVersion]) -> set[int]:
+    """Returns the ids of retired ``trees`` that no stack and no switch can hold any more: in every
+    version in use (``using``), which switches hold together, they are retired or not there. None
+    where no version is in use, as nobody knows what switches hold then."""
+    versions = list(using)
+    held = {tree.id for each in versions for tree in each.trees if tree.state != "retired"}
+    retired = {tree.id for tree in trees if tree.state == "retired"}
+    return retired - held if versions else set()
 
 
 def _ends(link: Link) -> tuple[str, int, str, int | None]:

@@ -392,13 +392,13 @@ class Tables:
         added: list[dict[str, Any]],
         onto: int,
     ) -> bool:
-        """Change texts of a column and add rows, in one commit.
+        """Change texts of a column, rows with them, and add rows, in one commit.
 
-        moves: by number ``key``, the row as it is and the text that comes. ``onto``: the version
-        that the rows are of, as for `replace_changed`; False: nothing is written. Where Spark
-        writes, rows that do not hold the same text in that column any more, and new rows whose key
-        is there, stay as they are: read the table again to see. Raises Delta's errors where
-        somebody else writes meanwhile.
+        moves: by number ``key``, the row to come but for the text as it is, and the text that
+        comes. ``onto``: the version that the rows are of, as for `replace_changed`; False: nothing
+        is written. Where Spark writes, rows that do not hold the same text in that column any more,
+        and new rows whose key is there, stay as they are: read the table again to see. Raises
+        Delta's errors where somebody else writes meanwhile.
         """
         rows = [row | {column: after} for row, after in moves.values()] + added
         if not rows:
@@ -417,7 +417,7 @@ class Tables:
             self._delta(name)
             .alias("held")
             .merge(self._frame(name, rows).alias("wanted"), f"held.{key} = wanted.{key}")
-            .whenMatchedUpdate(f"held.{column} = {held}", {column: f"wanted.{column}"})
+            .whenMatchedUpdate(f"held.{column} = {held}", columns)
             .whenNotMatchedInsert(new, columns)
             .execute()
         )
