@@ -4,10 +4,10 @@
 
 Replays the publications on record (`publication_statistics`; where it has none,
 `delivery_statistics`) under the trees of every strategy, takes the strategy or mixture with the
-fewest expected bytes on links, and changes `virtual_trees` towards it as far as that pays. Trees
-change as make before break, within the budgets at every moment, in steps: after each,
-jobs/refresh_switches.py brings the switches along. What is left is gone on with by the next run,
-or by this one with --wait. The report is in var/retune/retune.html.
+least expected cost (--objective: bytes on links, labels or latency), and changes `virtual_trees`
+towards it as far as that pays. Trees change as make before break, within the budgets at every
+moment, in steps: after each, jobs/refresh_switches.py brings the switches along. What is left is
+gone on with by the next run, or by this one with --wait. The report is in var/retune/retune.html.
 
 Exit code: 0 unless there is an error, 2. With --exit-code it tells how a run without one ended:
 0 done, or nothing worth a change; 1 --dry-run, and something would change; 3 a step was written or
@@ -17,6 +17,7 @@ is awaited, and more are to come: run again; 4 nothing is on record.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import logging
 import sys
 import time
@@ -35,6 +36,7 @@ from jobs.adapters.tables.tables import Tables
 from jobs.adapters.tables.writers import Fence
 from udfs.errors import SettingsError
 from udfs.retuning.change import MIN_SAVING
+from udfs.retuning.comparison import OBJECTIVES, UNITS
 from udfs.retuning.steps import TreeStep, Wanted
 
 log = logging.getLogger("stackcast.retune_trees")
@@ -59,15 +61,27 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--dry-run", action="store_true", help="write no table, only the report")
-    add("--window", default="", help="of the record: 90m, 1h, 2d; all of it if not given")
+    add("--window", type=_span, help="of the record: 90m, 1h, 2d; all of it if not given")
     add("--as-of", type=_natural, help="version of delivery_statistics to read")
+    add("--objective", choices=OBJECTIVES, default="bytes", help="the cost to save")
     add("--rules", type=_natural, default=40, help="trees that a switch may hold at most")
     add("--max-changed-rules", type=_natural, help="a rule is one tree in one switch")
-    add("--min-saving", type=_share, default=MIN_SAVING, help="share of bytes that a change saves")
+    add(
+        "--min-saving",
+        type=_share,
+        default=MIN_SAVING,
+        help="share of the cost that a change saves",
+    )
     add("--publications", type=_positive, default=5_000, help="replayed at most, the heaviest")
     add("--strategies", default="", help="names with commas between; all if not given")
     add("--seed", type=int, default=0, help="of strategies that draw lots")
     add("--strategy-seconds", type=_positive, default=600, help="a slower one is left out")
+    add(
+        "--quarantine",
+        type=_span,
+        default="1d",
+        help="before the id of a retired tree may be given again",
+    )
     add("--wait", type=_natural, default=0, help="seconds to wait for the switches between steps")
     add("--exit-code", action="store_true", help="tell by it how a run without an error ended")
     add("--report", default=at_home("var/retune"), help="folder of retune.html and retune.json")
@@ -79,12 +93,14 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
         arguments.rules,
         arguments.max_changed_rules,
         arguments.min_saving,
-        parse_window(arguments.window) if arguments.window else None,
+        arguments.window,
         arguments.as_of,
         arguments.publications,
         tuple(name for name in arguments.strategies.split(",") if name),
         arguments.seed,
         arguments.strategy_seconds,
+        arguments.quarantine,
+        arguments.objective,
     )
     options.names()
     if settings.encoding != "virtual_trees":
@@ -166,17 +182,19 @@ def _tell(plan: RetunePlan) -> None:
         log.info("no change saves enough to be worth its rules")
         return
     log.info(
-        "%d trees come, %d go: %d rules change, %.2f %% of the bytes on links are saved",
+        "%d trees come, %d go: %d rules change, %.2f %% of the %s are saved",
         len(change.added),
         len(change.removed),
         change.rules,
         100 * change.saving,
+        UNITS[plan.options.objective],
     )
     if change.forced:
         log.warning(
-            "limits force %d rules out, which costs %.2f %% of the bytes on links",
+            "limits force %d rules out, which costs %.2f %% of the %s",
             change.forced,
-            100 * (change.left / change.before - 1),
+            100 * (change.left / change.before - 1) if change.before else 0.0,
+            UNITS[plan.options.objective],
         )
 
 
@@ -206,6 +224,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("1 or more")
     return number
+
+
+def _span(text: str) -> dt.timedelta:
+    try:
+        return parse_window(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _share(text: str) -> float:

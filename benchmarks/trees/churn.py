@@ -80,7 +80,7 @@ def one_run(
         situation = Situation(network, who.clients(), recorded(who, random, RECORDED), seed)
         measured = Memory(network, who.draw(random, MEASURED))
         record = Record(network, situation.statistics.publications)
-        headers = Record(network, situation.statistics.publications, "headers")
+        headers = Record(network, situation.statistics.publications, "labels")
         for strategy in SHOWN:
             fresh = strategy in (*FOLLOWING, "relation") or step == 0
             trees = select(STRATEGIES[strategy], situation, budget) if fresh else kept[strategy]
@@ -117,7 +117,7 @@ def _retune(
     else:
         cells[strategy, "stale", percent] = measured(list(standing[strategy]))
         budget = uniform(network, RULES)
-        least = MIN_SAVING if record.objective == "headers" else DEFAULT
+        least = MIN_SAVING if record.objective == "labels" else DEFAULT
         change = plan_change(
             network, standing[strategy], target, budget, record.replay, min_saving=least
         )

@@ -28,10 +28,11 @@ from jobs.adapters.retune import report, trials
 from jobs.adapters.retune.record import read_record
 from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
 from jobs.adapters.switches.lead import Refresher
+from jobs.adapters.tables.network_versions import NetworkVersions
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.tables.writers import Fence
 from lab.up.process import Child
-from udfs.errors import SettingsError, TableError
+from udfs.errors import NetworkError, SettingsError, TableError
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
@@ -247,6 +248,58 @@ def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_
     assert max(trees) == max(first) + 1
     page = (deployment.folder / "report" / "retune.html").read_text()
     assert "/*{data}*/" not in page and FEED in page
+
+
+def test_when_ids_have_run_out_those_of_trees_retired_long_ago_come_back(
+    deployment: Deployment,
+) -> None:
+    edges = [{"u": u, "v": v} for u, v in sorted(broadcast_trees(NETWORK)[0].edges)]
+    row = {"edges": edges, "strategy": "old", "state": "retired"}
+    last = NETWORK.labels.max_id
+    deployment.tables.append("virtual_trees", [row | {"tree_id": n} for n in (7, last)])
+    deployment.publish(1, NEAR, 500)
+    # No switch holds anything yet, and nobody knows that.
+    with pytest.raises(NetworkError, match="NO_TREE_ID"):
+        deployment.run("--rules", "1", "--quarantine", "1s")
+    with deployment.refreshed():
+        ready = NetworkVersions(deployment.tables)
+        end = time.monotonic() + 60
+        while not ready.ready() and time.monotonic() < end:
+            time.sleep(0.2)
+        with pytest.raises(NetworkError, match="NO_TREE_ID"):
+            deployment.run("--rules", "1", "--quarantine", "1h")
+        assert deployment.run("--rules", "1", "--quarantine", "1s", "--wait", "60") == 0
+        while deployment.trees()[7][1] != "active" and time.monotonic() < end:
+            time.sleep(0.2)
+    found, state = deployment.trees()[7]
+    assert state == "active" and found != broadcast_trees(NETWORK)[0].edges
+    assert set(deployment.trees()) == {7, last}
+
+
+def test_the_report_says_which_cost_was_saved_and_why_so_many_trees_come(
+    deployment: Deployment,
+) -> None:
+    # Much payload: bytes on links hardly fall with the labels.
+    for batch, receivers in enumerate((NEAR, FAR, HOSTS[2:6])):
+        deployment.publish(batch + 1, receivers, 500)
+    heavy = [
+        row | {"datagram_bytes": 1_000 * row["notifications"]}
+        for row in deployment.tables.rows("publication_statistics")
+    ]
+    deployment.tables.overwrite("publication_statistics", heavy)
+    reports = {}
+    for objective in ("bytes", "labels", "latency"):
+        deployment.run("--dry-run", "--objective", objective, "--min-saving", "0.1")
+        reports[objective] = deployment.report()
+        told = reports[objective]["objective"]
+        assert told["name"] == objective and told["unit"] in told["reason"]
+    changes = {objective: report["change"] for objective, report in reports.items()}
+    assert changes["bytes"]["added"] == 0 and "The other" in reports["bytes"]["objective"]["reason"]
+    assert changes["labels"]["added"] and changes["labels"]["saving"] > 0.1
+    assert changes["labels"]["labels_after"] < changes["bytes"]["labels_after"]
+    # No stored tree makes a way shorter than the shortest.
+    assert changes["latency"]["added"] == 0
+    assert len({report["now"]["bytes"] for report in reports.values()}) == 1
 
 
 def test_a_run_that_does_not_wait_is_gone_on_with_by_the_next(deployment: Deployment) -> None:

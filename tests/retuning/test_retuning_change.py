@@ -73,8 +73,8 @@ def test_a_change_saves_bytes_or_is_none_and_keeps_to_budget_and_cap(data: st.Da
     least = data.draw(st.sampled_from([0.0, 0.01, 0.05]))
     change = plan_change(NETWORK, standing, target, budget, costs, cap, least)
     assert within(change, budget)
-    assert change.before == costs(list(standing)).bytes
-    assert change.after == costs(list(change.wanted)).bytes
+    assert change.before == costs(list(standing)).cost
+    assert change.after == costs(list(change.wanted)).cost
     assert change.rules == sum(rules(NETWORK, e) for e in (*change.added, *change.removed))
     assert change.forced == 0 and (cap is None or change.rules <= cap)
     if change.rules:
@@ -148,8 +148,8 @@ def test_a_smaller_budget_forces_out_the_least_worth():
     assert within(change, budget) and change.forced == change.rules > 0
     assert list(old)[-1] in change.wanted
     # What limits force out is a cost, and no saving.
-    assert change.before == costs(list(old)).bytes < change.after and change.saving < 0
-    assert change.left == change.after == costs(list(change.wanted)).bytes
+    assert change.before == costs(list(old)).cost < change.after and change.saving < 0
+    assert change.left == change.after == costs(list(change.wanted)).cost
 
 
 def test_few_replays_are_enough():

@@ -47,7 +47,7 @@ def test_a_replay_costs_what_the_replayer_says_and_tells_what_each_tree_was_used
     trees = select(STRATEGIES["tree"], SITUATION, uniform(NETWORK, 4))
     trial = RECORD.replay(trees)
     whole = Replayer(NETWORK, numbered(trees, "")).replay(RECORD.publications)
-    assert trial.bytes == whole.bytes_on_links.sum() == sum(trial.costs)
+    assert trial.cost == whole.bytes_on_links.sum() == sum(trial.costs)
     used = {n: sum(edges in named for named in trial.named) for n, edges in enumerate(trees, 1)}
     assert {n: k for n, k in used.items() if k} == dict(whole.used)
     few = RECORD.replay(trees, [3, 0])
@@ -55,9 +55,9 @@ def test_a_replay_costs_what_the_replayer_says_and_tells_what_each_tree_was_used
 
 
 def test_headers_may_be_what_is_to_be_saved():
-    record = Record(NETWORK, PUBLISHED, "headers")
+    record = Record(NETWORK, PUBLISHED, "labels")
     whole = Replayer(NETWORK, []).replay(record.publications)
-    assert record.replay([]).bytes == (whole.header_bytes * whole.notifications).sum()
+    assert record.replay([]).cost == (whole.header_bytes * whole.notifications).sum()
 
 
 def test_the_parts_of_a_record_are_the_record_and_it_survives_pickling():
@@ -85,7 +85,7 @@ def test_what_the_network_cannot_carry_is_left_out_and_counted():
     )
     assert record.publications == (Publication(here, frozenset({HOSTS[1]}), 5, 100),)
     assert record.left_out == 3 * 5 + 2
-    assert Record(network, []).replay([]).bytes == 0
+    assert Record(network, []).replay([]).cost == 0
 
 
 def test_a_strategy_that_fails_is_told_and_the_others_are_compared():
@@ -100,7 +100,7 @@ def test_a_strategy_that_fails_is_told_and_the_others_are_compared():
         for strategy in [Broken(), STRATEGIES["hops"]]
     ]
     assert "NETWORK.UNKNOWN_HOST" in broken.error
-    assert hops.trees == () and hops.trial.bytes == hops.unseen == RECORD.replay([]).bytes
+    assert hops.trees == () and hops.trial.cost == hops.unseen == RECORD.replay([]).cost
     assert choose(RECORD, [broken, hops], uniform(NETWORK, 3)).trees == {}
 
 
@@ -113,9 +113,9 @@ def test_the_choice_fits_and_costs_no_more_than_any_strategy_on_the_record(rules
     for edges in found.trees:
         assert capacity.fits(edges)
         capacity.reserve(edges)
-    assert found.trial.bytes == RECORD.replay(list(found.trees)).bytes
+    assert found.trial.cost == RECORD.replay(list(found.trees)).cost
     if found.name == "mixture":
-        assert found.trial.bytes <= min(outcome.trial.bytes for outcome in outcomes)
+        assert found.trial.cost <= min(outcome.trial.cost for outcome in outcomes)
         assert found.unseen < min(outcome.unseen for outcome in outcomes)
     else:
         assert found.unseen == min(outcome.unseen for outcome in outcomes)
@@ -133,8 +133,8 @@ def test_the_choice_is_good_for_publications_to_come():
         record = Record(NETWORK, seen)
         outcomes = [evaluate(strategy, SITUATION, budget, record) for strategy in SOME]
         later = Record(NETWORK, unseen)
-        best = min(later.replay(outcome.trees).bytes for outcome in outcomes)
-        ratios.append(later.replay(list(choose(record, outcomes, budget).trees)).bytes / best)
+        best = min(later.replay(outcome.trees).cost for outcome in outcomes)
+        ratios.append(later.replay(list(choose(record, outcomes, budget).trees)).cost / best)
     assert max(ratios) <= 1.03
     assert sum(ratios) / len(ratios) <= 1.0
 
@@ -165,7 +165,7 @@ def test_what_was_learnt_from_one_half_is_judged_by_the_other():
     outcome = evaluate(STRATEGIES["freq-relation"], SITUATION, uniform(NETWORK, 2), RECORD)
     assert isinstance(outcome, StrategyResult) and not outcome.error
     halves = [RECORD.part(n, 2) for n in (0, 1)]
-    assert outcome.unseen == sum(halves[1 - n].replay(outcome.halves[n]).bytes for n in (0, 1))
+    assert outcome.unseen == sum(halves[1 - n].replay(outcome.halves[n]).cost for n in (0, 1))
 
 
 def test_a_search_that_takes_too_long_leaves_the_best_strategy():
@@ -180,5 +180,5 @@ def test_a_search_that_takes_too_long_leaves_the_best_strategy():
             raise TimeoutError
 
     choice = choose(RECORD, outcomes, budget, check=check)
-    best = min(outcomes, key=lambda outcome: (outcome.unseen, outcome.trial.bytes))
+    best = min(outcomes, key=lambda outcome: (outcome.unseen, outcome.trial.cost))
     assert (choice.name, tuple(choice.trees), choice.complete) == (best.name, best.trees, False)

@@ -25,7 +25,7 @@ class TreeChange:
     """Holds the trees that should stand (``wanted``), and the cost and the gain of the change.
 
     rules: changed, as installed or removed; ``forced`` of them as switches hold more than their
-    budget. before, after: bytes on links of the publications replayed, with the trees as they
+    budget. before, after: cost of the publications replayed, with the trees as they
     stand and as wanted; left: with those that stand but for what is forced out. added and removed
     are in the order of their worth.
     """
@@ -41,7 +41,7 @@ class TreeChange:
 
     @property
     def saving(self) -> float:
-        """Share of the bytes that the change saves; below 0 where limits cost more than that."""
+        """Share of the cost that the change saves; below 0 where limits cost more than that."""
         return 1 - self.after / self.before if self.before else 0.0
 
 
@@ -65,16 +65,16 @@ def plan_change(
 ) -> TreeChange:
     """Plans the change from the trees ``standing`` towards those of ``target`` that pays.
 
-    It saves bytes on the publications that ``replay`` replays, or is none: trees go only for
+    It saves cost on the publications that ``replay`` replays, or is none: trees go only for
     others that need their capacity, or where a switch holds more than its ``budget``; those of most
     worth a rule come first; at most ``max_changed_rules`` change (None: any number), but for forced
-    ones. A change saves more than ``min_saving`` of the bytes, and leaves away the last moves
+    ones. A change saves more than ``min_saving`` of the cost, and leaves away the last moves
     that would save no more than that together. ``target`` fits the budget.
     """
     stay, forced = _within(network, standing, target, budget, replay)
     spent = sum(rules(network, edges) for edges in forced)
     now = replay(list(stay))
-    before = replay(list(standing)).bytes if forced else now.bytes
+    before = replay(list(standing)).cost if forced else now.cost
     cap = None if max_changed_rules is None else max(0, max_changed_rules - spent)
     moves = _moves(network, stay, target, budget, now, replay(list(target)), cap)
     best, after = _worthwhile(stay, moves, now, replay, min_saving)
@@ -84,7 +84,7 @@ def plan_change(
     wanted = {edges: name for edges, name in standing.items() if edges not in gone}
     wanted |= {edges: target[edges] for edges in added}
     changed = spent + sum(move.rules for move in best)
-    return TreeChange(wanted, added, removed, changed, spent, before, now.bytes, after)
+    return TreeChange(wanted, added, removed, changed, spent, before, now.cost, after)
 
 
 def _within(
@@ -158,19 +158,19 @@ def _moves(
 def _worthwhile(
     stay: Sequence[Edges], moves: Sequence[_Move], now: Trial, replay: Replay, min_saving: float
 ) -> tuple[Sequence[_Move], int]:
-    """Returns the first moves, as few as save about as much as more of them, and the bytes then."""
+    """Returns the first moves, as few as save about as much as more of them, and the cost then."""
     count = len(moves)
     lengths = sorted({round(count * n / _TRIES) for n in range(1, _TRIES + 1)} - {0})
-    tried = [(0, now.bytes)]
+    tried = [(0, now.cost)]
     for length in lengths:
         gone = {edges for move in moves[:length] for edges in move.removed}
         trees = [edges for edges in stay if edges not in gone]
         trees += [move.added for move in moves[:length]]
-        tried.append((length, replay(trees).bytes))
-    least = min_saving * now.bytes
+        tried.append((length, replay(trees).cost))
+    least = min_saving * now.cost
     fewest = min(size for _, size in tried)
-    if now.bytes - fewest <= least:
-        return [], now.bytes
-    enough = min(fewest + least, now.bytes - least)
-    length, size = next((n, size) for n, size in tried if size <= enough and size < now.bytes)
+    if now.cost - fewest <= least:
+        return [], now.cost
+    enough = min(fewest + least, now.cost - least)
+    length, size = next((n, size) for n, size in tried if size <= enough and size < now.cost)
     return moves[:length], size

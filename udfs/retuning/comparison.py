@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from udfs.errors import StackcastError
 from udfs.network.labels import MAX_LABELS
@@ -18,8 +18,18 @@ from udfs.trees.switch_graph import SwitchGraph
 
 Trees = tuple[Edges, ...]
 
-Objective = Literal["links", "headers"]
-"""The cost to save: bytes of whole frames on all links, or of header stacks at the publisher."""
+Objective = Literal["bytes", "labels", "latency"]
+"""The cost to save.
+
+``bytes``: of whole frames on all links. ``labels``: bytes of header stacks at the publisher.
+``latency``: links on the ways from the publisher to each receiver.
+"""
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+UNITS: Mapping[Objective, str] = {
+    "bytes": "bytes on links",
+    "labels": "bytes of header stacks",
+    "latency": "links on the ways to receivers",
+}
 
 #: Budgets are this much larger where candidates for mixtures are chosen.
 _LARGER_BUDGET = 2
@@ -29,13 +39,16 @@ _LARGER_BUDGET = 2
 class Trial:
     """Holds the result of a replay of publications under some trees.
 
-    bytes: of all notifications, on all links or of their headers, as the record's objective says.
-    labels: of the stacks of a notification, on average over all notifications. uses: notifications
-    whose stacks name the tree. costs, named: by publication the bytes, and the trees.
+    cost: of all notifications, by the record's objective. bytes: on all links. labels: of the
+    stacks of a notification, on average over all notifications. way: links to a receiver, on
+    average over all deliveries. uses: notifications whose stacks name the tree. costs, named: by
+    publication the cost, and the trees.
     """
 
-    bytes: int
+    cost: int
+    bytes: int = 0
     labels: float = 0.0
+    way: float = 0.0
     uses: Mapping[Edges, int] = field(default_factory=dict)
     costs: tuple[int, ...] = ()
     named: tuple[tuple[Edges, ...], ...] = ()
@@ -58,7 +71,7 @@ class Record:
         self,
         network: Network,
         publications: Iterable[Publication],
-        objective: Objective = "links",
+        objective: Objective = "bytes",
         max_labels: int = MAX_LABELS,
     ) -> None:
         self.network = network
@@ -68,7 +81,7 @@ class Record:
         part = _parts(network)
         self.left_out = 0
         # A notification that trees cannot bring to a host costs more than any way to it would.
-        self._lost = 2 * len(network.links) * 1500
+        self._lost = 2 * len(network.links) * (1 if objective == "latency" else 1500)
         usable = []
         for each in publications:
             home = part.get(each.publisher)
@@ -117,7 +130,7 @@ class Record:
         publications = self.publications if only is None else [self.publications[at] for at in only]
         uses: Counter[Edges] = Counter()
         costs, named = [], []
-        labels = notifications = 0
+        on_links = labels = notifications = ways = deliveries = 0
         for each in publications:
             # One at a time: which trees each of them names tells what a tree is good for.
             one, cost = replayer.replay([each]), 0
@@ -126,11 +139,17 @@ class Record:
                 alone = [replace(each, receivers=frozenset((r,))) for r in sorted(each.receivers)]
                 one = replayer.replay(alone)
                 cost = len(one.skipped) * each.notifications * self._lost
-            if self.objective == "links":
-                cost += int(one.bytes_on_links.sum())
-            else:
+            on_links += (size := int(one.bytes_on_links.sum()))
+            way_links = each.notifications * int(one.ways.sum())
+            if self.objective == "bytes":
+                cost += size
+            elif self.objective == "labels":
                 cost += each.notifications * int(one.header_bytes.sum())
+            else:
+                cost += way_links
             costs.append(cost)
+            ways += way_links
+            deliveries += each.notifications * int(one.host_links.sum())
             labels += each.notifications * int(one.stack_labels.sum())
             notifications += each.notifications
             found = tuple(trees[number - 1] for number in sorted(one.used))
@@ -138,7 +157,8 @@ class Record:
             for edges in found:
                 uses[edges] += each.notifications
         mean = labels / notifications if notifications else 0.0
-        return Trial(sum(costs), mean, uses, tuple(costs), tuple(named))
+        way = ways / deliveries if deliveries else 0.0
+        return Trial(sum(costs), on_links, mean, way, uses, tuple(costs), tuple(named))
 
 
 class _Graph(SwitchGraph):
@@ -162,7 +182,7 @@ class _Graph(SwitchGraph):
 class StrategyResult:
     """Holds a strategy's trees, and the cost of the publications under them.
 
-    unseen: bytes where each half of the record is replayed under the trees chosen by the other
+    unseen: cost where each half of the record is replayed under the trees chosen by the other
     (``halves``): the cost to expect of publications to come. pools: trees that the strategy would
     choose with larger budgets, by the whole record and by each half. error: why there is no result.
     """
@@ -213,7 +233,7 @@ def _other_half(record: Record, number: int, half: Trees, trees: Trees, trial: T
     """Returns the bytes of the half that ``half`` was not chosen by; without a replay if known."""
     if half == trees:
         return sum(trial.costs[1 - number :: 2])
-    return record.part(1 - number, 2).replay(half).bytes
+    return record.part(1 - number, 2).replay(half).cost
 
 
 def _weight(each: Publication) -> int:

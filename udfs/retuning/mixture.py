@@ -46,7 +46,7 @@ def choose(
     current: Sequence[Edges] = (),
     check: Callable[[], None] = _go_on,
 ) -> ChosenTrees:
-    """Chooses the trees that should cost the fewest bytes: a strategy's, or a mixture.
+    """Chooses the trees that should cost least: a strategy's, or a mixture.
 
     A mixture never costs more on the record than the best strategy does; it is chosen if it costs
     less on the publications that its trees were not chosen by, too. ``current``: trees in use,
@@ -59,7 +59,7 @@ def choose(
     ordered = sorted(results, key=lambda result: result.name)
     known = [result for result in ordered if not result.error]
     by_name = _strategies(known, current)
-    single = min(known, key=lambda result: (result.unseen, result.trial.bytes))
+    single = min(known, key=lambda result: (result.unseen, result.trial.cost))
     alone = ChosenTrees(
         single.name, dict.fromkeys(single.trees, single.name), single.trial, single.unseen
     )
@@ -84,20 +84,20 @@ def _mixture(
     limit: int,
     check: Callable[[], None],
 ) -> tuple[Sequence[Edges], int]:
-    """Returns a mixture and its unseen bytes, below ``limit``; no trees if there is none."""
+    """Returns a mixture and its unseen cost, below ``limit``; no trees if there is none."""
     unseen = 0
     for number in (0, 1):
         train, test = record.part(number, 2), record.part(1 - number, 2)
         starts = [result.halves[number] for result in known]
-        best = min(range(len(known)), key=lambda n: (train.replay(starts[n]).bytes, known[n].name))
+        best = min(range(len(known)), key=lambda n: (train.replay(starts[n]).cost, known[n].name))
         pools = [result.pools[number + 1] for result in known]
         check()
         pool = _merged([*starts, *pools, current])
         mixed = mix(train, starts[best], pool, budget, check=check)
-        unseen += test.replay(mixed).bytes
+        unseen += test.replay(mixed).cost
     if unseen >= limit:
         return (), unseen
-    start = min(known, key=lambda result: (result.trial.bytes, result.name))
+    start = min(known, key=lambda result: (result.trial.cost, result.name))
     pool = _merged([*(o.trees for o in known), *(o.pools[0] for o in known), current])
     return mix(record, start.trees, pool, budget, start.trial, check), unseen
 
@@ -110,7 +110,7 @@ def mix(
     trial: Trial | None = None,
     check: Callable[[], None] = _go_on,
 ) -> tuple[Edges, ...]:
-    """Exchanges trees of ``start`` for those of ``pool``, never for more bytes on the record.
+    """Exchanges trees of ``start`` for those of ``pool``, never for more cost on the record.
 
     ``start`` fits the budget, and so does what comes back.
     """
@@ -125,7 +125,7 @@ def mix(
             share /= 3
             continue
         then = sample.replay(changed)
-        if then.bytes < now.bytes:
+        if then.cost < now.cost:
             trees, now = changed, then
         else:
             share /= 3
@@ -134,7 +134,7 @@ def mix(
     if sample is record:
         return trees
     before = trial or record.replay(start)
-    return trees if record.replay(trees).bytes < before.bytes else tuple(start)
+    return trees if record.replay(trees).cost < before.cost else tuple(start)
 
 
 def _exchanged(
@@ -182,7 +182,7 @@ def _exchanged(
 def _losses(
     sample: Record, trees: Sequence[Edges], now: Trial, check: Callable[[], None]
 ) -> dict[Edges, int]:
-    """Returns the bytes that each tree's publications would cost more without it."""
+    """Returns what each tree's publications would cost more without it."""
     users: dict[Edges, list[int]] = defaultdict(list)
     for at, named in enumerate(now.named):
         for edges in named:
@@ -195,14 +195,14 @@ def _losses(
             continue
         check()
         without = sample.replay([other for other in trees if other != edges], own)
-        losses[edges] = without.bytes - sum(now.costs[at] for at in own)
+        losses[edges] = without.cost - sum(now.costs[at] for at in own)
     return losses
 
 
 def _gains(
     sample: Record, trees: Sequence[Edges], now: Trial, pool: Sequence[Edges]
 ) -> dict[Edges, float]:
-    """Returns the bytes that each tree of the pool promises to save, if all of them were there."""
+    """Returns the cost that each tree of the pool promises to save, if all of them were there."""
     standing = set(trees)
     new = [edges for edges in pool if edges not in standing]
     gains: dict[Edges, float] = defaultdict(float)

@@ -13,6 +13,7 @@ from jobs.adapters.retune.retune import RetunePlan, in_use
 from udfs.network.drawing import drawing
 from udfs.network.network import Network
 from udfs.report.page import render
+from udfs.retuning.comparison import UNITS, Trial
 from udfs.retuning.encodings import least
 from udfs.retuning.steps import rules
 from udfs.trees.strategies.strategy import Edges
@@ -53,8 +54,14 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
     """Returns the figures: what was compared and chosen, what the change costs and saves."""
     change, choice = plan.change, plan.choice
     now = plan.record.replay(list(in_use(plan.network, plan.trees)))
+    after = plan.record.replay(list(change.wanted))
     names = {**choice.trees, **change.wanted}
     return {
+        "objective": {
+            "name": plan.options.objective,
+            "unit": UNITS[plan.options.objective],
+            "reason": _reason(plan, after),
+        },
         "record": {
             "batches": plan.recorded.batches,
             "first": plan.recorded.first,
@@ -69,16 +76,14 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
             "most": max(plan.budget.values()),
         },
         "now": {
-            "bytes": now.bytes,
-            "labels": now.labels,
+            **_measured(now),
             "trees": len(in_use(plan.network, plan.trees)),
         },
         "strategies": [
             {
                 "name": outcome.name,
-                "bytes": outcome.trial.bytes,
-                "unseen_bytes": outcome.unseen,
-                "labels": outcome.trial.labels,
+                **_measured(outcome.trial),
+                "unseen_cost": outcome.unseen,
                 "trees": len(outcome.trees),
                 "seconds": outcome.seconds,
                 "error": outcome.error,
@@ -87,9 +92,8 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
         ],
         "choice": {
             "name": choice.name,
-            "bytes": choice.trial.bytes,
-            "unseen_bytes": choice.unseen,
-            "labels": choice.trial.labels,
+            **_measured(choice.trial),
+            "unseen_cost": choice.unseen,
             "trees": len(choice.trees),
         },
         "encodings": [
@@ -109,9 +113,12 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
             "added": len(change.added),
             "removed": len(change.removed),
             "kept": len(change.wanted) - len(change.added),
-            "bytes_before": change.before,
-            "bytes_without_forced": change.left,
-            "bytes_after": change.after,
+            "cost_before": change.before,
+            "cost_without_forced": change.left,
+            "cost_after": change.after,
+            "bytes_after": after.bytes,
+            "labels_after": after.labels,
+            "way_after": after.way,
             "saving": change.saving,
         },
         "trees": [
@@ -124,6 +131,39 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
             for edges in trees
         ],
     }
+
+
+def _measured(trial: Trial) -> dict[str, Any]:
+    return {"cost": trial.cost, "bytes": trial.bytes, "labels": trial.labels, "way": trial.way}
+
+
+def _reason(plan: RetunePlan, after: Trial) -> str:
+    """Says in a sentence why so many trees of the choice come, and what the others would have
+    brought."""
+    change, choice, options = plan.change, plan.choice, plan.options
+    unit = UNITS[options.objective]
+    standing = in_use(plan.network, plan.trees)
+    new = [edges for edges in choice.trees if edges not in standing]
+    left = len(new) - len(change.added)
+    if not new:
+        return f"What is chosen for the fewest {unit} stands already."
+    words = (
+        f"{len(change.added)} of {len(new)} new trees come, chosen for the fewest {unit}: "
+        f"{after.labels:.2f} labels, {after.bytes:,} bytes on links and {after.way:.2f} links to a "
+        "receiver, on average."
+    )
+    if left:
+        words += (
+            f" The other {left} save no more than {options.min_saving:.1%} of it together, or do "
+            f"not fit --max-changed-rules; with all: {choice.trial.labels:.2f} labels, "
+            f"{choice.trial.bytes:,} bytes and {choice.trial.way:.2f} links."
+        )
+    if change.forced:
+        words += (
+            f" Limits force {change.forced} rules out, which takes the cost from "
+            f"{change.before:,} to {change.left:,}."
+        )
+    return words
 
 
 def _tree(network: Network, edges: Edges, strategy: str, state: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 // What the report of a retuning shows: figures, the strategies compared, and the trees on the map.
 (() => {
-  const { record, change, choice, now, budget, strategies, trees } = data;
+  const { objective, record, change, choice, now, budget, strategies, trees } = data;
+  const cost = (value) => (objective.name === "latency" ? plural(value, "link") : bytes(value));
   const heads = [`${plural(record.publications, "different publication")}, ${plural(record.notifications, "notification")} of ${plural(record.batches, "batch", "batches")}`];
   if (record.first) heads[0] += `, ${record.first.slice(0, 19)} to ${record.last.slice(0, 19)} UTC`;
   if (record.bytes_covered < 1) heads.push(`the heaviest, ${percent(record.bytes_covered)} of the bytes`);
@@ -9,9 +10,11 @@
   if (best && best !== data.encodings[0]) heads.push(`encoding ${best.name} would take ${bytes(best.bytes)} on links for what virtual trees take ${bytes(data.encodings[0].bytes)}`);
   byId("about").textContent = `${heads.join("; ")}.`;
   byId("outcome").textContent = `${data.outcome}, ${data.at.replace("T", " ").replace("+00:00", " UTC")}`;
+  byId("reason").textContent = objective.reason;
+  byId("cost").textContent = `Publications on record: ${objective.unit}`;
 
   for (const [value, words] of [
-    [percent(change.saving), "of the bytes on links saved"],
+    [percent(change.saving), `of the ${objective.unit} saved`],
     [number(change.rules), "rules change"],
     [number(change.added), "trees come"],
     [number(change.removed), "trees go"],
@@ -21,16 +24,16 @@
 
   const rows = [
     { name: "as they are", kind: "now", ...now },
-    { name: "after this change", kind: "own", bytes: change.bytes_after, trees: change.added + change.kept },
+    { name: "after this change", kind: "own", cost: change.cost_after, labels: change.labels_after, trees: change.added + change.kept },
     { ...choice, name: choice.name === "mixture" ? "chosen: a mixture" : `chosen: ${choice.name}`, kind: "own" },
-    ...strategies.slice().sort((a, b) => Boolean(a.error) - Boolean(b.error) || a.bytes - b.bytes),
+    ...strategies.slice().sort((a, b) => Boolean(a.error) - Boolean(b.error) || a.cost - b.cost),
   ];
-  const most = Math.max(1, ...rows.map((row) => (row.error ? 0 : row.bytes)));
+  const most = Math.max(1, ...rows.map((row) => (row.error ? 0 : row.cost)));
   for (const row of rows) {
     const labels = row.labels === undefined ? "" : `, ${row.labels.toFixed(2)} labels`;
     byId("bars").append(row.error
       ? bar(row.name, undefined, row.error)
-      : bar(row.name, row.bytes / most, `${bytes(row.bytes)}, ${plural(row.trees, "tree")}${labels}`, "", row.kind));
+      : bar(row.name, row.cost / most, `${cost(row.cost)}, ${plural(row.trees, "tree")}${labels}`, "", row.kind));
   }
 
   const map = data.map && networkMap(byId("map"), data.map.nodes, data.map.links);

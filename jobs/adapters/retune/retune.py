@@ -15,13 +15,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.retune.record import RecordedPublications, read_record
 from jobs.adapters.retune.trials import compare
 from jobs.adapters.switches.program import P4Program
 from jobs.adapters.tables.network_tables import NetworkTables
+from jobs.adapters.tables.network_versions import NetworkVersions
 from jobs.adapters.tables.tables import TREES, Tables
 from udfs.errors import SettingsError, StackcastError, TableError
 from udfs.filters.advertisements import check_advertisements, select_advertisements
@@ -31,12 +32,13 @@ from udfs.network.publishers import sending, several
 from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.change import MIN_SAVING, TreeChange, plan_change
-from udfs.retuning.comparison import Record, StrategyResult
+from udfs.retuning.comparison import Objective, Record, StrategyResult, Trial
 from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
 from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
 from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
 from udfs.switches.capacity import Limits, tree_budgets
+from udfs.switches.rollout import free_ids
 from udfs.trees.publications import Clients, Statistics, by_entry
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Edges, Situation, numbered
@@ -49,9 +51,10 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class RetuneOptions:
-    """Options of a run. rules: trees a switch at most. max_changed_rules: None for any
-    number. most: publications that are replayed. strategies: names; empty for all. seconds: that a
-    strategy may take, and the search for a mixture."""
+    """Options of a run. objective: the cost to save. rules: trees a switch at most.
+    max_changed_rules: None for any number. most: publications that are replayed. strategies: names;
+    empty for all. seconds: that a strategy may take, and the search for a mixture. quarantine: that
+    the id of a retired tree waits before another may have it."""
 
     rules: int = 40
     max_changed_rules: int | None = None
@@ -62,6 +65,8 @@ class RetuneOptions:
     strategies: tuple[str, ...] = ()
     seed: int = 0
     seconds: float = 600.0
+    quarantine: dt.timedelta = dt.timedelta(days=1)
+    objective: Objective = "bytes"
 
     def names(self) -> list[str]:
         """Strategies to compare. Raises SettingsError BAD_VALUE for one that is not known."""
@@ -80,6 +85,7 @@ class RetunePlan:
     publications take in each, virtual trees with the trees after the change first."""
 
     network: Network
+    options: RetuneOptions
     budget: Mapping[str, int]
     trees: Sequence[VirtualTree]
     recorded: RecordedPublications
@@ -113,7 +119,7 @@ class Retuner:
         named = self._settings.publisher
         publishers = sending(network, named) if several(named) else ()
         publications = by_entry(recorded.publications, publishers)
-        record = Record(network, publications, max_labels=self._settings.max_labels)
+        record = Record(network, publications, options.objective, self._settings.max_labels)
         self._tell(recorded, record)
         if not record.publications:
             return None
@@ -122,9 +128,7 @@ class Retuner:
         )
         standing = in_use(network, trees)
         now = record.replay(list(standing))
-        log.info(
-            "%-16s %14s bytes on links, %5.2f labels", "as they are", f"{now.bytes:,}", now.labels
-        )
+        log.info("%-16s %s", "as they are", measured(now))
         outcomes = []
         for outcome in compare(
             self._spark, self._names, situation, budget, record, options.seconds
@@ -134,10 +138,9 @@ class Retuner:
                 log.warning("%-16s cannot be used here: %s", outcome.name, outcome.error)
                 continue
             log.info(
-                "%-16s %14s bytes on links, %5.2f labels, %3d trees, %.1f s",
+                "%-16s %s, %3d trees, %.1f s",
                 outcome.name,
-                f"{outcome.trial.bytes:,}",
-                outcome.trial.labels,
+                measured(outcome.trial),
                 len(outcome.trees),
                 outcome.seconds,
             )
@@ -158,10 +161,9 @@ class Retuner:
                 options.seconds,
             )
         log.info(
-            "%-16s %14s bytes on links, %5.2f labels, %3d trees",
+            "%-16s %s, %3d trees",
             f"chosen: {choice.name}" if choice.name != "mixture" else "chosen: a mixture",
-            f"{choice.trial.bytes:,}",
-            choice.trial.labels,
+            measured(choice.trial),
             len(choice.trees),
         )
         change = plan_change(
@@ -175,7 +177,16 @@ class Retuner:
         )
         encodings = self._encodings(network, list(change.wanted), record)
         return RetunePlan(
-            network, budget, trees, recorded, record, outcomes, choice, change, encodings
+            network,
+            options,
+            budget,
+            trees,
+            recorded,
+            record,
+            outcomes,
+            choice,
+            change,
+            encodings,
         )
 
     def _encodings(
@@ -224,8 +235,10 @@ class Retuner:
 
     def look(self, wanted: Wanted) -> TreeStep:
         """Returns what is to be written next, by the tables as they are now."""
+        version = self._tables.version(TREES)
         network, budget, trees = self._read()
-        return next_step(network, trees, wanted, budget)
+        free = self._free_ids(network, trees, wanted, version)
+        return next_step(network, trees, wanted, budget, free)
 
     def step(self, wanted: Wanted, may_write: Callable[[], object] = lambda: None) -> TreeStep:
         """Write what is next, in one commit, if anything; returns it.
@@ -239,9 +252,14 @@ class Retuner:
             rows = {row["tree_id"]: row for row in self._tables.rows(TREES, version)}
             network, budget, _ = self._read()
             trees = [tree_from_row(row) for row in rows.values()]
-            step = next_step(network, trees, wanted, budget)
+            free = self._free_ids(network, trees, wanted, version)
+            step = next_step(network, trees, wanted, budget, free)
             moves = {n: (rows[n], after) for n, (_, after) in step.moved.items()}
-            new = [self._row(tree, rows) for tree in step.installed]
+            new = [self._row(tree, rows) for tree in step.installed if tree.id not in rows]
+            for tree in step.installed:
+                if tree.id in rows:  # given again
+                    row = self._row(tree, rows) | {"state": rows[tree.id]["state"]}
+                    moves[tree.id] = row, tree.state
             may_write()
             try:
                 if self._tables.move_and_add(TREES, "tree_id", "state", moves, new, version):
@@ -252,6 +270,42 @@ class Retuner:
                 log.warning("%s was written meanwhile: %s", TREES, one_line(error))
             log.warning("%s was written meanwhile, and is read again", TREES)
         raise TableError("BUSY", f"{TREES} is written by others all the time: try again later")
+
+    def _free_ids(
+        self, network: Network, trees: Sequence[VirtualTree], wanted: Wanted, version: int
+    ) -> set[int]:
+        """Returns the ids of retired trees to give again, if there may not be new ones enough:
+        those that have been retired for the quarantine, and that nothing in use holds."""
+        above = network.labels.max_id - max((tree.id for tree in trees), default=0)
+        if len(wanted) <= above:
+            return set()
+        long = self._retired_before(dt.datetime.now(dt.UTC) - self._options.quarantine, version)
+        source = NetworkTables(self._tables, labels=self._settings.labels)
+        older = source.older(NetworkVersions(self._tables).in_use(source.consistent()))
+        if older.gone:  # they may name any tree
+            return set()
+        return free_ids((tree for tree in trees if long.get(tree.id) == tree.edges), older.sources)
+
+    def _retired_before(self, time: dt.datetime, version: int) -> dict[int, Edges]:
+        """Returns the trees, by id, that were retired in the newest version before ``time``."""
+        first, after = 0, version + 1
+        while first < after:
+            between = (first + after) // 2
+            committed = self._tables.committed_at(TREES, between)
+            if committed is None or committed <= time:
+                first = between + 1
+            else:
+                after = between
+        if not first:
+            return {}
+        try:
+            rows = self._tables.rows(TREES, first - 1)
+        except SQL_ERRORS as error:
+            if not gone_for_good(error):
+                raise
+            return {}
+        found = [tree_from_row(row) for row in rows]
+        return {tree.id: tree.edges for tree in found if tree.state == "retired"}
 
     @staticmethod
     def _row(tree: VirtualTree, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
@@ -328,6 +382,14 @@ class Retuner:
                 "%d deliveries on record are left out: the network does not lead there any more",
                 record.left_out,
             )
+
+
+def measured(trial: Trial) -> str:
+    """Returns the figures of a replay in words, whichever of them is the cost."""
+    return (
+        f"{trial.bytes:>14,} bytes on links, {trial.labels:5.2f} labels, "
+        f"{trial.way:.2f} links to a receiver"
+    )
 
 
 def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
