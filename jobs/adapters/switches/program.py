@@ -116,7 +116,7 @@ class Programs:
         """Names of the reasons for which a program drops, by their indexes; none where its source
         does not lie beside what is compiled of it."""
         if name not in self._reasons:
-            found = {}
+            found: dict[int, str] = {}
             files = [Path(self._folder, f"{name}.p4")]
             while files:
                 try:
