@@ -43,9 +43,10 @@ Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
 
 #: Columns of a task's report. ``kind`` says which columns a row fills:
 #: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
-#: ``part`` of a ``delivery`` by a ``publisher``, if there are several; its receivers, if the plan
-#: came without it), ``reason`` (how many dead letters), ``sample`` (one dead letter, cut to its
-#: first bytes, and the ``sender`` that it names) and ``state`` (what rules with state keep of a
+#: ``part`` of a ``delivery`` by a ``publisher``, which is a sender by number, if there are several;
+#: its receivers, if the plan came without it), ``reason`` (how many dead letters), ``sample`` (one
+#: dead letter, cut to its first bytes, and the ``sender`` that it names; of a ``partition`` it is
+#: the host of the ingress, if all entered by one) and ``state`` (what rules with state keep of a
 #: partition).
 REPORT = pa.schema(
     [
@@ -123,7 +124,7 @@ def deliver(
     next batch is taken; the sink is flushed before the task ends, so that a finished task means
     frames handed over; ``at_once``, after each batch too. At most ``samples`` dead letters a task
     are reported with their bytes; all are counted. ``open_sink``: an `Opener` where the plan has
-    several publishers.
+    several publishers, or ingresses.
 
     If rules keep state, a partition must be the work of one task, in the order of its offsets;
     ``carried`` is the state before, by partition, as the rows of kind ``state`` gave it. Where
@@ -137,7 +138,8 @@ def deliver(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = EntrySinks(plan.value, open_sink)
         try:
-            task = Task(plan.value, header_stacks, topic, samples, carried or {}, since)
+            ingress = _ingress(plan.value, open_sink)
+            task = Task(plan.value, header_stacks, topic, samples, carried or {}, since, ingress)
             for batch in source(batches):
                 frames = task.add(batch)
                 if plan.value.host_packets is None:
@@ -155,6 +157,12 @@ def deliver(
             _freeze(plan.value)
 
     return run
+
+
+def _ingress(plan: Plan, open_sink: Any) -> str:
+    """Returns the host by whose link all enters that this process sends, by its place."""
+    ingresses = () if plan.publishers is None else plan.publishers.ingresses
+    return str(open_sink.ingress()) if ingresses else ""
 
 
 _FROZEN: list[weakref.ref[Plan]] = []

@@ -1,5 +1,5 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  publisher STRING NOT NULL COMMENT 'Host that sends',
+  publisher STRING NOT NULL COMMENT 'Host that sends, or by whose link as an ingress others do',
   receivers ARRAY<STRING> NOT NULL COMMENT 'All receivers of the leaf',
   part INT NOT NULL COMMENT 'From 0; above 0 where one stack would exceed the switches limit',
   part_receivers ARRAY<STRING> NOT NULL COMMENT 'Receivers this stack reaches',

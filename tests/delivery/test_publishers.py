@@ -67,11 +67,16 @@ PORT = 26401
 
 
 class Ways:
-    """Sinks by way: that of a publisher is its name, or its switch where ``shared``."""
+    """Sinks by way: that of a publisher is its name, or its switch where ``shared``. entering: the
+    host by whose link all enters, of a place that has one."""
 
-    def __init__(self, shared: bool = False) -> None:
+    def __init__(self, shared: bool = False, entering: str = "") -> None:
         self._shared = shared
+        self.entering = entering
         self.sinks: dict[str, ListSink] = {}
+
+    def ingress(self) -> str:
+        return self.entering
 
     def way(self, publisher: str, switch: str) -> str:
         assert NETWORK.hosts[publisher].switch == switch
@@ -83,10 +88,18 @@ class Ways:
 
 
 def compilation_of(
-    subscriptions: Sequence[Subscription], by: str, advertised: Sequence[Advertisement] = ()
+    subscriptions: Sequence[Subscription],
+    by: str,
+    advertised: Sequence[Advertisement] = (),
+    listed: Sequence[str] = LISTED,
+    ingresses: tuple[str, ...] = (),
 ) -> Compilation:
     addressing = dataclasses.replace(
-        ADDRESSING, publisher=",".join(LISTED), publisher_by=by, summary_port=PORT
+        ADDRESSING,
+        publisher=",".join(listed),
+        publisher_by=by,
+        summary_port=PORT,
+        ingresses=ingresses,
     )
     planner = Planner(Packets(ITCH), addressing)
     return planner.plan(subscriptions, NETWORK, TREES, VERSIONS, advertisements=advertised)
@@ -200,8 +213,9 @@ def received(ways: Ways) -> tuple[dict[str, Counter[Any]], list[tuple[str, str, 
             )
             went = MODEL.deliver(entry, labels)
             assert not went.loop and set(went.hosts.values()) == {1}
-            # By its own link, but for what it sends to itself.
-            assert entry == sender or set(went.hosts) == {sender}
+            # By its own link, or that of the place, but for what would go back there.
+            link = ways.entering or sender
+            assert entry == link or set(went.hosts) == {link}
             if int.from_bytes(ip[36:38]) == PORT:
                 (host,) = went.hosts
                 summaries.append((host, sender, unpack(udp_payload(ip)).session))
@@ -226,6 +240,7 @@ def received(ways: Ways) -> tuple[dict[str, Counter[Any]], list[tuple[str, str, 
     st.lists(st.sampled_from(["feed1", "feed2", "feed3"]), max_size=3),
     st.dictionaries(st.sampled_from(LISTED[:3]), st.sampled_from(FILTERS[:3]), max_size=2),
     rooms,
+    st.sampled_from(["", "", "feed1", "feed3"]),
 )
 def test_each_record_leaves_as_its_publishers_and_reaches_who_subscribed_to_it(
     scene: tuple[list[Subscription], list[Row]],
@@ -235,6 +250,7 @@ def test_each_record_leaves_as_its_publishers_and_reaches_who_subscribed_to_it(
     subscribing: list[str],
     announced: dict[str, str],
     room: int | None,
+    entering: str,
 ):
     subscriptions, rows = scene
     subscriptions = subscriptions + [
@@ -243,10 +259,13 @@ def test_each_record_leaves_as_its_publishers_and_reaches_who_subscribed_to_it(
     headers = names[: len(rows)]
     with room_for(room):
         compilation = compilation_of(
-            subscriptions, by, [Advertisement(*each) for each in announced.items()]
+            subscriptions,
+            by,
+            [Advertisement(*each) for each in announced.items()],
+            ingresses=("feed3", "feed1") if entering else (),
         )
     assert {each.code for each in compilation.rejections} <= {"SUBSCRIPTION.UNKNOWN_HOST"}
-    ways, report = run(compilation, rows, cuts, headers)
+    ways, report = run(compilation, rows, cuts, headers, Ways(entering=entering))
     hosts, dead, matched = owed(subscriptions, rows, by, headers, announced)
     found, _ = received(ways)
     assert found == hosts
@@ -256,7 +275,7 @@ def test_each_record_leaves_as_its_publishers_and_reaches_who_subscribed_to_it(
     # Who sent how much, by the report, which knows sets by the plan's numbers.
     counted: Counter[Any] = Counter()
     for row in (row for row in report if row["kind"] == "template"):
-        sender = compilation.plan.publishers.names[row["publisher"]]
+        sender = compilation.plan.publishers.by_sender[row["publisher"]]
         receivers = row["receivers"] or row["receiver_set"]
         for host in receivers or compilation.receiver_sets[row["delivery"]]:
             counted[sender, host] += row["messages"]
@@ -301,6 +320,34 @@ def test_every_subscriber_has_one_summary_a_partition_from_the_publisher_of_the_
     assert sorted(summaries) == sorted(
         (name, sender, session_id(TOPIC, p)) for name in named for p, sender in senders.items()
     )
+
+
+def test_one_publisher_enters_where_each_executor_is():
+    """Hosts get the same bytes behind the stack by any link, and the report says by which."""
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL])
+    rows = [(partition, n, packet) for n in range(3) for partition in (0, 1)]
+    names = ("h1", "h2", "h7")
+    subscriptions = [Subscription(name, name, "stock == GOOGL") for name in names]
+    one = {"by": "partition", "listed": ["feed1"]}
+    compilation = compilation_of(subscriptions, **one, ingresses=("feed2", "feed3"))
+    alone = compilation_of(subscriptions, **one)
+    sink = ListSink()
+    task = deliver(handle(alone.plan), handle(alone.header_stacks), TOPIC, lambda: sink, 1000)
+    list(task(iter(records_of(rows, (), None))))
+    stacks = set()
+    for entering in ("", "feed2", "feed3"):
+        ways, report = run(compilation, rows, (2,), None, Ways(entering=entering))
+        assert list(ways.sinks) == [entering or "feed1"]
+        frames = ways.sinks[entering or "feed1"].frames
+        assert Counter(map(plain, frames)) == Counter(map(plain, sink.frames))
+        found, summaries = received(ways)
+        assert {host for host, had in found.items() if had} == set(names)
+        assert {sender for _, sender, _ in summaries} == {"feed1"} and len(summaries) == 6
+        assert {row["sender"] for row in report if row["kind"] == "partition"} == {entering or None}
+        stacks.add(frames[0][14 : 16 + 2 * int.from_bytes(frames[0][14:16])])
+    assert len(stacks) == 3
+    with pytest.raises(NetworkError, match=r"NO_PUBLISHER.*'h1'.*sink\.ingresses"):
+        compilation_of([], **one, ingresses=("h1",))
 
 
 def test_ways_that_are_one_need_one_sink():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.stream.report import BatchReport, Reach
+from udfs.delivery.publishers import Publishers
 
 pytestmark = pytest.mark.unit
 
@@ -119,7 +121,9 @@ def test_rows_of_several_publishers_are_told_apart():
         row(0, 2, 13),
         row(0, 1, 17),
     ]
-    report = BatchReport(rows, Reach([[]], ["feed1", "feed2"], sets))
+    names = "feed1", "feed2"
+    publishers = Publishers(names, names, np.arange(2, dtype=np.int32), "partition")
+    report = BatchReport(rows, Reach([[]], publishers, sets))
     columns = report.publication_columns
     assert list(
         zip(columns["publisher"], columns["receivers"], columns["notifications"], strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay import subscription_matches
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.replay.history import History
+from jobs.adapters.retune.record import read_record
 from jobs.adapters.wire import Opener, SinkOptions, sink_options
 from jobs.embedded.kinds import SessionRun
 from jobs.embedded.recorded_batches import RecordedBatches
@@ -167,6 +169,73 @@ def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
         for found in (hosts, again)
     )
     assert had == has
+
+
+def test_what_enters_where_executors_are_is_on_record_and_explained_so(
+    deployment: Deployment, itch: Specification
+):
+    """One publisher, and executors of this machine send by the link of another host."""
+    deployment.sql("UPDATE {} SET role = 'publisher' WHERE host = 'h3'", "hosts")
+    deployment.set(
+        publisher="feed1",
+        mtu=1400,
+        sink_ingresses=f"{socket.gethostname()}=h3,elsewhere=feed1",
+        rerequest_identify="name",
+    )
+    deployment.publish(records()[::2])
+    deployment.run()
+    entered = deployment.frames()
+    deployment.set(sink_ingresses="")
+    deployment.publish(records()[1::2])
+    deployment.run()
+    whole = deployment.frames()
+
+    network = network_of(deployment)
+    model = model_of(deployment, network)
+    hosts: dict[str, list[verification.Receipt]] = {name: [] for name in network.hosts}
+    for link, frames in (("h3", entered), ("feed1", whole[len(entered) :])):
+        for frame in frames:
+            found = dissect(frame)
+            assert found.ipv4.source == network.hosts["feed1"].ipv4
+            receipt = verification.Receipt(found.session, found.sequence, found.messages)
+            for host, copies in model.deliver(link, found.labels).hosts.items():
+                hosts[host] += [receipt] * copies
+    tallies = verification.compare(proved(deployment, itch), hosts)
+    assert (tallies.missing, tallies.extra, tallies.duplicates, tallies.misnumbered) == (0,) * 4
+
+    # Its records are feed1's, and trees begin where they enter: that is what retuning weighs.
+    statistics = deployment.tables.rows("delivery_statistics")
+    assert {row["publisher"] for row in statistics} == {"feed1"}
+    publications = deployment.tables.rows("publication_statistics")
+    assert {row["publisher"] for row in publications} == {"feed1", "h3"}
+    record = read_record(deployment.tables, 1000)
+    assert {each.publisher for each in record.publications} == {"feed1", "h3"}
+    assert record.covered == 1
+    for row in deployment.tables.rows("header_stacks"):
+        assert set(model.deliver(row["publisher"], tuple(row["labels"])).hosts) == set(
+            row["part_receivers"]
+        )
+
+    # Each is explained by the link that it took then, whatever is set now.
+    explanation = SentExplanation(deployment.spark, deployment.settings, deployment.tables)
+    for link, frame in (("h3", entered[0]), ("feed1", whole[-1])):
+        parts = dissect(frame)
+        told = explanation.explain(parts.session.decode(), parts.sequence)
+        (same,) = [each for each in told["frames"] if each["hex"] == frame.hex()]
+        assert (same["publisher"], same["entry"]) == ("feed1", link)
+        assert all(path[0] == link for path in same["paths"].values())
+
+    service = Service(deployment)
+    try:
+        client = Client(service.rerequests)
+        for host in ("h1", "h2", "h4"):
+            for partition in range(2):
+                session = session_id(deployment.settings.topic, partition)
+                again = [read_packet(each) for each in client.all(host, session)]
+                had = [each for each in hosts[host] if each.session == session]
+                assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, had))
+    finally:
+        service.close()
 
 
 def test_hosts_get_again_what_they_lost_of_each_and_trees_follow_what_all_publish(

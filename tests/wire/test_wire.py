@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import io
 import pickle
@@ -152,6 +153,43 @@ def test_of_several_publishers_each_has_a_way_at_each_place(monkeypatch):
             sink_options(
                 Settings(publisher=publishers, udp_endpoint="{switch}:9", sink_places=places)
             )
+
+
+def test_all_that_a_place_with_an_ingress_sends_enters_by_its_link(monkeypatch):
+    """By the place's way; what goes back there enters by another ingress, by the way of its place.
+    Elsewhere each publisher has its own."""
+    settings = Settings(
+        publisher="feed1,feed2",
+        udp_endpoint="{switch}:1",
+        sink_places="rack1=near:1,rack2=near:2,feed9@rack3=near:3",
+        sink_ingresses="rack1=feed1,rack2=feed2,rack3=feed9,rack4=feed4",
+    )
+    opener = pickle.loads(pickle.dumps(Opener(sink_options(settings))))
+    ways = {"publisher": "feed1", "sink_places": "rack1=near:1,rack2=near:2"}
+    alone = Opener(sink_options(dataclasses.replace(settings, **ways)))
+    for place, host, endpoint in (
+        ("rack1", "feed1", "near:1"),
+        ("rack1", "feed2", "near:2"),
+        ("rack3", "feed9", "near:3"),
+        ("rack4", "feed4", "s7:1"),
+        ("rack5", "feed2", "s7:1"),
+    ):
+        monkeypatch.setenv("STACKCAST_PLACE", place)
+        entering = "" if place == "rack5" else place.replace("rack", "feed").replace("3", "9")
+        assert opener.ingress() == entering
+        assert opener.way(host, "s7").endpoint == endpoint
+    for place, endpoint in (("rack2", "near:2"), ("rack5", "s1:1")):
+        monkeypatch.setenv("STACKCAST_PLACE", place)
+        assert alone.way(alone.ingress() or "feed1", "s1").endpoint == endpoint
+    # Each machine's own interface leads to its own switch.
+    raw = Settings(sink="af_packet", interface="eth1", sink_ingresses="rack1=feed1,rack2=feed2")
+    monkeypatch.setenv("STACKCAST_PLACE", "rack2")
+    assert Opener(sink_options(raw)).way("feed2", "s2").interface == "eth1"
+    with pytest.raises(SettingsError, match="ingresses: 'rack1' must be as in node1=eth1"):
+        sink_options(dataclasses.replace(settings, sink_ingresses="rack1"))
+    # Where switches match, plain frames find their way from anywhere.
+    beside = dataclasses.replace(settings, match="network", **ways)
+    assert sink_options(beside).ingresses == ()
 
 
 def test_a_place_may_have_an_interface_or_a_folder_too(monkeypatch, tmp_path):

@@ -31,8 +31,9 @@ class FrameHeaders:
     ----------
     routes: by number; a worker may add to them. stacks: of each route that the plan has, None where
     they are not known.
-    template: from a publisher and a stack to a template
-    (:func:`udfs.stacks.frame.header_template`); pickles.
+    template: from a sender and a stack to a template (:func:`udfs.stacks.frame.header_template`);
+    pickles. link: int32[], by sender, the number of the link that it sends by; None where there is
+    one sender. A route's publisher is a sender, as `udfs.delivery.publishers` numbers them.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class FrameHeaders:
         routes: Sequence[Route],
         stacks: Sequence[Stacks | None],
         template: Callable[[int, Stack], bytes],
+        link: NDArray[np.int32] | None = None,
     ) -> None:
         self._routes = routes
+        self._link = np.zeros(1, np.int32) if link is None else link
         self._template = template
         self._shipped = FrameTemplates.build(
             [
@@ -62,7 +65,7 @@ class FrameHeaders:
 
     @property
     def entry(self) -> NDArray[np.int32]:
-        """The publisher by whose link frames of a template enter the network, int32[t]."""
+        """The link by which frames of a template enter the network, int32[t]."""
         return self._entry
 
     @property
@@ -79,13 +82,14 @@ class FrameHeaders:
         if lacking:
             stacks = header_stacks.value
             routes = {number: self._routes[number] for number in lacking}
-            made = {n: stacks.of(each.receivers, each.publisher) for n, each in routes.items()}
+            link = {n: int(self._link[each.publisher]) for n, each in routes.items()}
+            made = {n: stacks.of(each.receivers, link[n]) for n, each in routes.items()}
             self._all = self._all.with_leaves(
                 {n: self._bytes(routes[n].publisher, each) for n, each in made.items()}
             )
             self._made_parts |= self._parts(made)
             entry = [
-                routes[n].publisher if part.entry is None else part.entry
+                link[n] if part.entry is None else part.entry
                 for n, each in made.items()
                 for part in each.parts
             ]
@@ -94,7 +98,7 @@ class FrameHeaders:
 
     def with_stacks(self, stacks: Sequence[Stacks | None]) -> FrameHeaders:
         """Returns headers for the same routes, as if these stacks had been known."""
-        return FrameHeaders(self._routes, stacks, self._template)
+        return FrameHeaders(self._routes, stacks, self._template, self._link)
 
     def receivers(self, template: int) -> Receivers:
         """Returns the hosts that a template reaches: all of its route, or those of one stack."""

@@ -61,7 +61,8 @@ class Addressing:
     address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the switches'
     limit. summary_port: of the summaries for hosts; 0: there are none. publisher_by: what says
     whose a record is, where there are several publishers: ``partition``, ``header:NAME`` or
-    ``field:NAME``. in_network: switches match, and bring hosts their messages of the publisher's
+    ``field:NAME``. ingresses: hosts by whose links frames enter that are sent from some places.
+    in_network: switches match, and bring hosts their messages of the publisher's
     own packets; the stream sends summaries alone, without stacks.
     """
 
@@ -73,6 +74,7 @@ class Addressing:
     summary_port: int = 0
     publisher_by: str = PARTITION
     in_network: bool = False
+    ingresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Plan:
 
     @property
     def publishers(self) -> Publishers | None:
-        """Those of the stream; None where there is one."""
+        """Those of the stream; None where there is one, by whose link all enters."""
         return self.senders.publishers
 
     def matched(self, batch: Batch) -> tuple[Messages, NDArray[np.int32]] | None:
@@ -230,7 +232,7 @@ class Compilation:
 
     def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
         """Returns the rows of `header_stacks`: one for each receiver set that is known, and part;
-        of several publishers, for each pair that is in use.
+        of several publishers, or ingresses, for each pair of link and receivers that is in use.
 
         Their versions are those that stacks are made from: rules make none.
         """
@@ -240,7 +242,7 @@ class Compilation:
             [(publisher, each, self.header_stacks.known(each)) for each in self.receiver_sets]
             if publishers is None
             else [
-                (publishers.names[number], receivers, stacks)
+                (publishers.links[number], receivers, stacks)
                 for number, receivers, stacks in self.header_stacks.remembered()
             ]
         )
@@ -378,6 +380,8 @@ class Planner:
         header_stacks = self._header_stacks_for(network, tuple(trees), publishers)
         header_stacks.retain(sets)
         routes = Routes(sets, several=publishers is not None)
+        if publishers is not None:
+            hosts = [network.hosts[name] for name in publishers.by_sender]
         template: _Template | _PlainTemplate = _Template(address, network.labels, hosts)
         if address.in_network:
             template = _PlainTemplate(address.port, hosts, network.hosts)
@@ -388,7 +392,9 @@ class Planner:
             specification=specification,
             reader=self._form.reader(senders.fields, clocks(specification) if state else ()),
             matcher=matcher,
-            headers=FrameHeaders(routes, stacks, template),
+            headers=FrameHeaders(
+                routes, stacks, template, None if publishers is None else publishers.link
+            ),
             mtu=MAX_MTU if address.in_network else address.mtu,
             state=state,
             state_columns=state_columns,
@@ -408,7 +414,7 @@ class Planner:
             header_stacks,
             sets[:],
             stacks,
-            [row for host in hosts for row in announced.get(host.name, ())],
+            [row for name in names for row in announced.get(name, ())],
         )
 
     def _grants_of(self, rows: Sequence[Grant]) -> Grants:
@@ -418,10 +424,12 @@ class Planner:
 
     def _publishers(self, network: Network) -> tuple[list[Host], Publishers | None]:
         """Returns the hosts that send, by number, and whose records are whose if they are
-        several."""
+        several, or there are ingresses."""
         address = self._addressing
-        if several(address.publisher):
-            found = publishers_of(network, address.publisher, address.publisher_by)
+        if several(address.publisher) or address.ingresses:
+            found = publishers_of(
+                network, address.publisher, address.publisher_by, address.ingresses
+            )
             return [network.hosts[name] for name in found.names], found
         publisher = network.host(address.publisher)
         if publisher.role != "publisher":
@@ -470,8 +478,9 @@ class Planner:
             address = self._addressing
             # A stack that leaves no room for a message in a frame is split.
             most = label_capacity(address.mtu, longest, network.labels)
-            senders = [host.name for host in self._publishers(network)[0]]
-            made = HeaderStacks(network, senders, trees, max(1, min(address.max_labels, most)))
+            hosts, publishers = self._publishers(network)
+            links = [hosts[0].name] if publishers is None else publishers.links
+            made = HeaderStacks(network, links, trees, max(1, min(address.max_labels, most)))
             self._made_for = (network, trees, longest, made)
         return self._made_for[3]
 

@@ -5,15 +5,15 @@ What differs by publisher is the way, not the filter: one matcher finds the rece
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from udfs.errors import SettingsError
+from udfs.errors import NetworkError, SettingsError
 from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.readers import NO_PUBLISHER, UNKNOWN_PUBLISHER
@@ -22,27 +22,65 @@ from udfs.network.network import Network
 from udfs.network.publishers import PARTITION, listed, sending
 
 _SETTING = "spark.stackcast.publisher"
+_INGRESSES = "spark.stackcast.sink.ingresses"
 
 
 @dataclass(frozen=True)
 class Publishers:
-    """Knows whose messages are. Picklable.
+    """Knows whose messages are, and by whose link they enter the network. Picklable.
 
-    names, switches: by number, those that the network has, and where each is attached. listed:
-    those of the setting, in its order. turns: int32[], by place there, the number, -1 for one that
+    names: by number, those that the network has. ingresses: hosts by whose links all enters that is
+    sent from some places, whosever it is. switches: by host, of all these. listed: those of the
+    setting, in its order. turns: int32[], by place there, the number, -1 for one that
     the network lacks. by: ``partition`` (its number modulo the list's length is the place),
     ``header`` or ``field``. columns: int32[256], by message type, the column of values that tells,
     -1 without; raw, number: raw values that it may have, ascending, and whose they are.
+
+    A *sender* is a publisher with an ingress, by number: that of the publisher, and for each
+    ingress before it one more than there are publishers; ingress 0 is the publisher's own link.
     """
 
     names: tuple[str, ...]
-    switches: tuple[str, ...]
     listed: tuple[str, ...]
     turns: NDArray[np.int32]
     by: str
     columns: NDArray[np.int32] | None = None
     raw: NDArray[np.uint64] | None = None
     number: NDArray[np.int32] | None = None
+    ingresses: tuple[str, ...] = ()
+    switches: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def alone(self) -> bool:
+        """True where there is one, who needs not be told."""
+        return len(self.listed) == 1
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Hosts by whose links frames enter, by number: first the publishers."""
+        return tuple(dict.fromkeys((*self.names, *self.ingresses)))
+
+    @property
+    def attached(self) -> tuple[tuple[str, str], ...]:
+        """The host of each link, and its switch."""
+        return tuple((name, self.switches[name]) for name in self.links)
+
+    @property
+    def link(self) -> NDArray[np.int32]:
+        """The number of each sender's link, int32[]."""
+        number = {name: at for at, name in enumerate(self.links)}
+        others = [np.full(len(self.names), number[name], np.int32) for name in self.ingresses]
+        return np.concatenate((np.arange(len(self.names), dtype=np.int32), *others))
+
+    @property
+    def by_sender(self) -> tuple[str, ...]:
+        """The publisher of each sender."""
+        return self.names * (1 + len(self.ingresses))
+
+    def first_sender(self, ingress: str) -> int:
+        """Returns the number of the first publisher's sender with this ingress, by default its own
+        link: what is to be added to the numbers of publishers."""
+        return len(self.names) * (1 + self.ingresses.index(ingress)) if ingress else 0
 
     def senders(self, batch: Batch, messages: Messages) -> tuple[NDArray[np.int32], Messages]:
         """Returns the number of each message's publisher, int32[m], and the messages that count.
@@ -97,20 +135,33 @@ class Publishers:
         return np.where(known, self.number[place], -1).astype(np.int32)
 
 
-def publishers_of(network: Network, text: str, by: str) -> Publishers:
+def publishers_of(
+    network: Network, text: str, by: str, ingresses: Sequence[str] = ()
+) -> Publishers:
     """Returns the publishers of a setting; `by`: as the setting has it, ``header:NAME``. Records of
     those that `sending` leaves out are dead letters, and those of others go on.
 
-    Raises NetworkError as `sending`.
+    Raises NetworkError as `sending`, and NO_PUBLISHER for an ingress that is none: switches would
+    drop what enters there.
     """
+    for name in ingresses:
+        if name not in network.hosts or network.hosts[name].role != "publisher":
+            raise NetworkError(
+                "NO_PUBLISHER",
+                f"{name!r} of {_INGRESSES} is no host with role publisher, and switches take only "
+                "by such links what is for subscribers: give it the role in table hosts, or name "
+                "another",
+                host=name,
+            )
     names = listed(text) or network.publishers()
     number = {name: at for at, name in enumerate(sending(network, text))}
     return Publishers(
         tuple(number),
-        tuple(network.hosts[name].switch for name in number),
         tuple(names),
         np.array([number.get(name, -1) for name in names], np.int32),
         by.partition(":")[0],
+        ingresses=tuple(dict.fromkeys(ingresses)),
+        switches={name: network.hosts[name].switch for name in (*number, *ingresses)},
     )
 
 
@@ -146,8 +197,8 @@ def with_fields(
     """Returns the publishers, told by ``fields`` (:func:`telling`), which stand in ``columns``."""
     types = {header.name: header.message_type for header in specification.headers}
     by_type = np.full(256, -1, np.int32)
-    for field, column in zip(fields, columns, strict=True):
-        by_type[types[field.header] or 0] = column
+    for each, column in zip(fields, columns, strict=True):
+        by_type[types[each.header] or 0] = column
     raw = {}
     for place, name in enumerate(publishers.listed):
         told = fields[0].parse(name, quoted=True)[0] if fields[0].kind == "string" else place + 1

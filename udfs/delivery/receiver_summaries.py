@@ -99,13 +99,17 @@ class _Plan(Protocol):
 
 
 class ReceiverSummaries:
-    """Makes the summaries of a task by what it has counted by template."""
+    """Makes the summaries of a task by what it has counted by template. first_sender: as of
+    `udfs.delivery.task.Task`."""
 
-    def __init__(self, plan: _Plan, hosts: SummaryHosts, header_stacks: StacksHandle) -> None:
+    def __init__(
+        self, plan: _Plan, hosts: SummaryHosts, header_stacks: StacksHandle, first_sender: int = 0
+    ) -> None:
         self._plan = plan
         self._hosts = hosts
         self._headers = plan.headers
         self._header_stacks = header_stacks
+        self._first_sender = first_sender
 
     def frames(
         self, counts: Counts, ranges: Sequence[tuple[int, int]]
@@ -142,7 +146,7 @@ class ReceiverSummaries:
         delivery = self._hosts.delivery
         if self._plan.publishers is None:
             return delivery
-        sender = self._plan.publishers.of_partition(partition)
+        sender = self._first_sender + self._plan.publishers.of_partition(partition)
         return self._plan.routes.numbers(np.full(delivery.size, sender, np.int32), delivery)
 
     def _by_host(self, counts: Counts, row: int) -> tuple[NDArray[Any], ...]:

@@ -16,7 +16,7 @@ _PAIRS = 1024
 
 
 class Route(NamedTuple):
-    """A publisher, by number, and a receiver set."""
+    """A sender, by number (`udfs.delivery.publishers.Publishers`), and a receiver set."""
 
     publisher: int
     receivers: Receivers

@@ -34,7 +34,8 @@ class Senders:
     @property
     def plain(self) -> bool:
         """True where every message that can be read counts, and is the same publisher's."""
-        return not self.advertised and self.publishers is None
+        alone = self.publishers is None or self.publishers.alone
+        return alone and not self.advertised
 
     def of(self, batch: Batch, messages: Messages) -> tuple[Messages, NDArray[np.int32] | None]:
         """Returns the messages, those that do not count with the reason why, or left out with their

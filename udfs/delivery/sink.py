@@ -35,6 +35,11 @@ class Sink(Protocol):
 class Opener(Protocol):
     """Opens sinks. Picklable."""
 
+    def ingress(self) -> str:
+        """Returns the host by whose link all frames of this process enter the network; empty where
+        each publisher's enter by its own."""
+        ...
+
     def way(self, publisher: str, switch: str) -> Hashable:
         """Returns the way by which frames enter the network by the link of a publisher, which is
         attached to this switch; equal ways need one sink. Raises SinkError NO_WAY."""
@@ -46,7 +51,7 @@ class Opener(Protocol):
 
 
 class EntrySinks:
-    """Sends the frames of a plan, each by the way of the publisher by whose link it enters.
+    """Sends the frames of a plan, each by the way of the link by which it enters.
 
     Of one publisher there is one sink, which is open from the start; of several each is opened when
     a frame first needs it, and frames of one way keep their order.
@@ -56,12 +61,12 @@ class EntrySinks:
         self._headers, self._publishers = plan.headers, plan.publishers
         self._open = open_sink
         self._sinks: dict[Hashable, Sink] = {}
-        # By publisher, the number of its sink in the order of opening; -1 where it is not open.
+        # By link, the number of its sink in the order of opening; -1 where it is not open.
         self._numbers = np.zeros(0, np.int32)
         if self._publishers is None:
             self._sinks[None] = open_sink()
         else:
-            self._numbers = np.full(len(self._publishers.names), -1, np.int32)
+            self._numbers = np.full(len(self._publishers.links), -1, np.int32)
 
     def send(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], template: NDArray[np.int32]
@@ -75,8 +80,8 @@ class EntrySinks:
         entry = self._headers.entry[template]
         number = self._numbers[entry]
         if number.min() < 0:
-            for publisher in np.unique(entry[number < 0]).tolist():
-                self._numbers[publisher] = self._number(publisher)
+            for link in np.unique(entry[number < 0]).tolist():
+                self._numbers[link] = self._number(link)
             number = self._numbers[entry]
         sinks = list(self._sinks.values())
         if (number == number[0]).all():
@@ -103,10 +108,9 @@ class EntrySinks:
         for sink in self._sinks.values():
             sink.close()
 
-    def _number(self, publisher: int) -> int:
+    def _number(self, link: int) -> int:
         assert self._publishers is not None
-        known = self._publishers
-        way = self._open.way(known.names[publisher], known.switches[publisher])
+        way = self._open.way(*self._publishers.attached[link])
         if way not in self._sinks:
             self._sinks[way] = self._open(way)
         return list(self._sinks).index(way)

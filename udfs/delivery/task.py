@@ -28,7 +28,8 @@ class Task:
     """Turns batches of records into frames, and counts both.
 
     Batches have times where `udfs.delivery.partition_states.needs_arrival` says so. Parameters as
-    of `udfs.columns.deliver`.
+    of `udfs.columns.deliver`. ingress: the host of the plan's ingresses by whose link all frames
+    enter the network, by default each by its publisher's.
     """
 
     def __init__(
@@ -39,8 +40,12 @@ class Task:
         samples: int,
         carried: Mapping[int, bytes],
         since: Mapping[int, int] | None = None,
+        ingress: str = "",
     ) -> None:
         self._plan = plan
+        self._ingress = ingress
+        publishers = plan.publishers
+        self._first_sender = 0 if publishers is None else publishers.first_sender(ingress)
         self._header_stacks = header_stacks
         self._samples = samples
         self._counts = Counts(topic, digests=plan.summaries is not None)
@@ -49,7 +54,9 @@ class Task:
         self._since = since or {}
         self._summaries: ReceiverSummaries | None = None
         if plan.summaries is not None:
-            self._summaries = ReceiverSummaries(plan, plan.summaries, header_stacks)
+            self._summaries = ReceiverSummaries(
+                plan, plan.summaries, header_stacks, self._first_sender
+            )
         self._states: PartitionStates | None = None
         if plan.state is not None:
             self._states = PartitionStates(
@@ -70,6 +77,8 @@ class Task:
         content = batch.content
         if (matched := plan.matched(batch)) is not None:
             messages, route = matched
+            if plan.publishers is not None:
+                route = plan.routes.numbers(np.full_like(route, self._first_sender), route)
         else:
             messages, content, route = self._read(batch)
         framed = route
@@ -102,6 +111,7 @@ class Task:
             found = self._states.match(batch.partition, messages, batch.time)
         route = plan.deliveries(messages, found)
         if senders is not None:
+            senders = np.where(senders < 0, senders, senders + self._first_sender)
             route = plan.routes.numbers(senders, route)
         return messages, content, route
 
@@ -134,7 +144,10 @@ class Task:
 
     def totals(self) -> list[dict[str, Any]]:
         """Returns the rows of the report but those of kind ``template``."""
-        rows = [{"kind": "partition", "partition": p, **c} for p, c in self._counts.totals()]
+        told = {"sender": self._ingress} if self._ingress else {}
+        rows = [
+            {"kind": "partition", "partition": p, **c, **told} for p, c in self._counts.totals()
+        ]
         rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]
         if self._states is not None:
             rows += self._states.rows()

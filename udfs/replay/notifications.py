@@ -65,7 +65,9 @@ def recompute(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         loaded = plan.value
-        task = Task(loaded, header_stacks, topic, 0, carried)
+        # Of a batch on record the plan has the one ingress that its records had.
+        ingresses = () if loaded.publishers is None else loaded.publishers.ingresses
+        task = Task(loaded, header_stacks, topic, 0, carried, ingress="".join(ingresses))
         wanted = _Wanted(loaded.headers, hosts)
         seen = _Seen()
         for batch in batches:

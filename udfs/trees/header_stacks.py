@@ -64,7 +64,8 @@ class HeaderStacks:
     ago. The answer to a receiver set is the same in any process. It pickles without what it
     remembers. Any thread may ask what is known, learn and retain.
 
-    publishers: one, or several that are told apart by their numbers.
+    publishers: one, or several that are told apart by their numbers: hosts by whose links
+    notifications enter the network.
     """
 
     def __init__(

@@ -55,6 +55,8 @@ _SPEED = Form(
     r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9][0-9]*",
     "full, recorded or packets per second",
 )
+#: Also among the settings of a batch in the ledger, where partitions stand in place of places.
+INGRESSES = "sink.ingresses"
 #: Formats that subscriptions may be written for, each for its own job.
 FORMATS = ("itch", "attributes")
 #: Room for a full stack and the longest message, with labels of 16 bits and with wider ones.
@@ -222,6 +224,13 @@ class Settings:
         "Other tunnels, interfaces or folders for executors at some places, as in "
         "node1=eth1,node2=eth2, of several publishers as in feed1@node1=eth1; a place is "
         "STACKCAST_PLACE in the executor's environment, else its host name",
+    )
+    sink_ingresses: str = setting(
+        INGRESSES,
+        "",
+        "Hosts with role publisher by whose links all enters that executors at some places send, "
+        "whosever it is, as in node1=feed1,node2=feed2; elsewhere each publisher's enters by its "
+        "own",
     )
     sink_publishers: str = setting(
         "sink.publishers",

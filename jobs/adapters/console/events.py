@@ -143,7 +143,8 @@ class EventsView:
         shown: list[dict[str, Any]] = []
         with self._computing:
             if self._replay is None:
-                self._replay = Replay(self._spark, self._settings, self._reading.tables)
+                tables = self._reading.tables
+                self._replay = Replay(self._spark, self._settings, tables, by_ingress=True)
             replay = self._replay
             replay.ledger.refresh()
             for part in row["partitions"]:

@@ -82,8 +82,8 @@ class StackJobs:
         return self._running
 
     def used(self, compilation: Compilation, routes: Sequence[tuple[int, Receivers]]) -> None:
-        """Works out what workers have worked out for themselves, for the table: pairs of publisher
-        and receiver set that came into use with a batch of this plan."""
+        """Works out what workers have worked out for themselves, for the table: pairs of a link
+        and a receiver set that came into use with a batch of this plan."""
         self._running = self._thread.submit(self._work_out_used, compilation, routes)
 
     def close(self) -> None:
@@ -118,10 +118,10 @@ class StackJobs:
         self, compilation: Compilation, routes: Sequence[tuple[int, Receivers]]
     ) -> None:
         try:
-            for publisher, receivers in routes:
+            for link, receivers in routes:
                 if self._given_up(compilation):
                     return
-                compilation.header_stacks.of(receivers, publisher)
+                compilation.header_stacks.of(receivers, link)
             self._tell(compilation)
             # Each time as many as there were have come, and at the end.
             if len(compilation.header_stacks.remembered()) >= 2 * len(self._written or ()):

@@ -13,6 +13,7 @@ from jobs.adapters.planning import formats
 from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.tables.network_versions import MATCHED, SOURCES
 from jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
+from jobs.adapters.wire import ingresses_of
 from udfs.delivery.plan import Addressing, Compilation, Planner
 from udfs.errors import SettingsError, TableError
 from udfs.filters.advertisements import select_advertisements
@@ -82,6 +83,7 @@ class Plans:
             max_labels=settings.max_labels,
             summary_port=settings.summary_port,
             publisher_by=settings.publisher_by,
+            ingresses=tuple(host for _, host in ingresses_of(settings)),
             in_network=settings.match == "network",
         )
 

@@ -40,7 +40,7 @@ class SentExplanation:
     def __init__(self, spark: SparkSession, settings: Settings, tables: Tables) -> None:
         self._settings = settings
         self._tables = tables
-        self._replay = Replay(spark, settings, tables)
+        self._replay = Replay(spark, settings, tables, by_ingress=True)
 
     def explain(self, session: str, sequence: int, host: str = "") -> Json:
         """All about one notification, as JSON has it. With ``host``, of its own rules alone those
@@ -223,11 +223,12 @@ class SentExplanation:
         hosts = prepared.planned.network.hosts.values()
         source = dissect(frame).ipv4.source
         sender = next(host.name for host in hosts if host.ipv4 == source)
-        if list(receivers) != [sender]:
-            return sender, sender
-        number = publishers.names.index(sender)
-        entry = compilation.header_stacks.of((sender,), number).parts[0].entry
-        return sender, publishers.names[number if entry is None else entry]
+        own = "".join(publishers.ingresses) or sender
+        if list(receivers) != [own]:
+            return sender, own
+        number = publishers.links.index(own)
+        entry = compilation.header_stacks.of((own,), number).parts[0].entry
+        return sender, publishers.links[number if entry is None else entry]
 
     def _packet(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> Json:
         """Tells of what switches that match leave a host of a packet, and the way by which.

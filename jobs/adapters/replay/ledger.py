@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.app.error_texts import SQL_ERRORS
+from jobs.adapters.app.settings import INGRESSES
 from jobs.adapters.tables.tables import LEDGER, MOST_COMMITS, Tables
 from udfs.messages.sequence import session_id
 from udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
@@ -29,12 +30,14 @@ class Origin:
 class SentLedger:
     """An index of the rows of one topic, in memory. For one thread.
 
-    ranges: what is known since the last `refresh`, which numbers the ``origins``. sessions: of each
-    partition that a batch read.
+    by_ingress: whether what entered the network by another link has another origin: its frames
+    differ, and notifications do not. ranges: what is known since the last `refresh`, which numbers
+    the ``origins``. sessions: of each partition that a batch read.
     """
 
-    def __init__(self, tables: Tables, topic: str) -> None:
+    def __init__(self, tables: Tables, topic: str, by_ingress: bool = False) -> None:
         self._tables = tables
+        self._by_ingress = by_ingress
         self._topic = topic
         self._head: tuple[str, int] | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -84,16 +87,24 @@ class SentLedger:
             batch, origin = row["batch_id"], self._origin(row)
             self.ranges.batch(batch, started, origin)
             for p in row["partitions"]:
+                own = self._origin(row, p["partition"])
                 offsets = p["from_offset"], p["until_offset"]
                 sent = (_number(p["first_sequence"]), _number(p["last_sequence"]))
-                new = SentRange(*offsets, *offsets, *sent, batch, started, origin)
+                new = SentRange(*offsets, *offsets, *sent, batch, started, own)
                 self.ranges.add(p["partition"], new)
         for partition in self.ranges.partitions:
             if partition not in self.sessions.values():
                 self.sessions[session_id(self._topic, partition)] = partition
 
-    def _origin(self, row: Mapping[str, Any]) -> int:
+    def _origin(self, row: Mapping[str, Any], partition: int | None = None) -> int:
+        """Returns the number of a batch's origin, or of what it sent of a partition, with the
+        ingress that this had."""
         versions, settings = dict(row["versions"]), dict(row["settings"])
+        entered = settings.pop(INGRESSES, "")
+        if self._by_ingress and entered:
+            hosts = dict(pair.split("=") for pair in entered.split(","))
+            host = hosts.get(str(partition))
+            settings |= {INGRESSES: f"then={host}"} if host else {}
         key = tuple(sorted(versions.items())), tuple(sorted(settings.items()))
         if key not in self._numbers:
             self._numbers[key] = len(self.origins)

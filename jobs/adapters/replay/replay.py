@@ -66,9 +66,14 @@ class Run:
 
 
 class Replay:
-    """Computes offset ranges of what one stream has sent. All but `run` is for one thread."""
+    """Computes offset ranges of what one stream has sent. All but `run` is for one thread.
 
-    def __init__(self, spark: SparkSession, settings: Settings, tables: Tables) -> None:
+    by_ingress: whether whole frames are asked for, which begin where they entered the network.
+    """
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, tables: Tables, by_ingress: bool = False
+    ) -> None:
         self._spark = spark
         self._settings = settings
         self._tables = tables
@@ -78,7 +83,7 @@ class Replay:
         self._stacks: list[tuple[HeaderStacks, Any]] = []
         self._prepared: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
         self._earliest: dict[int, int] = {}
-        self.ledger = SentLedger(tables, settings.topic)
+        self.ledger = SentLedger(tables, settings.topic, by_ingress)
 
     def prepare(self, partition: int, offset: int) -> Run:
         """Make ready to compute an offset that a batch read, and what stands around it.
@@ -268,11 +273,12 @@ class Replay:
 
 
 def settings_then(settings: Settings, recorded: Mapping[str, str]) -> Settings:
-    """The settings of a batch, by what its row of the ledger says; without summaries.
+    """The settings of a batch, by what its row of the ledger says; without summaries, and with the
+    one ingress that it had, if any.
 
     Raises ReplayError OTHER_SPECIFICATION where the format's specification has changed since.
     """
-    values: dict[str, Any] = {"summary_port": 0}
+    values: dict[str, Any] = {"summary_port": 0, "sink_ingresses": ""}
     for field in fields(Settings):
         text = recorded.get(field.metadata.get("key", "")) if field.metadata else None
         if text is not None:

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.key_files import signing_key
 from jobs.adapters.app.logs import named
-from jobs.adapters.app.settings import Settings, seconds_of
+from jobs.adapters.app.settings import INGRESSES, Settings, seconds_of
 from jobs.adapters.checkpoint.identity import changed, shaping
 from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.pins import Pin, Pins
@@ -499,9 +499,8 @@ class BatchDelivery:
 
     def _reach_of(self, compilation: Compilation) -> Reach:
         if self._reach is None or self._reach[0] is not compilation:
-            publishers = compilation.plan.publishers
-            names = () if publishers is None else publishers.names
-            self._reach = compilation, Reach(compilation.reached, names, compilation.receiver_sets)
+            publishers, sets = compilation.plan.publishers, compilation.receiver_sets
+            self._reach = compilation, Reach(compilation.reached, publishers, sets)
         return self._reach[1]
 
     def _write_dead_letters(self, done: Delivered) -> None:
@@ -540,7 +539,7 @@ class BatchDelivery:
             "dead_letters": report.dead_letters,
             "started_at": done.started,
             "seconds": done.seconds,
-            "settings": self.shaping,
+            "settings": self.shaping | _entered(report.ingresses),
         }
         sent: dict[str, Any] = {
             "publisher": self._settings.publisher,
@@ -556,6 +555,12 @@ class BatchDelivery:
             LEDGER: Rows(1, batch | ledger, {"partitions": [report.partitions]}),
         }
         return Report(self._writer, done.batch_id, tables)
+
+
+def _entered(ingresses: Mapping[int, str]) -> dict[str, str]:
+    """By whose links partitions entered the network, as the ledger has it among the settings."""
+    pairs = ",".join(f"{partition}={host}" for partition, host in sorted(ingresses.items()))
+    return {INGRESSES: pairs} if pairs else {}
 
 
 def _ends(partitions: Iterable[Mapping[str, Any]]) -> dict[int, int]:

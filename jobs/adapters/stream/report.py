@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from udfs.columns import REPORT
+from udfs.delivery.publishers import Publishers
 
 #: More parts than a receiver set can have, as each reaches a host, and more deliveries.
 _PARTS = 1 << 32
@@ -27,20 +28,27 @@ class Reach:
     """Receivers that the header stacks of a plan reach, as numbers, remembered from batch to batch.
 
     ``stacks``: by delivery, the receivers that each header stack reaches, of those that the plan
-    came with; None for others, whose rows say it. ``publishers``: by number, where there are
-    several; a row that says nothing then means all of its delivery, by ``receiver_sets``. ``hosts``
-    and ``sets``: what numbers mean.
+    came with; None for others, whose rows say it. ``publishers``: of each sender, where there are
+    several, and ``links``, by whose they send: hosts, and ``link`` their numbers; a row that says
+    nothing then means all of its delivery, by ``receiver_sets``. ``hosts`` and ``sets``: what
+    numbers mean.
     """
 
     def __init__(
         self,
         stacks: Sequence[Sequence[Sequence[str]] | None],
-        publishers: Sequence[str] = (),
+        publishers: Publishers | None = None,
         receiver_sets: Sequence[Sequence[str]] = (),
     ) -> None:
         self._stacks = stacks
         self._whole = list(receiver_sets) if publishers else []
-        self.publishers = publishers
+        self._link: list[int] = []
+        self.publishers: Sequence[str] = ()
+        self.links: Sequence[str] = ()
+        if publishers is not None:
+            links, self._link = publishers.links, publishers.link.tolist()
+            self.publishers = publishers.by_sender
+            self.links = [links[number] for number in self._link]
         self.hosts: list[str] = []
         self.sets: list[tuple[str, ...]] = []
         self._host: dict[str, int] = {}
@@ -52,7 +60,7 @@ class Reach:
         self._told: set[tuple[int, int]] = set()
 
     def new_routes(self) -> list[tuple[int, tuple[str, ...]]]:
-        """Pairs of publisher and receiver set that were not in use before; each is told once."""
+        """Pairs of link and receiver set that were not in use before; each is told once."""
         new = [route for pair, route in self._new.items() if pair not in self._told]
         self._told.update(self._new)
         self._new = {}
@@ -77,7 +85,7 @@ class Reach:
             if self.publishers:
                 names = told or self._whole[delivery]
                 whole = tuple(self._whole[delivery])
-                self._new.setdefault((publisher, delivery), (publisher, whole))
+                self._new.setdefault((publisher, delivery), (self._link[publisher], whole))
             else:
                 names = known[part] if known is not None else told or ()
             for name in names:
@@ -129,6 +137,8 @@ class BatchReport:
         others = rows.filter(pc.not_equal(kind, "template")).to_pylist()
         self._counts = [row for row in others if row["kind"] == "partition"]
         self.states = [row for row in others if row["kind"] == "state"]
+        #: By partition, the host by whose link all of it entered, where its place has one.
+        self.ingresses = {row["partition"]: row["sender"] for row in self._counts if row["sender"]}
         self.partitions = _merge_partitions(self._counts)
         self.reasons: Counter[str] = Counter()
         for row in others:
@@ -182,17 +192,18 @@ class BatchReport:
     @cached_property
     def subscriber_columns(self) -> dict[str, list[Any]]:
         """Notifications, messages and bytes by publisher, where there are several, and
-        subscriber."""
+        subscriber; apart what entered by different links."""
         names = ("subscriber", "notifications", "messages", "bytes")
-        found = self._columns(names, self._by_subscriber)
+        found = self._columns(names, self._by_subscriber, self._reach.publishers)
         return {name: found[name] for name in found if name != "publisher" or self._several}
 
     @cached_property
     def publication_columns(self) -> dict[str, list[Any]]:
-        """The rows of `publications` as columns, by publisher and receivers."""
+        """The rows of `publications` as columns, by publisher and receivers: the one by whose link
+        they entered, from which their trees begin."""
         assert self.subscriber_columns is not None  # asks for all that is reached
         names = ("receivers", "notifications", "messages", "datagram_bytes")
-        found = self._columns(names, self._by_receivers)
+        found = self._columns(names, self._by_receivers, self._reach.links)
         return {name: found[name] for name in found if name != "publisher" or self._several}
 
     @property
@@ -203,8 +214,10 @@ class BatchReport:
         self,
         names: Sequence[str],
         of_publisher: Callable[[int, slice], Mapping[str, list[Any]]],
+        called: Sequence[str],
     ) -> dict[str, list[Any]]:
-        """Returns columns of these names, of all publishers one after the other."""
+        """Returns columns of these names, of all senders one after the other, as they are
+        ``called``."""
         columns: dict[str, list[Any]] = {name: [] for name in ("publisher", *names)}
         publisher = self._summed.publisher
         first = np.flatnonzero(np.diff(publisher, prepend=-1)).tolist()
@@ -214,8 +227,7 @@ class BatchReport:
             for name in names:
                 columns[name] += found[name]
             if self._several:
-                sender = self._reach.publishers[number]
-                columns["publisher"] += [sender] * len(found[names[0]])
+                columns["publisher"] += [called[number]] * len(found[names[0]])
         return columns
 
     def _by_subscriber(self, publisher: int, rows: slice) -> dict[str, list[Any]]:

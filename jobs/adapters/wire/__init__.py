@@ -68,18 +68,28 @@ class Opener:
     options: SinkOptions
     open: Callable[[SinkOptions], Sink] = open_sink
 
+    def ingress(self) -> str:
+        """Returns the host by whose link all enters that this process sends; empty without one."""
+        return dict(self.options.ingresses).get(_place(), "")
+
     def way(self, publisher: str, switch: str) -> SinkOptions:
         """Returns the options of frames that enter by a publisher's link, out of this process: the
-        place's way for the publisher, the place's for all, the publisher's, that of the sink. Files
-        of one sink hold the frames of all. Raises SinkError NO_WAY."""
+        place's way for the publisher, the place's for all, the publisher's, that of the sink. What
+        enters by the link of an ingress elsewhere goes by its way there. Files of one sink hold the
+        frames of all. Raises SinkError NO_WAY."""
         options, place = self.options, _place()
         if options.kind == "pcap":
             return options
         at_places, own = dict(options.places), dict(options.publishers)
-        way = at_places.get(f"{publisher}@{place}") or at_places.get(place) or own.get(publisher)
+        here, ingress = place, self.ingress()
+        if ingress and ingress != publisher:
+            here = next((p for p, host in options.ingresses if host == publisher), "")
+        way = at_places.get(f"{publisher}@{here}") or at_places.get(here) or own.get(publisher)
         if way is None:
             way = options.endpoint if options.kind == "udp" else options.interface
-            if _for_each(way) == way:
+            # The sink's own may be one's way alone.
+            whose = options.alone or publisher == ingress
+            if _for_each(way) == way and not whose:
                 raise SinkError(
                     "NO_WAY",
                     f"no tunnel or interface is named for publisher {publisher!r} at {switch!r}, "
@@ -90,7 +100,7 @@ class Opener:
                 )
         found = _by(_for_each(way, publisher, switch), options)
         # It says all: nothing is left to choose where it is opened.
-        return replace(found, places=(), publishers=())
+        return replace(found, places=(), publishers=(), ingresses=())
 
     def __call__(self, way: SinkOptions | None = None) -> Sink:
         """Returns the sink of a way, by default of the only one. Raises SinkError."""
@@ -145,18 +155,27 @@ def sink_options(settings: Settings) -> SinkOptions:
         path=settings.pcap_path,
         places=places,
         publishers=pairs,
+        ingresses=ingresses_of(settings),
+        alone=not several(settings.publisher),
     )
+
+
+def ingresses_of(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of place and host of ``sink.ingresses``; none where switches match, which
+    take the stream's frames from anywhere. Raises SettingsError BAD_VALUE."""
+    return () if settings.match == "network" else _pairs("sink.ingresses", settings.sink_ingresses)
 
 
 def _places(settings: Settings) -> tuple[tuple[str, str], ...]:
     """Returns the pairs of ``sink.places``. Raises SettingsError BAD_VALUE."""
     found = _pairs("sink.places", settings.sink_places)
     apart = several(settings.publisher) and settings.sink != "pcap"
+    entering = dict(ingresses_of(settings))
     for name, way in found:
         why = ""
         if "@" in name and not apart:
             why = "names a publisher, and the sink has one way at a place"
-        elif apart and "@" not in name and _for_each(way) == way:
+        elif apart and "@" not in name and name not in entering and _for_each(way) == way:
             why = (
                 "is one way for several publishers: write a pair for each, as in feed1@node1=eth1, "
                 "or {publisher} or {switch} in it"

@@ -19,6 +19,8 @@ class SinkOptions:
     path: of the file; see :mod:`jobs.adapters.wire.pcap` for placeholders.
     places: by place, pairs of its name and the endpoint, interface or path that it has instead.
     publishers: the same by publisher, where a stream has several.
+    ingresses: by place, pairs of its name and the host by whose link all enters that is sent there.
+    alone: there is one publisher.
     patience: seconds without any progress after which a sink gives up.
     """
 
@@ -29,4 +31,6 @@ class SinkOptions:
     path: str = ""
     places: tuple[tuple[str, str], ...] = ()
     publishers: tuple[tuple[str, str], ...] = ()
+    ingresses: tuple[tuple[str, str], ...] = ()
+    alone: bool = True
     patience: float = 10.0
