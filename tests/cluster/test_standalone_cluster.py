@@ -1,9 +1,9 @@
 """Two streams of different topics on a standalone cluster: a machine, an executor, a driver and the
-master are lost, and no notification is.
+master are lost, a new release comes, and no notification is lost.
 
 The cluster is processes of its own, secured as docs/operations.md says; the streams run by
-conf/cluster-example.conf, Kafka has TLS, executors have the code from an archive, and each place
-has a tunnel of its own. `jobs/check_delivery.py` proves what came of it.
+conf/cluster-example.conf, Kafka has TLS, executors have the code from an archive, and what a place
+sends enters the network by a link of its own. `jobs/check_delivery.py` proves what came of it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from crash_world import BATCH, WAIT_S, Program, World
+from crash_world import BATCH, SEVERAL, WAIT_S, Program, World
 from crashing_stream import committed
 from pyspark.sql import SparkSession
 from secured_broker import SecuredBroker
-from standalone_cluster import Cluster, archive, example
+from standalone_cluster import Cluster, example, release
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.tables.tables import Tables
+from lab.proof.receipts import datagrams_of
 from lab.up.broker import default_class_path
+from udfs.messages.summaries import Summary, is_summary, unpack
 
 pytestmark = pytest.mark.integration
 
@@ -40,12 +42,14 @@ def broker(tmp_path: Path) -> Iterator[SecuredBroker]:
 def worlds(
     spark: SparkSession, broker: SecuredBroker, tables: Tables, tmp_path: Path
 ) -> Iterator[list[World]]:
-    """One in micro-batches, one as it comes, which is in real time; their tables are the same."""
+    """One in micro-batches, one as it comes, which is in real time; their tables are the same.
+    All that a place sends enters by a link of its own, at another switch."""
+    assert len({SEVERAL.hosts[name].switch for name in SEVERAL.publishers()}) == len(PLACES)
     made = []
     for latency in ("microbatch", "auto"):
         folder = tmp_path / f"{tmp_path.name}-{latency}"
         folder.mkdir()
-        made.append(World(spark, broker, tables, folder, latency, ways=len(PLACES)))
+        made.append(World(spark, broker, tables, folder, latency, SEVERAL, alone=True))
     yield made
     for world in made:
         world.close()
@@ -86,19 +90,30 @@ def drained(world: World) -> None:
     until(lambda: reached(world) == world.published)
 
 
+def told_alike(world: World) -> int:
+    """How many ranges hosts got summaries of; each says the same of a range, from wherever."""
+    told: dict[tuple[str, bytes, int, int], Summary] = {}
+    for path in (world.folder / "receipts").glob("*.mold"):
+        for datagram in filter(is_summary, datagrams_of(path)):
+            summary = unpack(datagram)
+            span = path.stem, summary.session, summary.from_, summary.until
+            assert told.setdefault(span, summary) == summary
+    return len(told)
+
+
 def test_no_notification_is_lost_with_any_part_of_a_cluster(
     worlds: list[World], cluster: Cluster, broker: SecuredBroker, tmp_path: Path
 ) -> None:
     begun = time.monotonic()
-    shipped = archive(tmp_path)
+    old, new = (release(tmp_path, name) for name in ("old", "new"))
     batches, real_time = worlds
     kafka = broker.tls(broker.mutual, "client")
     for world in worlds:
         world.fill_and_edit(100, edit=world is batches)
-    client = cluster.submit(cluster.properties(batches, kafka, shipped))
+    client = cluster.submit(cluster.properties(batches, kafka, old), old.job)
     # The node that the driver comes to is its address.
-    without = cluster.properties(real_time, kafka, shipped, **{"driver.host": None})
-    supervised = cluster.supervise(without)
+    here = {"driver.host": None}
+    supervised = cluster.supervise(cluster.properties(real_time, kafka, old, **here), old.job)
     assert supervised.process.wait(WAIT_S) == 0, supervised.output
     go_on(worlds, client)
     # Executors come one after the other.
@@ -129,17 +144,34 @@ def test_no_notification_is_lost_with_any_part_of_a_cluster(
     until(lambda: supervised.jvm() not in (None, first), client)
     go_on(worlds, client)
 
+    assert (driver / "stdout").read_text().count(" in real time") == 2
+
+    # A new release, one stream after the other.
+    client.process.send_signal(signal.SIGTERM)
+    assert client.process.wait(WAIT_S) in (0, 143), client.output[-4000:]
+    client = cluster.submit(cluster.properties(batches, kafka, new), new.job)
+    go_on(worlds, client)
+    assert sorted(map(sorted, cluster.releases().values())) == [["new"], ["old"]]
+    cluster.stop_driver(driver.name)
+    until(lambda: not supervised.others(), client)
+    supervised = cluster.supervise(cluster.properties(real_time, kafka, new, **here), new.job)
+    assert supervised.process.wait(WAIT_S) == 0, supervised.output
+    go_on(worlds, client)
+    assert list(cluster.releases().values()) == [{"new"}] * 2
+    assert "release new" in client.output
+
     for world in worlds:
         drained(world)
     client.process.send_signal(signal.SIGTERM)
-    cluster.stop_driver(driver.name)
+    (last,) = set(tmp_path.glob("rack*/driver-*")) - {driver}
+    cluster.stop_driver(last.name)
     assert client.process.wait(WAIT_S) in (0, 143), client.output[-4000:]
     until(lambda: not supervised.others())
-    assert (driver / "stdout").read_text().count(" in real time") == 2
     for world in worlds:
         verdict = world.prove()
         assert verdict.proved, list(verdict.lines())
         assert verdict.waiting == 0 and verdict.owed > 100
+        assert told_alike(world) > 100
     assert batches.edits > 3
 
 

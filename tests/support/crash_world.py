@@ -147,16 +147,16 @@ class World:
         tables: Tables,
         folder: Path,
         latency: str = "microbatch",
-        ways: int = 1,
         network: Network = NETWORK,
         rules: Mapping[str, tuple[str, str]] = RULES,
+        alone: bool = False,
     ) -> None:
-        """ways: tunnels of an only publisher; of several each has one."""
+        """Each publisher of the network has a tunnel. alone: the first one publishes all, and the
+        others are ingresses of places."""
         self.spark, self.broker, self.tables, self.folder = spark, broker, tables, folder
-        publishers = network.publishers()
-        self.hosts = Hosts(
-            folder, network, publishers if len(publishers) > 1 else publishers * ways
-        )
+        self.ingresses = network.publishers()
+        self.hosts = Hosts(folder, network, self.ingresses)
+        publishers = self.ingresses[:1] if alone else self.ingresses
         self.rules = rules
         self._draw = random.Random(7)
         self._numbers = itertools.count()

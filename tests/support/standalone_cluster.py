@@ -17,6 +17,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,12 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _OPENS = "--add-opens=java.base/java.nio=ALL-UNNAMED --add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
 #: Lines that all nodes have, by the example.
 _SECURITY = re.compile(r"^spark\.(?:authenticate|network\.crypto|io\.encryption).*$", re.MULTILINE)
+#: A driver has our code, and what is compiled of it, from where its job is.
+_OWN = dict.fromkeys(("PYTHONPATH", "NUMBA_CACHE_DIR"), "")
 #: A node has nothing of this project, and nothing of the tests' environment.
 _NODE = {
-    **dict.fromkeys(("PYTHONPATH", "NUMBA_CACHE_DIR", "SPARK_DIST_CLASSPATH"), ""),
+    **_OWN,
+    "SPARK_DIST_CLASSPATH": "",
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": jvm.QUICK,
 }
@@ -59,10 +63,31 @@ def example(values: Mapping[str, Any]) -> str:
     return text
 
 
-def archive(place: Path) -> Path:
-    """An environment for executors: our code, with the kernels that tests have compiled. Packages,
-    half a gigabyte, it takes from where they are."""
-    made = place / "environment"
+@dataclass(frozen=True)
+class Release:
+    """A version of our code: an environment that has it, for drivers, and packed for executors.
+
+    Whoever imports it says its name on standard error.
+    """
+
+    environment: Path
+    archive: Path
+
+    @property
+    def python(self) -> Path:
+        return self.environment / "bin" / "python"
+
+    @property
+    def job(self) -> str:
+        """The main job as the environment has it."""
+        (found,) = self.environment.glob("lib/*/site-packages/jobs/itch_stream.py")
+        return str(found)
+
+
+def release(place: Path, name: str) -> Release:
+    """An environment with our code, and the kernels that tests have compiled. Packages, half a
+    gigabyte, it takes from where they are."""
+    made = place / name
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
     (packages,) = made.glob("lib/*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
@@ -77,7 +102,9 @@ def archive(place: Path) -> Path:
                     Path(os.environ["NUMBA_CACHE_DIR"], compiled),
                     target / folder.relative_to(source) / "__pycache__",
                 )
-    return Path(shutil.make_archive(str(made), "gztar", made))
+    with (packages / "udfs" / "columns.py").open("a") as code:
+        code.write(f'\n\nprint("release {name}", file=sys.stderr, flush=True)\n')
+    return Release(made, Path(shutil.make_archive(str(made), "gztar", made)))
 
 
 class Cluster:
@@ -142,19 +169,21 @@ class Cluster:
         started.until("Successfully registered with master")
 
     def properties(
-        self, world: World, kafka: Mapping[str, str], archive: Path, **others: Any
+        self, world: World, kafka: Mapping[str, str], version: Release, **others: Any
     ) -> Path:
         """The example file for a stream: its names, small memories and batches, quick JVMs.
 
-        Each place has a tunnel of its own. others: lines beside those of the example.
+        Each place is an ingress, with a tunnel of its own. others: lines beside the example's.
         """
         settings = world.settings
         ways = zip(self.workers, world.hosts.addresses, strict=True)
+        links = zip(self.workers, world.ingresses, strict=True)
         values = {
             **self.names,
             "driver.memory": "1g",
             "executor.memory": "512m",
-            "archives": f"{archive}#environment",
+            "archives": f"{version.archive}#environment",
+            "pyspark.driver.python": version.python,
             **{f"stackcast.kafka.{key}": value for key, value in kafka.items()},
             "stackcast.topic": settings["topic"],
             "stackcast.deadLetter.topic": settings["dead_letter_topic"],
@@ -162,6 +191,7 @@ class Cluster:
             "stackcast.checkpoint": settings["checkpoint"],
             "stackcast.sink.udp.endpoint": settings["udp_endpoint"],
             "stackcast.sink.places": ",".join(f"{place}={way}" for place, way in ways),
+            "stackcast.sink.ingresses": ",".join(f"{place}={host}" for place, host in links),
             # Here it acknowledges, so that nothing is lost on a busy machine.
             "stackcast.sink.udp.window": settings["udp_window"],
         }
@@ -178,11 +208,11 @@ class Cluster:
         path.write_text(text)
         return path
 
-    def submit(self, properties: Path) -> Program:
+    def submit(self, properties: Path, job: str = JOB) -> Program:
         """A driver of the main job in client mode."""
-        return self._run("spark-submit", "--properties-file", str(properties), JOB)
+        return self._run("spark-submit", "--properties-file", str(properties), job, **_OWN)
 
-    def supervise(self, properties: Path) -> Program:
+    def supervise(self, properties: Path, job: str) -> Program:
         """A driver of the main job in cluster mode, which a worker starts again. It bears the mark
         of what is returned, which ends when the cluster has the driver."""
         (jar,) = (_SPARK / "jars").glob("delta-storage-*.jar")
@@ -190,7 +220,7 @@ class Cluster:
             "spark-submit",
             *("--properties-file", str(properties), "--deploy-mode", "cluster", "--supervise"),
             *("--class", f"{_DEPLOY}.PythonRunner", "--driver-java-options", _OPENS),
-            *(f"file:{jar}", JOB, ""),
+            *(f"file:{jar}", job, ""),
         )
 
     def executors(self) -> dict[str, list[int]]:
@@ -202,6 +232,17 @@ class Cluster:
                 if _EXECUTOR in words:
                     found.setdefault(words[words.index("--app-id") + 1], []).append(pid)
         return found
+
+    def releases(self) -> dict[str, set[str]]:
+        """By application that runs, the releases that its executors have imported."""
+        return {
+            app: {
+                name
+                for errors in self.folder.glob(f"*/{app}/*/stderr")
+                for name in re.findall(r"^release (\w+)$", errors.read_text(), re.MULTILINE)
+            }
+            for app in self.executors()
+        }
 
     def stop_driver(self, number: str) -> None:
         """Stop a driver of the cluster by its number, which it is not started again after."""
