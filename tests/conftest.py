@@ -54,12 +54,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="paste the tutorial into a clone, with all it installs",
     )
     parser.addoption("--bmv2", metavar="FILE", help="simple_switch_grpc: run what is marked bmv2")
+    parser.addoption("--s3", metavar="FOLDER", help="of jars and a store: run what is marked s3")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what needs an option that is not given, and what passed before."""
     switch_suite.pytest_collection_modifyitems(config, items)
-    absent = [name for name in ("p4c", "bmv2", "kills") if not config.getoption(f"--{name}")]
+    absent = [name for name in ("p4c", "bmv2", "kills", "s3") if not config.getoption(f"--{name}")]
     out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=out)
     left_out = set(out)
@@ -75,14 +76,19 @@ def itch() -> Specification:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SparkSession]:
     """A real Spark with Delta and Kafka, as the jobs have it (conf/spark-defaults.conf).
 
     Its warehouse is its own: another process of the same run drops schemas of the same name.
     """
-    place = f"spark.sql.warehouse.dir={tmp_path_factory.mktemp('warehouse')}"
+    options = ["--conf", f"spark.sql.warehouse.dir={tmp_path_factory.mktemp('warehouse')}"]
+    if pytestconfig.getoption("--s3"):
+        jars = Path(pytestconfig.getoption("--s3")).resolve()
+        options += ["--driver-class-path", f"{jars}/*"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {shlex.quote(place)} pyspark-shell")
+        patched.setenv("PYSPARK_SUBMIT_ARGS", shlex.join([*options, "pyspark-shell"]))
         started = session.start("stackcast tests")
     yield started
     started.stop()
