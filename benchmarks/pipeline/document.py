@@ -219,6 +219,48 @@ def growth(lines: Sequence[Line]) -> str:
     return _table(("work", "what", "seconds", "steps worse than linear"), rows)
 
 
+def publishers(lines: Sequence[Line]) -> str:
+    return _table(
+        (
+            "publishers",
+            "plan, s",
+            "plan, MB",
+            "pairs in use",
+            "their headers, MB",
+            "packet, the first time, µs",
+            "then, µs",
+        ),
+        (
+            (
+                _number(line["publishers"]),
+                f"{line['plan_seconds']:.2f}",
+                f"{line['plan_bytes'] / 1e6:.2f}",
+                f"{line['pairs']:,}",
+                f"{line['pair_bytes'] / 1e6:.2f}",
+                f"{line['first_packet_us']:.0f}",
+                f"{line['packet_us']:.2f}",
+            )
+            for line in _named(lines, "publishers")
+        ),
+    )
+
+
+def executors(lines: Sequence[Line]) -> str:
+    mine = _named(lines, "executors")
+    parts = [part for part in COMPONENTS if any(line["parts"].get(part) for line in mine)]
+    return _table(
+        ("executors", "µs of a core a packet", *parts),
+        (
+            (
+                _number(line["executors"]),
+                f"**{line['packet_us']:.2f}**",
+                *(_microseconds(line["parts"].get(part)) for part in parts),
+            )
+            for line in mine
+        ),
+    )
+
+
 def rates(lines: Sequence[Line]) -> str:
     text = "![Microseconds of a core a record by component, and records a second, by way](%s)\n"
     return _picture("pipeline-rates.svg", text, _named(lines, "way"))
@@ -245,6 +287,8 @@ TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
     "latency": latency,
     "start": start,
     "growth": growth,
+    "publishers": publishers,
+    "executors": executors,
     "rates": rates,
     "curves": curves,
 }
@@ -260,6 +304,8 @@ TABLES_OF_ALL = {
     "compared": ("throughput", "peers"),
     "rates": ("throughput", "peers"),
     "curves": ("growth",),
+    "publishers": ("growth",),
+    "executors": ("growth",),
 }
 
 

@@ -62,8 +62,8 @@ EXECUTORS, SPREAD, MEASURED, WARM = (1, 2, 4), 4, 1_600_000, 400_000
 def run(world: World, lines: Lines) -> None:
     """All axes; the others are as in the other parts."""
     few = 3 if world.quick else 4
-    publishers(lines, world.rules, PUBLISHERS[:few])
-    executors(world, lines, EXECUTORS)
+    publishers(lines, world.rules)
+    executors(world, lines)
     # The first plan of a process compiles kernels, or loads them.
     seconds_of_plan(world, world.settings("none"))
     poll = milliseconds_of_poll(world, world.settings("none"))

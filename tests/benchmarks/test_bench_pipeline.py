@@ -194,6 +194,12 @@ def test_every_table_of_the_document_can_be_made():
         {"name": "linear", "axis": "hosts", "step": "plan", "worse": ["16→100"]},
     ]
     assert "| 16 hosts | plan | 1 | 16→100 |" in document.growth(lines)
+    costs = {"plan_seconds": 0.5, "plan_bytes": 2e6, "pairs": 12_345, "pair_bytes": 3e6}
+    each = {"first_packet_us": 70.4, "packet_us": 0.82}
+    lines = [{"name": "publishers", "publishers": 1_000} | costs | each]
+    assert "| 1,000 | 0.50 | 2.00 | 12,345 | 3.00 | 70 | 0.82 |" in document.publishers(lines)
+    lines = [{"name": "executors", "executors": 2, "packet_us": 9.0, "parts": {"JVM": 5.0}}]
+    assert document.executors(lines).endswith("| 2 | **9.00** | 5.00 |\n")
 
 
 def test_pictures_show_what_the_lines_say(tmp_path, monkeypatch):
