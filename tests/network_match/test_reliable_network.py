@@ -1,8 +1,9 @@
 """Filtering in the network that loses nothing: switches match a feed over links that lose a tenth
 of all frames, the stream beside it tells each host what it should have, and hosts ask for the rest.
 
-A broker, the stream in a process of its own that is killed, lab switches written by the refresher,
-and hosts that are `stackcast receive`. The oracle is brute force over the rules.
+Two publishers feed at switches of their own, each by a partition of its own. A broker, the
+stream in a process of its own that is killed, lab switches written by the refresher, and hosts that
+are `stackcast receive`. The oracle is brute force over the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -36,8 +37,8 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import open_sink, sink_options
-from jobs.embedded.feed import Fed, feed
+from jobs.adapters.wire import Opener, sink_options
+from jobs.embedded.feed import Share, feed
 from lab.proof.receipts import datagrams_of, packet_receipt
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.topic_log import TopicLog
@@ -48,6 +49,7 @@ from udfs.errors import LabError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import HEADER, build_packet, read_message, read_packet
+from udfs.messages.sequence import session_id
 from udfs.messages.specification import parse_specification
 from udfs.network.programs import FILTERING
 from udfs.network.rows import network_to_rows
@@ -56,8 +58,8 @@ from udfs.network.topology import fabric
 pytestmark = pytest.mark.integration
 
 ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
-NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
-PUBLISHER = "feed1"
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1, publishers=2)
+PUBLISHERS = ("feed1", "feed2")
 LOSS = 0.1
 WAIT_S = 240.0
 HOSTS = ("h1", "h2", "h4")
@@ -80,8 +82,8 @@ class Deployment:
         self.settings = Settings(
             match="network",
             tables=tables.location,
-            publisher=PUBLISHER,
-            udp_endpoint=lab.ingress[PUBLISHER],
+            publisher=",".join(PUBLISHERS),
+            sink_publishers=",".join(f"{name}={lab.ingress[name]}" for name in PUBLISHERS),
             udp_window=32,
             topic=f"itch.{folder.name}",
             dead_letter_topic=f"dead.{folder.name}",
@@ -109,9 +111,10 @@ class Deployment:
             assert not refresher.once()
         (rejected,) = tables.rows("rejected_subscriptions")
         assert rejected["id"] == "refused"
-        ensure_topic(broker.bootstrap_servers, self.settings.topic, 1)
         ensure_topic(broker.bootstrap_servers, self.settings.dead_letter_topic, 1)
-        self.log = TopicLog(broker.bootstrap_servers, self.settings.topic)
+        self.log = TopicLog(
+            broker.bootstrap_servers, self.settings.topic, partitions=len(PUBLISHERS)
+        )
 
     def stream(self, crash: str = "", passing: int = 1) -> Program:
         given = dataclasses.asdict(self.settings)
@@ -127,25 +130,28 @@ class Deployment:
         path.write_text(json.dumps(dataclasses.asdict(story)))
         return Program(self.folder, str(SUPPORT / "crashing_stream.py"), str(path))
 
-    def feed(self, messages: int, seed: int) -> Fed:
-        """Sends a session into the network, each packet under its place in the topic."""
-        sink = open_sink(sink_options(self.settings))
-        try:
-            session = TradingSession(messages, seed, 20)
-            told = feed(
-                self.settings, NETWORK.hosts[PUBLISHER], sink, session, Event(), topic=self.log
-            )
-        finally:
-            sink.close()
-        self.packets += told.packets
-        return told
+    def feed(self, messages: int, seed: int) -> None:
+        """Sends a session into the network, half of it by each publisher, each packet under its
+        place in the topic."""
+        opener = Opener(sink_options(self.settings))
+        for number, name in enumerate(PUBLISHERS):
+            host = NETWORK.hosts[name]
+            with closing(opener(opener.way(name, host.switch))) as sink:
+                session, share = TradingSession(messages, seed, 20), Share(number, len(PUBLISHERS))
+                told = feed(
+                    self.settings, host, sink, session, Event(), share=share, topic=self.log
+                )
+            self.packets += told.packets
 
-    def owed(self) -> dict[str, list[bytes]]:
-        """By host, what it should have of the packets: rule by rule, message by message."""
+    def partition(self, session: bytes) -> int:
+        return [session_id(self.settings.topic, each) for each in (0, 1)].index(session)
+
+    def owed(self) -> dict[str, dict[bytes, list[bytes]]]:
+        """By host and session, what it should have: rule by rule, message by message."""
         rows = [Subscription(n, host, text) for n, (host, text) in RULES.items()]
-        rules, rejected = check(rows, ITCH, set(NETWORK.subscribers()), PUBLISHER)
+        rules, rejected = check(rows, ITCH, set(NETWORK.hosts), "")
         assert not rejected
-        found: dict[str, list[bytes]] = defaultdict(list)
+        found: dict[str, dict[bytes, list[bytes]]] = defaultdict(lambda: defaultdict(list))
         for _, number, packet in self.packets:
             session, _, messages = read_packet(packet)
             wanted: dict[str, list[bytes]] = defaultdict(list)
@@ -155,7 +161,7 @@ class Deployment:
                 for host in {host for receivers in hit for host in receivers}:
                     wanted[host].append(message)
             for host, mine in wanted.items():
-                found[host].append(build_packet(session, number, mine))
+                found[host][session].append(build_packet(session, number, mine))
         return found
 
 
@@ -201,7 +207,8 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
         (tmp_path / "drained").touch()
         assert last.end() == 0, last.output[-4000:]
         owed = made.owed()
-        assert all(len(owed[host]) > 50 for host in HOSTS)
+        count = {host: sum(map(len, owed[host].values())) for host in HOSTS}
+        assert min(count.values()) > 50 and all(len(owed[host]) == 2 for host in HOSTS)
 
         def had(host: str) -> list[bytes]:
             try:
@@ -210,20 +217,23 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
                 return []  # not begun, or the last one is being written
 
         for host, program in hosts.items():
-            wait(partial(lambda h: len(had(h)) >= len(owed[h]), host), program)
+            wait(partial(lambda h: len(had(h)) >= count[h], host), program)
             program.process.send_signal(signal.SIGTERM)
             assert program.end() == 0, program.output[-2000:]
-            assert had(host) == owed[host]
+            came: dict[bytes, list[bytes]] = defaultdict(list)
+            for datagram in had(host):
+                came[datagram[:10]].append(datagram)
+            assert came == owed[host]
             told = json.loads(program.output.splitlines()[-1])["statistics"]
             # The switches brought most of it, and what the links lost came from the service.
-            assert told["received"] > told["repaired"] > 0.1 * len(owed[host])
+            assert told["received"] > told["repaired"] > 0.1 * count[host]
             assert not any(told[name] for name in ("losses", "unexpected", "disputed", "malformed"))
         assert lab.status()["drops"]["loss"] > 100
         explains(made, owed)
-        proves(made, owed)
+        proves(made, sum(count.values()))
 
 
-def proves(made: Deployment, owed: dict[str, list[bytes]]) -> None:
+def proves(made: Deployment, owed: int) -> None:
     """What hosts wrote down is proved by topic and ledger, and one packet less is not."""
     files = {
         host: [*map(packet_receipt, datagrams_of(made.folder / f"{host}.mold"))] for host in HOSTS
@@ -231,26 +241,37 @@ def proves(made: Deployment, owed: dict[str, list[bytes]]) -> None:
     evidence = check_delivery.Evidence(made.spark, made.settings)
     verdict = evidence.verdict(files, ordered=False)
     assert verdict.proved, [*verdict.lines()]
-    assert verdict.owed == verdict.received == sum(map(len, owed.values()))
+    assert verdict.owed == verdict.received == owed
     lost = files["h2"].pop(7)
     (fault,) = evidence.verdict(files, ordered=False).faults["missing"]
     assert (fault.host, fault.sequence) == ("h2", lost.sequence)
 
 
-def explains(made: Deployment, owed: dict[str, list[bytes]]) -> None:
+def explains(made: Deployment, owed: dict[str, dict[bytes, list[bytes]]]) -> None:
     """Why a host got what it got of a packet, and by which way, is told as ever."""
     explanation = SentExplanation(made.spark, made.settings, made.tables)
-    packet = random.Random(5).choice(owed["h1"])
-    session, number, _ = HEADER.unpack_from(packet)
+    for sender, session in enumerate(sorted(owed["h1"], key=made.partition)):
+        explains_one(made, owed, explanation, PUBLISHERS[sender], session)
+
+
+def explains_one(
+    made: Deployment,
+    owed: dict[str, dict[bytes, list[bytes]]],
+    explanation: SentExplanation,
+    publisher: str,
+    session: bytes,
+) -> None:
+    packet = random.Random(5).choice(owed["h1"][session])
+    number = HEADER.unpack_from(packet)[1]
     found = explanation.explain(session.decode(), number, "h1")
-    got = {host for host in owed if any(d[:18] == packet[:18] for d in owed[host])}
+    got = {host for host in owed if any(d[:18] == packet[:18] for d in owed[host][session])}
     assert set(found["receivers"]) == got and found["received"]
     (mine,) = [each for each in found["frames"] if each["receivers"] == ["h1"]]
     assert mine["hex"] == packet.hex()
     way = mine["paths"]["h1"]
     switch = NETWORK.hosts["h1"].switch
-    assert (way[0], way[-2:]) == (PUBLISHER, [switch, "h1"])
-    (whole,) = [p for _, n, p in made.packets if n == number]
+    assert (way[0], way[-2:]) == (publisher, [switch, "h1"])
+    (whole,) = [p for _, n, p in made.packets if p[:18] == packet[:18]]
     assert len(found["events"]) == len(read_packet(whole)[2])
     assert {rule["id"] for rule in found["rules"] if rule["matches"]} <= {"high", "both"}
-    assert "packet from feed1 to h1" in text_of(found)
+    assert f"packet from {publisher} to h1" in text_of(found)
