@@ -11,7 +11,7 @@
 //     |
 //   check: the count is right, an IPv4 datagram comes after the labels
 //     |
-//   label_1 .. label_K, one table each: label -> stored | hop | root
+//   label_1 .. label_K, one table each: label -> stored | hop | root | own
 //     |      first all labels choose ports; later, in a copy, those are taken off that do not lead
 //     |      on by its port
 //     |

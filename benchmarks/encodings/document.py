@@ -11,10 +11,10 @@ from math import isnan
 from pathlib import Path
 
 from benchmarks.encodings.figures import MIXES
-from benchmarks.encodings.networks import MEASURED
 from benchmarks.support.plot import Corner, Curve, Drawing, Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
 from benchmarks.support.tables import findings, floors, number, table
+from udfs.network.encodings import ENCODINGS
 
 FILE = ROOT / "docs" / "encodings.md"
 FOLDER = ROOT / "docs" / "pictures"
@@ -68,7 +68,7 @@ def networks(lines: Sequence[Line], of: str) -> str:
 
 def _way(name: str) -> str:
     first, comma, rest = name.partition(",")
-    return f"`{first}`{comma}{rest}" if first in MEASURED else name
+    return f"`{first}`{comma}{rest}" if first in ENCODINGS else name
 
 
 def _figure(row: Line, key: str) -> str:
@@ -87,7 +87,7 @@ def best(lines: Sequence[Line], share: str) -> str:
         rows = [
             row
             for row in named(lines, "way", network=name, share=int(share) / 100)
-            if "refused" not in row and row["way"].partition(",")[0] in MEASURED
+            if "refused" not in row and row["way"].partition(",")[0] in ENCODINGS
         ]
         rows.sort(key=lambda row: row["load"])
         free = [row for row in rows if row["churn"] == 0]

@@ -22,7 +22,6 @@ from benchmarks.trees.other_encodings import ENCAPSULATION, elmo
 from udfs.errors import NetworkError
 from udfs.network.encodings import ENCODINGS, label_format
 from udfs.network.network import Host, Network
-from udfs.network.stored_routes import PORT_BITMAPS
 from udfs.network.topology import fabric, jellyfish
 from udfs.network.virtual_tree import VirtualTree, tree_ports
 from udfs.stacks.forwarding import network_tables
@@ -35,7 +34,6 @@ SHARES = (0.1, 0.3, 0.6)
 STABLE = 0.7
 CHURN = 0.1
 DATAGRAM = 20 + 8 + 50
-MEASURED = (*ENCODINGS, PORT_BITMAPS.encoding)
 ONE_TREE = "virtual_trees, one broadcast tree"
 COUNTED = (
     "header", "header_links", "load", "frames", "packets", "lookups", "passes", "delay", "queued"
@@ -67,7 +65,7 @@ def drawn(network: Network, random: Random, share: float) -> frozenset[str]:
 def relabelled(network: Network, encoding: str) -> Network:
     return Network.from_rows(
         network.switches.values(), network.hosts.values(), network.links,
-        PORT_BITMAPS if encoding == PORT_BITMAPS.encoding else label_format(encoding, 16),
+        label_format(encoding, 16),
     )  # fmt: skip
 
 
@@ -114,7 +112,7 @@ def exchanged(
 def _encodings(
     network: Network, hosts: frozenset[str], other: frozenset[str]
 ) -> Iterator[tuple[str, Taken | str, int, int]]:
-    for encoding in (*MEASURED, ONE_TREE):
+    for encoding in (*ENCODINGS, ONE_TREE):
         try:
             own = relabelled(network, encoding.partition(",")[0])
         except NetworkError as error:

@@ -54,8 +54,8 @@ struct metadata_t {
     @field_list(CARRIED) bit<1> stored;        // a stored label was there
     @field_list(CARRIED) bit<1> uneven;        // some label does not go by every port
     @field_list(CARRIED) bit<1> cut;           // this copy: labels that do not lead on are taken off
-    @field_list(CARRIED) bit<1> own;           // hops are this switch's
-    @field_list(CARRIED) ports_t under;        // of the hop whose subtree is looked at
+    @field_list(CARRIED) bit<1> own;           // hops, or ports, are this switch's
+    @field_list(CARRIED) ports_t under;        // of the hop, or switch, whose labels are looked at
     bit<16> later;     // labels that are not of this pass
     bit<32> datagram;  // the first four bytes behind the stack
     reason_t reason;   // to drop the frame

@@ -18,6 +18,14 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
     }
 #endif
 
+#if ENCODING == 4
+    // This switch itself, which has these ports.
+    action own(ports_t ports) {
+        meta.own = 1;
+        meta.under = ports;
+    }
+#endif
+
     action of_another_switch() {
     }
 
@@ -30,6 +38,9 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
 #if ENCODING == 3
             hop;
             root;
+#endif
+#if ENCODING == 4
+            own;
 #endif
             @defaultonly of_another_switch;
         }
@@ -48,6 +59,34 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
 
     apply {
         if (label.isValid()) {
+#if ENCODING == 4
+            bit<2> type_ = label.value[15:14];
+            if (type_ == PORTS_OF) {
+                if (meta.own == 1) {
+                    goes = 0;
+                    if (meta.cut == 0) {
+                        meta.ports = meta.ports | ((bit<64>) label.value[10:0]
+                            << (BLOCK * (bit<8>) label.value[13:11]) & meta.under);
+                    }
+                } else if ((meta.under & meta.ports) == 0) {
+                    goes = 0;
+                }
+            } else {
+                meta.own = 0;
+                look_up.apply();
+                if (meta.own == 1) {
+                    goes = 0;
+                } else {
+                    meta.under = named;
+                    if (meta.cut == 0) {
+                        choose_stored();
+                    }
+                    if ((named & meta.ports) == 0) {
+                        goes = 0;
+                    }
+                }
+            }
+#else
             bit<1> known = 0;
             if (look_up.apply().hit) {
                 known = 1;
@@ -86,6 +125,7 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
             if (meta.cut == 1 && meta.along == 0 && meta.own == 0 && (type_ == ROOT || type_ == HOP)) {
                 goes = 0;
             }
+#endif
 #endif
             if (goes == 0) {
                 if (meta.cut == 1) {

@@ -5,9 +5,9 @@
 #define LABELS_A_PASS 8
 #endif
 
-// What a label is: 1 a destination, 2 a stored tree, 3 hybrid: its type and an id of 14 bits. Frames
-// of each encoding have an EtherType of their own, so that no switch takes labels for what they are
-// not.
+// What a label is: 1 a destination, 2 a stored tree, 3 hybrid: its type and an id of 14 bits, 4 port
+// bitmaps: a destination, a switch, or ports of the switch before. Frames of each encoding have an
+// EtherType of their own, so that no switch takes labels for what they are not.
 #ifndef ENCODING
 #define ENCODING 3
 #endif
@@ -22,16 +22,26 @@ const bit<16> STACK = 0x99AB;
 const bit<2> ROOT = 0;
 const bit<2> TREE = 1;
 const bit<2> HOP = 2;
+#elif ENCODING == 4
+const bit<16> STACK = 0x99AC;
+// The first two bits of a label; a host has 0 in the first.
+const bit<2> PORTS_OF = 3;
+const bit<8> BLOCK = 11;  // ports that a label names
 #else
-#error "ENCODING is 1 to 3"
+#error "ENCODING is 1 to 4"
 #endif
 
 #define LABEL_BITS 16
 const bit<8> LABEL_BITS_SHIFT = 4;   // times LABEL_BITS
 const bit<8> LABEL_BYTES_SHIFT = 1;  // times the bytes of a label
 
+#if ENCODING == 4
+const bit<16> MAX_LABELS = 512;
+const int LABELS_BITS = 512 * LABEL_BITS;  // of as many labels
+#else
 const bit<16> MAX_LABELS = 64;
-const int LABELS_BITS = 64 * LABEL_BITS;  // of as many labels
+const int LABELS_BITS = 64 * LABEL_BITS;
+#endif
 
 // Entries of a table.
 #if ENCODING == 3

@@ -30,6 +30,7 @@ local SIGNALS = {
   [0] = "INIT_VNF", "INIT_PUB", "PUBLISH", "SUB_REG", "SUB_REM", "STATE_ID_REQ", "RECOVER",
   "ACKNOWLEDGED", "TRUNCATED", "LEASE", "SUMMARY",
 }
+local PORT_BITMAPS, MOST_PORT_BITMAPS, BLOCK = 0x99AC, 512, 11
 
 local stack = Proto("stackcast", "Stackcast Header Stack")
 local moldudp64 = Proto("stackcast_moldudp64", "MoldUDP64 of Stackcast")
@@ -341,6 +342,29 @@ local function add_id(tree, range, word)
   if id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
 end
 
+-- A host, a switch, or a block of ports of the switch before.
+local function add_named(tree, range)
+  local value, kind = range:uint(), range:bitfield(0, 2)
+  local word, id = "host", value
+  if kind == 2 then word, id = "switch", range:bitfield(2, 14) end
+  if kind == 3 then
+    local ports = {}
+    for at = 0, BLOCK - 1 do
+      if range:bitfield(15 - at, 1) == 1 then
+        ports[#ports + 1] = tostring(BLOCK * range:bitfield(2, 3) + at + 1)
+      end
+    end
+    word, id = "ports", table.concat(ports, ",")
+  end
+  local label = tree:add(of_stack.label, range, word .. " " .. id)
+  if kind == 3 then
+    label:add(of_stack.label_value, range, range:bitfield(5, 11))
+  else
+    label:add(of_stack.label_id, range, id)
+  end
+  if id == 0 or id == "" then told(label, range, "BAD_LABEL", "no switch takes it") end
+end
+
 -- One that says to a switch where its copies go.
 local function add_order(tree, range, strategy)
   local tag = strategy or range(1, 1):uint()
@@ -363,6 +387,8 @@ function stack.dissector(buffer, pinfo, root)
   local add, of = add_label, kind == HYBRID and HYBRID_TYPES or LABEL_TYPES
   if route then add, of = add_order, route[2] end
   if IDS[kind] then add, of = add_id, IDS[kind] end
+  if kind == PORT_BITMAPS then add = add_named end
+  local most = kind == PORT_BITMAPS and MOST_PORT_BITMAPS or MAX_LABELS
   local tree = root:add(stack, buffer())
   if buffer:len() < 2 then
     return told(tree, buffer(), "TRUNCATED_FRAME", "the number of labels is cut off")
@@ -372,8 +398,8 @@ function stack.dissector(buffer, pinfo, root)
   tree:add(of_stack.labels, buffer(0, 2))
   if count == 0 then
     return told(tree, buffer(0, 2), "EMPTY_STACK", "switches drop this")
-  elseif count > MAX_LABELS then
-    return told(tree, buffer(0, 2), "TOO_MANY_LABELS", MAX_LABELS .. " at most")
+  elseif count > most then
+    return told(tree, buffer(0, 2), "TOO_MANY_LABELS", most .. " at most")
   elseif length > buffer:len() then
     return told(tree, buffer(), "TRUNCATED_FRAME", count .. " labels are announced")
   end
@@ -474,6 +500,7 @@ ethertypes:add(WIDE, stack)
 for kind in pairs(SOURCE_ROUTES) do ethertypes:add(kind, stack) end
 for kind in pairs(IDS) do ethertypes:add(kind, stack) end
 ethertypes:add(HYBRID, stack)
+ethertypes:add(PORT_BITMAPS, stack)
 ethertypes:add(EVENT, event)
 ports:add(moldudp64.prefs.ports, moldudp64)
 ports:add(moldudp64.prefs.rerequest, moldudp64)

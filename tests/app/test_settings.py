@@ -121,6 +121,15 @@ def test_only_labels_of_virtual_trees_have_widths_to_choose_from():
         Settings.read([chosen[0], (PREFIX + "mtu", "300")])
 
 
+def test_stacks_have_as_many_labels_as_the_program_of_their_encoding_parses():
+    chosen, most = (PREFIX + "encoding", "port_bitmaps"), PREFIX + "maxLabels"
+    assert Settings.read([chosen, (most, "512")]).max_labels == 512
+    with pytest.raises(SettingsError, match=r"maxLabels is '512'.*1 to 64 with .*encoding hops"):
+        Settings.read([(PREFIX + "encoding", "hops"), (most, "512")])
+    with pytest.raises(SettingsError, match="from 1 to 512"):
+        Settings.read([chosen, (most, "513")])
+
+
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [

@@ -11,10 +11,9 @@ from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 
 from udfs.network.encodings import ROUTES
-from udfs.network.labels import MAX_LABELS
 from udfs.network.programs import stack_program
 from udfs.network.source_routes import SOURCE_ROUTES, TAGS, HopLabels, SourceRoute
-from udfs.network.stored_routes import HYBRID, STORED_ROUTES
+from udfs.network.stored_routes import BLOCK, HYBRID, PORT_BITMAPS, STORED_ROUTES
 from udfs.switches import sources as of_sources
 from udfs.switches.ports import FAN_OUT, PORTS
 from udfs.switches.routes import DELIVER, ROUTE, SEND
@@ -52,7 +51,8 @@ def constant(sizes: str, name: str) -> int:
 def test_numbers_of_the_program_are_those_of_the_control_plane():
     for sizes, forms in ((SOURCE, SOURCE_ROUTES), (STORED, STORED_ROUTES)):
         assert constant(sizes, "LABELS_A_PASS") == LABELS_A_PASS
-        assert constant(sizes, "MAX_LABELS") == MAX_LABELS
+        most = re.findall(r"const bit<16> MAX_LABELS = (\d+);", sizes)
+        assert {int(each) for each in most} == {form.max_labels for form in forms.values()}
         assert constant(sizes, "FAN_OUT") == FAN_OUT
         kinds = re.findall(r"const bit<16> STACK = (0x\w+);", sizes)
         assert [int(kind, 0) for kind in kinds] == [form.ether_type for form in forms.values()]
@@ -61,6 +61,9 @@ def test_numbers_of_the_program_are_those_of_the_control_plane():
         assert constant(SOURCE, name.upper()) == tag
     for kind, name in HYBRID.kinds.items():
         assert constant(STORED, name.upper()) == kind
+    assert constant(STORED, "BLOCK") == BLOCK
+    assert constant(STORED, "SWITCH") == PORT_BITMAPS.switch(1) >> 14
+    assert constant(STORED, "PORTS_OF") == PORT_BITMAPS.ports(1)[0] >> 14
 
 
 @EACH
@@ -80,6 +83,7 @@ def test_tables_and_actions_are_those_of_the_entries(form):
     places = range(1, LABELS_A_PASS + 1)
     of_labels = ["own"] if isinstance(form, SourceRoute) else ["stored"]
     of_labels += ["hop", "root"] if form == HYBRID else []
+    of_labels += ["own"] if form == PORT_BITMAPS else []
     assert tables == {
         HOST_PORT: {TAKE_STACK_OFF},
         ROUTE: {SEND, DELIVER},
@@ -91,7 +95,7 @@ def test_tables_and_actions_are_those_of_the_entries(form):
     named = isinstance(form, SourceRoute) and not isinstance(form, HopLabels)
     assert ids == {8 if named else form.bits}
     (later,) = (h for h in json.loads(program)["header_types"] if h["name"] == "labels_h")
-    assert later["max_length"] * 8 == MAX_LABELS * form.bits
+    assert later["max_length"] * 8 == form.max_labels * form.bits
 
 
 def test_every_reason_to_drop_a_frame_is_counted_apart():

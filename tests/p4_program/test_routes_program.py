@@ -23,7 +23,7 @@ from virtual_trees_cases import datagram, plain_frame
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES
 from udfs.network.source_routes import SourceRoute
-from udfs.network.stored_routes import HYBRID, StoredRoute
+from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, StoredRoute
 from udfs.stacks.forwarding import ForwardingModel, SwitchTables, network_tables
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.encoders import encoder_of
@@ -72,6 +72,8 @@ def odd_tables(form) -> SwitchTables:
         tables.hops |= {100 + port: port for port in ports}
     elif isinstance(form, StoredRoute):
         tables.trees |= of_links
+    if form == PORT_BITMAPS:
+        tables.own[cases.OWN] = mask
     return tables
 
 
@@ -100,6 +102,8 @@ def why(tables, port, labels):
 
 def chosen(tables, labels) -> int:
     """The ports that labels of stored routes choose, that of the ingress among them."""
+    if tables.labels == PORT_BITMAPS:
+        return chosen_by_bitmaps(tables, labels)
     ports, own = 0, True
     for label in labels:
         kind, number = (label >> 14, label & 16_383) if tables.labels == HYBRID else (1, label)
@@ -109,6 +113,17 @@ def chosen(tables, labels) -> int:
             own = number == tables.device
         elif kind == 2 and own and number in tables.hops:
             ports |= 1 << tables.hops[number] - 1
+    return ports
+
+
+def chosen_by_bitmaps(tables, labels) -> int:
+    ports = named = 0
+    for label in labels:
+        if label >> 14 == 3:
+            ports |= (label & 2047) << 11 * (label >> 11 & 7) & named
+        else:
+            named = tables.own[tables.device] if label == 2 << 14 | tables.device else 0
+            ports |= tables.trees.get(label, 0)
     return ports
 
 
@@ -209,6 +224,7 @@ def test_of_a_port_above_64_nothing_is_left_out(odd, form):
         "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],
         "mixed": [cases.OWN << 24 | 2 << 16 | 3 << 9],
         "hybrid": [2 << 14 | 110, 2 << 14 | 111],
+        "port_bitmaps": [2 << 14 | cases.OWN, 3 << 14 | 1 << 9, 3 << 14 | 1 << 10],
     }.get(form.encoding, [110, 111])
     for entered in (0, 65, 257):
         copies, _ = told(odd, entered, stack_frame(form, labels, datagram()))

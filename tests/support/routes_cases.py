@@ -10,10 +10,10 @@ import p4_products
 import virtual_trees_cases
 from virtual_trees_cases import ADDRESSES, Copies, datagram, full_of_options, plain_frame
 
-from udfs.network.labels import NARROW, TREE, LabelFormat
+from udfs.network.labels import MAX_LABELS, NARROW, TREE, LabelFormat
 from udfs.network.programs import stack_program
 from udfs.network.source_routes import SourceRoute, SwitchLabels
-from udfs.network.stored_routes import HYBRID, ROOT, StoredRoute
+from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, ROOT, StoredRoute
 from udfs.stacks.forwarding import SwitchTables, forward
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.stack_entries import splitting
@@ -66,13 +66,18 @@ def random_tables(rng: random.Random, ports: int, form: LabelFormat) -> SwitchTa
             for number in range(1, rng.randint(1, 30))
         }
         tables.device = OWN
+        if form == PORT_BITMAPS:
+            # Hosts, and other switches; and this one, by any of its ports.
+            tables.trees |= {form.switch(n): mask for n, mask in tables.trees.items() if n != OWN}
+            tables.own[OWN] = mask
         tables.hops |= {100 + port: port for port in held} if form == HYBRID else {}
     return tables
 
 
 def random_stack(rng: random.Random, form: LabelFormat, size: int | None = None) -> list[int]:
     """Labels of this switch and of others; values of any kind, seldom such as mean nothing."""
-    size = size or rng.choice([1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 40, 63, 64])
+    longest = [63, 64] if form.max_labels == MAX_LABELS else [64, 65, 130]
+    size = size or rng.choice([1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 40, *longest])
     often = rng.choice([0.05, 0.3, 0.9])
     return [_label(rng, form, rng.random() < often) for _ in range(size)]
 
@@ -97,6 +102,12 @@ def _label(rng: random.Random, form: LabelFormat, own: bool) -> int:
 
 def _stored_label(rng: random.Random, form: StoredRoute, own: bool) -> int:
     """In hybrid stacks, parts of several labels are wanted: roots are seldom."""
+    if form == PORT_BITMAPS:
+        named = rng.randint(1, 30) if own else rng.choice([rng.randint(31, 16_383), OWN, OWN])
+        return rng.choices(
+            [named, form.switch(named), 3 << 14 | rng.getrandbits(14), rng.getrandbits(16)],
+            [2, 3, 6, 0.2],
+        )[0]
     if form != HYBRID:
         return rng.randint(1, 30) if own else rng.randint(31, 60_000)
     return rng.choices(
@@ -140,7 +151,8 @@ def odd_frames(form: LabelFormat) -> Iterator[tuple[str, bytes, str | None]]:
     yield "half a count", ADDRESSES + kind + b"\x00", "CUT_SHORT"
     yield "another encoding", ADDRESSES + foreign + whole, "NOT_IPV4"
     yield "no labels", stack_frame(form, [], whole), "EMPTY_STACK"
-    yield "65 labels", stack_frame(form, [own] * 65, whole), "TOO_MANY_LABELS"
+    too_many = [own] * (form.max_labels + 1)
+    yield "a label too many", stack_frame(form, too_many, whole), "TOO_MANY_LABELS"
     yield "a count too small", stack_frame(form, [own] * 3, whole, 2), "BAD_COUNT"
     yield "a count too large", stack_frame(form, [own] * 3, whole, 4), "BAD_COUNT"
     yield "cut behind its labels", stack_frame(form, [own] * 3, b""), "CUT_SHORT"

@@ -20,7 +20,7 @@ from udfs.network.labels import NARROW, TREE, TypedLabels
 from udfs.network.network import Host, Network
 from udfs.network.programs import ATTRIBUTES, FILTERING, STACKS
 from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, HopLabels, SwitchLabels
-from udfs.network.stored_routes import DESTINATIONS
+from udfs.network.stored_routes import DESTINATIONS, PORT_BITMAPS
 from udfs.network.topology import from_graph
 from udfs.switches.derivation import derive
 from udfs.switches.rollout import NetworkVersion
@@ -75,6 +75,10 @@ class Deployment:
             labels = [self.labels.label(device, *order) for order in self._orders()]
         elif isinstance(self.labels, HopLabels) or self.labels == DESTINATIONS:
             labels = [link.id for link in self.network.links]
+        elif self.labels == PORT_BITMAPS:
+            labels = PORT_BITMAPS.ports(sum(1 << port - 1 for port in self.ports))
+            (device,) = (switch.device_id for switch in self.network.switches.values())
+            labels.insert(0, PORT_BITMAPS.switch(device))
         head = stacks.ADDRESSES + self.labels.ether_type.to_bytes(2)
         return head + self.labels.pack(labels) + inner
 

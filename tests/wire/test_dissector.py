@@ -36,6 +36,7 @@ from udfs.messages.summary_keys import SummaryKey
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import NARROW, WIDE, LabelFormat, TypedLabels
 from udfs.network.source_routes import SwitchLabels
+from udfs.network.stored_routes import BitmapLabels
 from udfs.states import messages as states
 from udfs.states.messages import MessageKind, Signal, SignalKind, SignalReader, StateHeader
 
@@ -73,6 +74,9 @@ def drawn(source: random.Random, form: LabelFormat) -> int:
     """A label that some switch may read."""
     if isinstance(form, TypedLabels):
         return form.label(source.choice(list(form.kinds)), source.randint(1, form.max_id))
+    if isinstance(form, BitmapLabels):
+        some = source.randint(1, 16_383)
+        return source.choice([some, form.switch(some), 3 << 14 | some | 1])
     if not isinstance(form, SwitchLabels):
         return source.randint(1, form.max_id)
     value = source.randint(1, 255 if form.encoding == "port" else 65535)

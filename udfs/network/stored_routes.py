@@ -144,7 +144,6 @@ DESTINATIONS = StoredIds(16, 0x99A9, "destinations", "host")
 TREES = StoredIds(16, 0x99AA, "tree", "tree")
 HYBRID = HybridLabels(16, 0x99AB, "hybrid")
 PORT_BITMAPS = BitmapLabels(16, 0x99AC, "port_bitmaps")
-"""Encoded, modelled and measured; no P4 program reads them yet, so no setting chooses them."""
 STORED_ROUTES: dict[str, StoredRoute] = {
-    form.encoding: form for form in (DESTINATIONS, TREES, HYBRID)
+    form.encoding: form for form in (DESTINATIONS, TREES, HYBRID, PORT_BITMAPS)
 }

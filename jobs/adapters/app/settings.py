@@ -185,7 +185,11 @@ class Settings:
         form=_PUBLISHER_BY,
     )
     max_labels: int = setting(
-        "maxLabels", 64, "Most labels that a switch can parse in one stack", least=1, most=64
+        "maxLabels",
+        64,
+        "Most labels of a stack: as many as switches parse, 64, or 512 in encoding port_bitmaps",
+        least=1,
+        most=512,
     )
     encoding: str = setting(
         "encoding",
@@ -502,6 +506,9 @@ class Settings:
         if made.label_bits != 16 and made.encoding != "virtual_trees":
             words = f"16 with {PREFIX}encoding {made.encoding}"
             raise _bad(f"{PREFIX}label.bits", str(made.label_bits), words)
+        if made.max_labels > made.labels.max_labels:
+            words = f"from 1 to {made.labels.max_labels} with {PREFIX}encoding {made.encoding}"
+            raise _bad(f"{PREFIX}maxLabels", str(made.max_labels), words)
         least = _LEAST_MTU if made.labels.size == 2 else _LEAST_WIDE_MTU
         if made.mtu < least:
             words = f"{least} or more with labels of {made.labels.bits} bits"

@@ -104,7 +104,8 @@ def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -
 
 def longest_event(settings: Settings) -> int:
     """Most bytes of an attribute/value event: what fits a frame beside the longest stack."""
-    return message_capacity(settings.mtu, MAX_LABELS, settings.labels)
+    most = max(MAX_LABELS, settings.max_labels)
+    return message_capacity(settings.mtu, most, settings.labels)
 
 
 def event_of(form: Format, message: bytes) -> tuple[dict[str, str], dict[str, int]]:

@@ -1,0 +1,5 @@
+// stored_routes.p4 for labels of encoding port_bitmaps.
+
+#define ENCODING 4
+#define PROGRAM "stored_routes_port_bitmaps"
+#include "stored_routes.p4"
