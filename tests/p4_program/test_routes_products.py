@@ -62,7 +62,6 @@ def test_numbers_of_the_program_are_those_of_the_control_plane():
     for kind, name in HYBRID.kinds.items():
         assert constant(STORED, name.upper()) == kind
     assert constant(STORED, "BLOCK") == BLOCK
-    assert constant(STORED, "SWITCH") == PORT_BITMAPS.switch(1) >> 14
     assert constant(STORED, "PORTS_OF") == PORT_BITMAPS.ports(1)[0] >> 14
 
 
