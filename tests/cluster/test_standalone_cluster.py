@@ -101,11 +101,13 @@ def told_alike(world: World) -> int:
     return len(told)
 
 
+@pytest.mark.parametrize("change", [False, pytest.param(True, marks=pytest.mark.kills)])
 def test_no_notification_is_lost_with_any_part_of_a_cluster(
-    worlds: list[World], cluster: Cluster, broker: SecuredBroker, tmp_path: Path
+    worlds: list[World], cluster: Cluster, broker: SecuredBroker, tmp_path: Path, change: bool
 ) -> None:
+    """change: to a new release, one stream after the other."""
     begun = time.monotonic()
-    old, new = (release(tmp_path, name) for name in ("old", "new"))
+    old = release(tmp_path, "old")
     batches, real_time = worlds
     kafka = broker.tls(broker.mutual, "client")
     for world in worlds:
@@ -146,32 +148,33 @@ def test_no_notification_is_lost_with_any_part_of_a_cluster(
 
     assert (driver / "stdout").read_text().count(" in real time") == 2
 
-    # A new release, one stream after the other.
-    client.process.send_signal(signal.SIGTERM)
-    assert client.process.wait(WAIT_S) in (0, 143), client.output[-4000:]
-    client = cluster.submit(cluster.properties(batches, kafka, new), new.job)
-    go_on(worlds, client)
-    assert sorted(map(sorted, cluster.releases().values())) == [["new"], ["old"]]
-    cluster.stop_driver(driver.name)
-    until(lambda: not supervised.others(), client)
-    supervised = cluster.supervise(cluster.properties(real_time, kafka, new, **here), new.job)
-    assert supervised.process.wait(WAIT_S) == 0, supervised.output
-    go_on(worlds, client)
-    assert list(cluster.releases().values()) == [{"new"}] * 2
-    assert "release new" in client.output
+    if change:
+        new = release(tmp_path, "new")
+        client.process.send_signal(signal.SIGTERM)
+        assert client.process.wait(WAIT_S) in (0, 143), client.output[-4000:]
+        client = cluster.submit(cluster.properties(batches, kafka, new), new.job)
+        go_on(worlds, client)
+        assert sorted(map(sorted, cluster.releases().values())) == [["new"], ["old"]]
+        cluster.stop_driver(driver.name)
+        until(lambda: not supervised.others(), client)
+        supervised = cluster.supervise(cluster.properties(real_time, kafka, new, **here), new.job)
+        assert supervised.process.wait(WAIT_S) == 0, supervised.output
+        go_on(worlds, client)
+        assert list(cluster.releases().values()) == [{"new"}] * 2
+        assert "release new" in client.output
+        (driver,) = set(tmp_path.glob("rack*/driver-*")) - {driver}
 
     for world in worlds:
         drained(world)
     client.process.send_signal(signal.SIGTERM)
-    (last,) = set(tmp_path.glob("rack*/driver-*")) - {driver}
-    cluster.stop_driver(last.name)
+    cluster.stop_driver(driver.name)
     assert client.process.wait(WAIT_S) in (0, 143), client.output[-4000:]
     until(lambda: not supervised.others())
     for world in worlds:
         verdict = world.prove()
         assert verdict.proved, list(verdict.lines())
         assert verdict.waiting == 0 and verdict.owed > 100
-        assert told_alike(world) > 100
+        assert told_alike(world) > 30
     assert batches.edits > 3
 
 

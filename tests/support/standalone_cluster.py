@@ -126,6 +126,9 @@ class Cluster:
             "spark.deploy.recoveryMode FILESYSTEM",
             f"spark.deploy.recoveryDirectory {folder / 'master'}",
             "spark.worker.driverTerminateTimeout 600s",
+            # A worker says nothing to its master until a driver that it stops has ended.
+            "spark.worker.timeout 900",
+            "spark.deploy.recoveryTimeout 60",
         ]
         self._properties = folder / "node.conf"
         self._properties.write_text("\n".join(lines))
