@@ -195,7 +195,7 @@ def assert_watched(folder, counters):
     told = [
         f"{link.replace('->', ',')}: bytes {sent:,} (+0/s)\n",
         f"{switch}: bytes in {sent:,} (+0/s), bytes out 0 (+0/s), dropped {fed:,} no_program\n",
-        "h1: deliveries 0 (+0/s), bytes in 0 (+0/s)\n",
+        "h1: deliveries 0 (+0/s), bytes in 0 (+0/s), bytes out 0 (+0/s)\n",
     ]
     assert lines == told * 2
     unknown = stackcast("lab", "status", "--folder", folder, "--watch", "h9")
