@@ -24,7 +24,7 @@ SLOWEST = {
     "test_slices": 120,
     "test_rerequest": 120,
     "test_kills": 240,
-    "test_standalone_cluster": 200,
+    "test_standalone_cluster": 240,
     "test_attribute_stream": 110,
     "test_sql_job": 99,
     "test_tables": 95,
