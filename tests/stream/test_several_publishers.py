@@ -326,7 +326,8 @@ def test_each_publisher_has_a_way_or_an_error_that_says_how_to_name_one():
         return Opener(sink_options(Settings(publisher="feed1,feed2", **values)))
 
     named = opener(sink_publishers="feed1=10.0.0.1:1,feed2=[::1]:2", udp_window=3)
-    assert named.way("feed2", "s2") == SinkOptions("udp", "[::1]:2", 3, path=Settings().pcap_path)
+    expected = SinkOptions("udp", "[::1]:2", 3, path=Settings().pcap_path, alone=False)
+    assert named.way("feed2", "s2") == expected
     by_switch = opener(udp_endpoint="{switch}.example:9", sink_publishers="feed1=far:1")
     ways = [by_switch.way(*each).endpoint for each in (("feed1", "s1"), ("feed2", "s2"))]
     assert ways == ["far:1", "s2.example:9"]
