@@ -191,7 +191,8 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
                 tmp_path,
                 *("-m", "cli.main", "receive", "--rerequest", where),
                 *("--listen", address, "--summary-port", "0"),
-                *("--name", host, "--topic", made.settings.topic, "--from-start", "--json"),
+                *("--topic", made.settings.topic, "--partitions", str(len(PUBLISHERS))),
+                *("--name", host, "--from-start", "--json"),
                 *("--order", "sequence", "--receipts", str(tmp_path / f"{host}.mold")),
             )
             stack.callback(hosts[host].kill)

@@ -107,6 +107,7 @@ def test_a_label_is_read_as_it_is_worded(encoding):
         "destinations": ("host:1", "host:65535"),
         "tree": ("tree:1", "tree:65535"),
         "hybrid": ("root:1", "tree:17", "hop:16383"),
+        "port_bitmaps": ("host:32767", "switch:16383", "ports:2,5,11", "ports:12,22", "ports:78"),
     }[encoding]
     for text in texts:
         label = form.parse(text)

@@ -266,7 +266,7 @@ class StateNetwork:
         """A switch loses what it learned."""
         switch = self.switches[name]
         for register in json.loads(program())["register_arrays"]:
-            for index in range(1, 8):
+            for index in range(CAPACITY):
                 switch.write_register(register["name"], index, 0)
         self.models[name].restart()
 
