@@ -6,6 +6,7 @@ is being filled and a table edited. `jobs/check_delivery.py` proves what came of
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -51,40 +52,57 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 STATELESS = {name: rule for name, rule in RULES.items() if name != "state"}
+#: By latency: batches of one publisher and of several; slices that keep state, and those whose
+#: tasks are there before the slice before has ended. A run draws one of each, one with --kills
+#: takes all.
+WORLDS = {
+    "microbatch": ((NETWORK, RULES), (SEVERAL, RULES)),
+    "realtime": ((SEVERAL, RULES), (SEVERAL, STATELESS)),
+}
 
 
-@pytest.fixture(
-    params=[
-        ("microbatch", NETWORK, RULES),
-        ("realtime", SEVERAL, RULES),
-        ("realtime", SEVERAL, STATELESS),
-    ],
-    ids=["microbatch", "realtime", "realtime-ahead"],
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "world" in metafunc.fixturenames:
+        chosen: list[int | None] = [0, 1] if metafunc.config.getoption("--kills") else [None]
+        ways = list(itertools.product(WORLDS, chosen))
+        names = [latency if way is None else f"{latency}-{way}" for latency, way in ways]
+        metafunc.parametrize("world", ways, ids=names, indirect=True)
+
+
+@pytest.fixture
+def draw(request: pytest.FixtureRequest) -> random.Random:
+    """By the seed that is asked for, or by one that it prints."""
+    seed = request.config.getoption("--kills-seed") or int.from_bytes(os.urandom(3))
+    print(f"--kills-seed {seed}")
+    return random.Random(seed)
+
+
+@pytest.fixture
 def world(
     spark: SparkSession,
     broker: Broker,
     tables: Tables,
     tmp_path: Path,
+    draw: random.Random,
     request: pytest.FixtureRequest,
 ) -> Iterator[World]:
-    """Batches of one publisher, and real time of several; without state the tasks of a slice are
-    there before the slice before has ended."""
-    latency, network, rules = request.param
+    latency, chosen = request.param
+    worlds = WORLDS[latency]
+    network, rules = draw.choice(worlds) if chosen is None else worlds[chosen]
     made = World(spark, broker, tables, tmp_path, latency, network=network, rules=rules)
     yield made
     made.close()
 
 
 def test_driver_broker_jvm_and_worker_die_at_steps_of_a_batch(
-    world: World, request: pytest.FixtureRequest
+    world: World, draw: random.Random, request: pytest.FixtureRequest
 ) -> None:
     keeps = "state" in world.rules
     moments = tuple(m for m in MOMENTS if keeps or m[0] != "after state")
     if not request.config.getoption("--kills"):
         # After the last frame a batch has to run again.
         again = ("last frame", 3)
-        others = seeded(request).sample([m for m in moments if m != again], DRAWN - 1)
+        others = draw.sample([m for m in moments if m != again], DRAWN - 1)
         moments = tuple(m for m in moments if m == again or m in others)
     print(f"at {moments}")
     world.fill_and_edit(100)
@@ -115,34 +133,8 @@ def test_driver_broker_jvm_and_worker_die_at_steps_of_a_batch(
     assert verdict.repeats > 10
     assert verdict.batches > len(moments)
     assert len({v["subscriptions"] for v in verdict.versions.values()}) > len(moments) // 2
+    assert len(world.hosts.taken) == len(world.ingresses)
     damage(world, evidence, received)
-
-
-def test_batches_of_several_publishers_lose_nothing_either(
-    spark: SparkSession,
-    broker: Broker,
-    tables: Tables,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> None:
-    """The driver dies while one of them has sent, and when all have."""
-    every = request.config.getoption("--kills")
-    moments = MOMENTS if every else [("first frame", 2), ("last frame", 2)]
-    world = World(spark, broker, tables, tmp_path, network=SEVERAL)
-    try:
-        world.fill_and_edit(100)
-        for crash, passing in moments:
-            stream = world.start(crash, passing)
-            assert stream.end() == -signal.SIGKILL, (crash, world.hosts.errors, stream.output)
-        world.quiet()
-        world.drain()
-        verdict = world.prove()
-        assert verdict.proved, list(verdict.lines())
-        assert verdict.waiting == 0
-        assert verdict.repeats > 10
-        assert world.hosts.taken.keys() == {"0", "1"}
-    finally:
-        world.close()
 
 
 def damage(world: World, evidence: Evidence, received: dict[str, list[Receipt]]) -> None:
@@ -176,13 +168,6 @@ def damage(world: World, evidence: Evidence, received: dict[str, list[Receipt]])
             assert error.what == "TRUNCATED_RECEIPTS"
 
 
-def seeded(request: pytest.FixtureRequest) -> random.Random:
-    """By the seed that is asked for, or by one that it prints."""
-    seed = request.config.getoption("--kills-seed") or int.from_bytes(os.urandom(3))
-    print(f"--kills-seed {seed}")
-    return random.Random(seed)
-
-
 def master() -> str:
     """As the shipped properties have it."""
     lines = (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines()
@@ -191,10 +176,11 @@ def master() -> str:
 
 
 @pytest.mark.kills
-def test_anything_dies_at_any_moment(world: World, request: pytest.FixtureRequest) -> None:
+def test_anything_dies_at_any_moment(
+    world: World, draw: random.Random, request: pytest.FixtureRequest
+) -> None:
     """As often as --kills says."""
     wanted = request.config.getoption("--kills")
-    draw = seeded(request)
     world.fill_and_edit(100)
     stream: Program | None = None
     killed: Counter[str] = Counter()
