@@ -15,13 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
 
 from udfs.errors import StateError
+from udfs.states.facts import Backlog, Facts, Program
 from udfs.states.messages import (
-    MOST_STATE,
-    MOST_VNF,
     MessageKind,
     Signal,
     SignalKind,
@@ -35,7 +32,6 @@ from udfs.states.outputs import Keep, Output, Record, Send
 from udfs.states.requests import LEASE, Requests
 from udfs.states.segments import Stream, after, cut, segments
 
-FIRST_VNF = 5001
 MOST_NAME = 255
 ASK_AFTER = 0.1
 ASK_AGAIN = 0.5
@@ -45,43 +41,6 @@ MOST_KEPT = 4096
 """Updates of a publisher of a state; who is further behind gets the last."""
 STOOD_STILL = 5.0
 """Between two ticks, seconds: leases are longer by what is above."""
-MOST_RECOVERIES = 4096
-"""Recoveries that stay on record; who reads along has had the others."""
-
-
-@dataclass
-class _Program:
-    name: str
-    address: int
-    connection: int = 0
-    renewed: float = 0.0
-    is_alive: bool = True
-    #: What it published is let go, so it cannot live again.
-    is_replaced: bool = False
-    subscribed: set[int] = field(default_factory=set)
-
-
-@dataclass
-class _Backlog:
-    """What one program published of one state."""
-
-    stream: Stream
-    first: int
-    kept: dict[int, bytes] = field(default_factory=dict)
-    positions: dict[int, int] = field(default_factory=dict)
-    #: Connections whose replicas are ahead.
-    holders: set[int] = field(default_factory=set)
-
-
-@dataclass
-class _State:
-    name: str
-    owner: int = 0
-    subscribers: set[int] = field(default_factory=set)
-    #: Subscribers that their switch has acknowledged.
-    live: set[int] = field(default_factory=set)
-    backlogs: dict[int, _Backlog] = field(default_factory=dict)
-    segments: int = 0
 
 
 class Controller:
@@ -92,20 +51,11 @@ class Controller:
         self.dropped: Counter[str] = Counter()
         self.recovered = 0
         self.requests = Requests(number)
+        self._facts = Facts()
         self._addresses: dict[int, int] = {}
-        self._programs: dict[int, _Program] = {}
-        self._states: dict[int, _State] = {}
-        self._ids: dict[str, int] = {}
-        self._next_vnf = FIRST_VNF
         self._changed: set[tuple[int, int]] = set()
         #: Backlogs that lack something.
         self._waiting: set[tuple[int, int]] = set()
-        # What of the facts has moved since they were last on record.
-        self._moved: set[tuple[int, int, int]] = set()
-        self._published: set[tuple[int, int]] = set()
-        self._kept: set[int] = set()
-        self._recoveries: list[dict[str, Any]] = []
-        self._next_recovery = 1
         self._ticked = 0.0
 
     def restore(
@@ -115,69 +65,9 @@ class Controller:
 
         Programs that lived have a lease from now on.
         """
-        parts: dict[tuple[int, int, int], dict[int, bytes]] = {}
-        totals: dict[tuple[int, int, int], int] = {}
-        for record in sorted(records, key=lambda record: _ORDER.index(record.key.split("/")[0])):
-            self._restore(record, now)
-        for state, datagram in datagrams:
-            header, data = read_message(datagram)
-            key = state, header.vnf, header.update
-            parts.setdefault(key, {})[header.segment] = data
-            totals[key] = header.total
-        for (state, vnf, update), held in parts.items():
-            backlog = self._states[state].backlogs.get(vnf) if state in self._states else None
-            if backlog is not None and len(held) == totals[state, vnf, update]:
-                data = b"".join(held[number] for number in sorted(held))
-                backlog.kept[update] = data
-                backlog.stream.announce(update)
-                backlog.stream.skip(after(update))
-        found: list[Output] = []
-        for number, state_ in self._states.items():
-            for backlog in state_.backlogs.values():
-                backlog.stream.skipped = 0
-                backlog.kept = dict(
-                    sorted(
-                        backlog.kept.items(),
-                        key=lambda item: (item[0] - backlog.stream.through - 1) % (1 << 24),
-                    )
-                )
-                oldest = next(iter(backlog.kept), after(backlog.stream.through))
-                for vnf in state_.subscribers:
-                    backlog.positions.setdefault(vnf, after(oldest, -1))
-            if state_.backlogs:
-                found += self.requests.want(number, 0, now)
-        return found
-
-    def _restore(self, record: Record, now: float) -> None:
-        kind, *numbers = record.key.split("/")
-        value: dict[str, Any] = record.value or {}
-        first, second, third = (*map(int, numbers), 0, 0, 0)[:3]
-        if kind == "vnf":
-            self._next_vnf = max(self._next_vnf, first + 1)
-            self._programs[first] = _Program(
-                value["name"],
-                value["address"],
-                renewed=now,
-                is_alive=value["alive"],
-                is_replaced=value["replaced"],
-            )
-        elif kind == "state":
-            self._states[first] = _State(value["name"], value["owner"])
-            self._ids[value["name"]] = first
-        elif kind == "publisher":
-            start = value["first"]
-            self._states[second].backlogs[first] = _Backlog(Stream(after(start, -1)), start)
-        elif kind == "subscription" and value["wanted"] and self._programs[first].is_alive:
-            self._programs[first].subscribed.add(second)
-            self._states[second].subscribers.add(first)
-            if value["live"]:
-                self._states[second].live.add(first)
-        elif kind == "recovery":
-            self._next_recovery = max(self._next_recovery, value["recovery"] + 1)
-        elif kind == "position" and first in self._states[second].subscribers:
-            backlog = self._states[second].backlogs.get(third)
-            if backlog is not None:
-                backlog.positions[first] = value["update"]
+        self._facts.restore(records, datagrams, now)
+        published = [number for number, state in self._facts.states.items() if state.backlogs]
+        return [each for number in published for each in self.requests.want(number, 0, now)]
 
     # Middlewares
 
@@ -194,7 +84,7 @@ class Controller:
             return self._recover(connection, signal)
         if kind in (SignalKind.PUBLISH, SignalKind.TRUNCATED):
             return self._brought(connection, signal)
-        program = self._programs.get(signal.vnf)
+        program = self._facts.programs.get(signal.vnf)
         if program is None or program.connection != connection:
             return self._drop("not_its_program")
         program.renewed = now
@@ -208,10 +98,10 @@ class Controller:
             case SignalKind.LIVE:
                 return self._live(signal.vnf, signal.state)
             case SignalKind.STATE_ID_REQ:
-                known = self._ids.get(signal.data.decode(errors="replace"), 0)
+                known = self._facts.ids.get(signal.data.decode(errors="replace"), 0)
                 return [Send(connection, Signal(kind, signal.vnf, known, data=signal.data))]
             case SignalKind.SUMMARY:
-                backlog = self._backlog(signal.state, signal.vnf)
+                backlog = self._facts.backlog(signal.state, signal.vnf)
                 if backlog is None:
                     return self._drop("unexpected")
                 backlog.stream.announce(signal.update)
@@ -224,10 +114,10 @@ class Controller:
     def middleware_ended(self, connection: int) -> None:
         """Learns that a connection is closed; its programs live until their leases end."""
         self._addresses.pop(connection, None)
-        for program in self._programs.values():
+        for program in self._facts.programs.values():
             if program.connection == connection:
                 program.connection = 0
-        for state in self._states.values():
+        for state in self._facts.states.values():
             for backlog in state.backlogs.values():
                 backlog.holders.discard(connection)
 
@@ -236,7 +126,7 @@ class Controller:
             self._addresses[connection] = int.from_bytes(signal.data[:4])
             return []
         address = self._addresses.get(connection)
-        program = self._programs.get(signal.vnf)
+        program = self._facts.programs.get(signal.vnf)
         if signal.count:
             return self._end(signal.vnf) if program and program.connection == connection else []
         name = program.name.encode() if program is not None and not program.is_replaced else None
@@ -245,38 +135,25 @@ class Controller:
             return [Send(connection, Signal(SignalKind.LEASE, signal.vnf, count=1))]
         was_dead, program.is_alive = not program.is_alive, True
         program.connection, program.renewed = connection, now
-        return [self._program_record(signal.vnf)] if was_dead else []
+        return [self._facts.program_record(signal.vnf)] if was_dead else []
 
     def _name_program(self, connection: int, signal: Signal, now: float) -> list[Output]:
-        if self._next_vnf > MOST_VNF:
+        name = signal.data.decode(errors="replace")[:MOST_NAME]
+        vnf = self._facts.add_program(Program(name, self._addresses[connection], connection, now))
+        if not vnf:
             self.dropped["no_numbers_left"] += 1
             return [Send(connection, Signal(SignalKind.INIT_VNF, 0, data=signal.data))]
-        vnf = self._next_vnf
-        self._next_vnf += 1
-        name = signal.data.decode(errors="replace")[:MOST_NAME]
-        self._programs[vnf] = _Program(name, self._addresses[connection], connection, now)
         return [
-            self._program_record(vnf),
+            self._facts.program_record(vnf),
             Send(connection, Signal(SignalKind.INIT_VNF, vnf, data=signal.data)),
         ]
 
-    def _state_of(self, name: bytes) -> tuple[int, list[Output]]:
-        text = name.decode(errors="replace")
-        if text in self._ids:
-            return self._ids[text], []
-        number = len(self._states) + 1
-        if number > MOST_STATE:
-            self.dropped["no_numbers_left"] += 1
-            return 0, []
-        self._ids[text] = number
-        self._states[number] = _State(text)
-        return number, [self._state_record(number)]
-
     def _publisher(self, connection: int, signal: Signal, now: float) -> list[Output]:
-        number, found = self._state_of(signal.data)
+        number, found = self._facts.state_of(signal.data)
         if not number:
+            self.dropped["no_numbers_left"] += 1
             return [Send(connection, Signal(signal.kind, signal.vnf, data=signal.data))]
-        state = self._states[number]
+        state = self._facts.states[number]
         backlog = state.backlogs.get(signal.vnf)
         if backlog is None:
             # Later than all before, so that a program that starts anew is the last to write.
@@ -285,12 +162,12 @@ class Controller:
                 if newest is None or is_later(other.stream.last, newest):
                     newest = other.stream.last
             first = 1 if newest is None else after(newest)
-            backlog = state.backlogs[signal.vnf] = _Backlog(Stream(after(first, -1)), first)
+            backlog = state.backlogs[signal.vnf] = Backlog(Stream(after(first, -1)), first)
             backlog.positions = dict.fromkeys(state.subscribers, after(first, -1))
             if not state.owner:
                 state.owner = signal.vnf
-                found.append(self._state_record(number))
-            found.append(self._publisher_record(number, signal.vnf))
+                found.append(self._facts.state_record(number))
+            found.append(self._facts.publisher_record(number, signal.vnf))
             found += self._summaries(number, [signal.vnf])
             found += self.requests.want(number, 0, now)
         return [
@@ -308,29 +185,30 @@ class Controller:
         ]
 
     def _subscribe(self, connection: int, signal: Signal, now: float) -> list[Output]:
-        number, found = self._state_of(signal.data)
+        number, found = self._facts.state_of(signal.data)
         if not number:
+            self.dropped["no_numbers_left"] += 1
             return [Send(connection, Signal(signal.kind, signal.vnf, data=signal.data))]
-        state = self._states[number]
+        state = self._facts.states[number]
         if signal.vnf not in state.subscribers:
             state.subscribers.add(signal.vnf)
-            self._programs[signal.vnf].subscribed.add(number)
+            self._facts.programs[signal.vnf].subscribed.add(number)
             for backlog in state.backlogs.values():
                 backlog.positions[signal.vnf] = after(backlog.stream.through, -1)
-            found.append(self._subscription_record(signal.vnf, number))
+            found.append(self._facts.subscription_record(signal.vnf, number))
         found.append(
             Send(connection, Signal(SignalKind.SUB_REG, signal.vnf, number, data=signal.data))
         )
         return found + self._summaries(number, list(state.backlogs), connection)
 
     def _unsubscribe(self, vnf: int, number: int) -> list[Output]:
-        state = self._states.get(number)
+        state = self._facts.states.get(number)
         if state is None or vnf not in state.subscribers:
             return []
         state.subscribers.remove(vnf)
         state.live.discard(vnf)
-        self._programs[vnf].subscribed.discard(number)
-        found: list[Output] = [self._subscription_record(vnf, number)]
+        self._facts.programs[vnf].subscribed.discard(number)
+        found: list[Output] = [self._facts.subscription_record(vnf, number)]
         for publisher, backlog in state.backlogs.items():
             if backlog.positions.pop(vnf, None) is not None:
                 found.append(Record(f"position/{vnf}/{number}/{publisher}", None))
@@ -338,15 +216,15 @@ class Controller:
         return found
 
     def _live(self, vnf: int, number: int) -> list[Output]:
-        state = self._states.get(number)
+        state = self._facts.states.get(number)
         if state is None or vnf not in state.subscribers or vnf in state.live:
             return []
         state.live.add(vnf)
-        return [self._subscription_record(vnf, number)]
+        return [self._facts.subscription_record(vnf, number)]
 
     def _position(self, connection: int, signal: Signal) -> list[Output]:
         publisher = int.from_bytes(signal.data[:2])
-        backlog = self._backlog(signal.state, publisher)
+        backlog = self._facts.backlog(signal.state, publisher)
         if signal.kind is not SignalKind.ACKNOWLEDGED or backlog is None:
             return self._drop("unexpected")
         if is_later(signal.update, backlog.stream.through):
@@ -357,15 +235,15 @@ class Controller:
         if held is None or not is_later(signal.update, held):
             return []
         backlog.positions[signal.vnf] = signal.update
-        self._moved.add((signal.vnf, signal.state, publisher))
+        self._facts.moved.add((signal.vnf, signal.state, publisher))
         return self._truncate(signal.state, publisher)
 
     def _end(self, vnf: int) -> list[Output]:
-        program = self._programs[vnf]
+        program = self._facts.programs[vnf]
         found = [o for state in list(program.subscribed) for o in self._unsubscribe(vnf, state)]
         program.is_alive, program.connection = False, 0
-        found.append(self._program_record(vnf))
-        for number, state in self._states.items():
+        found.append(self._facts.program_record(vnf))
+        for number, state in self._facts.states.items():
             if vnf in state.backlogs:
                 found += self._let_go_replaced(number, program.name)
         return found
@@ -373,11 +251,11 @@ class Controller:
     def _let_go_replaced(self, number: int, name: str) -> list[Output]:
         """Ends the backlogs of programs of this name that are dead, where a later one of that name
         has published: a replica takes its last update for that of the name."""
-        state, found = self._states[number], list[Output]()
-        namesakes = [vnf for vnf in state.backlogs if self._programs[vnf].name == name]
+        state, found = self._facts.states[number], list[Output]()
+        namesakes = [vnf for vnf in state.backlogs if self._facts.programs[vnf].name == name]
         newest = max((vnf for vnf in namesakes if state.backlogs[vnf].kept), default=0)
         for vnf in namesakes:
-            if vnf >= newest or self._programs[vnf].is_alive:
+            if vnf >= newest or self._facts.programs[vnf].is_alive:
                 continue
             for update in list(state.backlogs[vnf].kept):
                 found += self._let_go(number, vnf, update)
@@ -385,9 +263,9 @@ class Controller:
             found += [Record(f"position/{v}/{number}/{vnf}", None) for v in backlog.positions]
             found.append(Record(f"publisher/{vnf}/{number}", None))
             self._changed.discard((number, vnf))
-            self._published.discard((number, vnf))
-            self._programs[vnf].is_replaced = True
-            found.append(self._program_record(vnf))
+            self._facts.published.discard((number, vnf))
+            self._facts.programs[vnf].is_replaced = True
+            found.append(self._facts.program_record(vnf))
         return found
 
     # Backlog
@@ -402,20 +280,20 @@ class Controller:
         if kind is MessageKind.ACK:
             found = self.requests.acknowledge(state, header, now)
             return self._drop("unasked_ack") if found is None else found
-        backlog = self._backlog(state, header.vnf)
+        backlog = self._facts.backlog(state, header.vnf)
         if kind is not MessageKind.PUBLISH or backlog is None:
             return self._drop("forged" if kind is MessageKind.PUBLISH else "not_for_hosts")
-        if self._programs[header.vnf].address != source:
+        if self._facts.programs[header.vnf].address != source:
             return self._drop("forged")
         why = backlog.stream.take(header, data)
         return self._drop(why) if why else self._advance(state, header.vnf)
 
     def _brought(self, connection: int, signal: Signal) -> list[Output]:
         """An answer to what `tick` asked."""
-        backlog = self._backlog(signal.state, signal.vnf)
+        backlog = self._facts.backlog(signal.state, signal.vnf)
         if backlog is None:
             return self._drop("unexpected")
-        owns = self._programs[signal.vnf].connection == connection
+        owns = self._facts.programs[signal.vnf].connection == connection
         if not owns and connection not in backlog.holders:
             return self._drop("not_its_program")
         if signal.kind is SignalKind.TRUNCATED:
@@ -427,26 +305,26 @@ class Controller:
         return self._advance(signal.state, signal.vnf)
 
     def _advance(self, state: int, vnf: int) -> list[Output]:
-        backlog = self._states[state].backlogs[vnf]
+        backlog = self._facts.states[state].backlogs[vnf]
         found: list[Output] = []
         self._waiting.add((state, vnf))
         for update, data in backlog.stream.pop():
             backlog.stream.waits_since = None
             backlog.kept[update] = data
             self._changed.add((state, vnf))
-            self._published.add((state, vnf))
-            self._kept.add(state)
+            self._facts.published.add((state, vnf))
+            self._facts.kept.add(state)
             for header, piece in cut(vnf, update, data):
                 datagram = header.pack() + piece
                 found.append(Keep(state, vnf, update, header.segment, datagram))
         if not found:
             return []
         found += self._truncate(state, vnf)
-        return found + self._let_go_replaced(state, self._programs[vnf].name)
+        return found + self._let_go_replaced(state, self._facts.programs[vnf].name)
 
     def _truncate(self, number: int, vnf: int) -> list[Output]:
         """Lets go what every subscriber has; the last update stays."""
-        backlog = self._states[number].backlogs[vnf]
+        backlog = self._facts.states[number].backlogs[vnf]
         through = backlog.stream.through
         least = through
         for position in backlog.positions.values():
@@ -461,17 +339,17 @@ class Controller:
         return found
 
     def _let_go(self, number: int, vnf: int, update: int) -> list[Output]:
-        data = self._states[number].backlogs[vnf].kept.pop(update)
-        self._kept.add(number)
+        data = self._facts.states[number].backlogs[vnf].kept.pop(update)
+        self._facts.kept.add(number)
         return [
             Keep(number, vnf, update, segment, None)
             for segment in range(1, segments(len(data)) + 1)
         ]
 
     def _recover(self, connection: int, signal: Signal) -> list[Output]:
-        if signal.state not in self._states:
+        if signal.state not in self._facts.states:
             return self._drop("unexpected")
-        backlog = self._backlog(signal.state, signal.vnf)
+        backlog = self._facts.backlog(signal.state, signal.vnf)
         if backlog is None:
             # Let go as a whole: what is asked for now, and what will be.
             after_it = after(signal.update)
@@ -480,15 +358,13 @@ class Controller:
         data = backlog.kept.get(signal.update)
         if data is not None:
             self.recovered += 1
-            self._recoveries.append(
-                {
-                    "publisher": signal.vnf,
-                    "state": signal.state,
-                    "update": signal.update,
-                    "segment": signal.segment,
-                    "count": signal.count or segments(len(data)),
-                    "address": self._addresses[connection],
-                }
+            self._facts.recovered(
+                publisher=signal.vnf,
+                state=signal.state,
+                update=signal.update,
+                segment=signal.segment,
+                count=signal.count or segments(len(data)),
+                address=self._addresses[connection],
             )
             again = publish_signals(
                 signal.vnf, signal.state, signal.update, data, signal.segment, signal.count
@@ -509,22 +385,22 @@ class Controller:
         found = self.requests.due(now)
         if self._ticked and now > self._ticked + STOOD_STILL:
             # It has heard nobody meanwhile.
-            for program in self._programs.values():
+            for program in self._facts.programs.values():
                 program.renewed += now - self._ticked
         self._ticked = now
-        for vnf, program in self._programs.items():
+        for vnf, program in self._facts.programs.items():
             if program.is_alive and now >= program.renewed + LEASE:
                 found += self._end(vnf)
         for number, vnf in sorted(self._waiting):
-            waiting = self._backlog(number, vnf)
+            waiting = self._facts.backlog(number, vnf)
             if waiting is not None:
                 found += self._wait(number, vnf, waiting, now)
             if waiting is None or waiting.stream.through == waiting.stream.last:
                 self._waiting.discard((number, vnf))
         for number, vnf in sorted(self._changed):
             found += self._summaries(number, [vnf])
-            update = self._states[number].backlogs[vnf].stream.through
-            connection = self._programs[vnf].connection
+            update = self._facts.states[number].backlogs[vnf].stream.through
+            connection = self._facts.programs[vnf].connection
             if connection:
                 kind = SignalKind.ACKNOWLEDGED
                 found.append(Send(connection, Signal(kind, vnf, number, update)))
@@ -532,34 +408,10 @@ class Controller:
         return found
 
     def facts(self) -> list[Output]:
-        """Returns records of what moves often: positions, what is published and kept, recoveries;
-        call it each second."""
-        found: list[Output] = []
-        for vnf, number, publisher in sorted(self._moved):
-            backlog = self._backlog(number, publisher)
-            update = backlog.positions.get(vnf) if backlog else None
-            if backlog is not None and update is not None:
-                size = len(backlog.kept.get(update, b""))
-                value = {"update": update, "segment": segments(size)}
-                found.append(Record(f"position/{vnf}/{number}/{publisher}", value))
-        self._moved.clear()
-        found += [self._publisher_record(number, vnf) for number, vnf in sorted(self._published)]
-        self._published.clear()
-        for number in sorted(self._kept):
-            state = self._states[number]
-            state.segments = sum(
-                segments(len(data)) for b in state.backlogs.values() for data in b.kept.values()
-            )
-            found.append(self._state_record(number))
-        self._kept.clear()
-        for value in self._recoveries:
-            key = f"recovery/{self._next_recovery % MOST_RECOVERIES}"
-            found.append(Record(key, {"recovery": self._next_recovery, **value}))
-            self._next_recovery += 1
-        self._recoveries.clear()
-        return found
+        """Returns records of what moves often; call it each second."""
+        return self._facts.records()
 
-    def _wait(self, number: int, vnf: int, backlog: _Backlog, now: float) -> list[Output]:
+    def _wait(self, number: int, vnf: int, backlog: Backlog, now: float) -> list[Output]:
         stream = backlog.stream
         if stream.through == stream.last:
             stream.waits_since = None
@@ -573,7 +425,7 @@ class Controller:
                 return self._advance(number, vnf)
         if now < max(stream.waits_since + ASK_AFTER, stream.asked_at + ASK_AGAIN):
             return []
-        asked = ({self._programs[vnf].connection} | backlog.holders) - {0}
+        asked = ({self._facts.programs[vnf].connection} | backlog.holders) - {0}
         if not asked:
             return []
         stream.asked_at = now
@@ -585,11 +437,11 @@ class Controller:
 
     def _summaries(self, number: int, publishers: list[int], only: int = 0) -> list[Output]:
         """Tells subscribers' middlewares the last update of publishers; or ``only`` one of them."""
-        state = self._states[number]
-        connections = {self._programs[vnf].connection for vnf in state.subscribers}
+        state = self._facts.states[number]
+        connections = {self._facts.programs[vnf].connection for vnf in state.subscribers}
         found: list[Output] = []
         for vnf in publishers:
-            backlog, program = state.backlogs[vnf], self._programs[vnf]
+            backlog, program = state.backlogs[vnf], self._facts.programs[vnf]
             through = backlog.stream.through
             about = program.address.to_bytes(4) + program.name.encode()
             total = segments(len(backlog.kept[through])) if through in backlog.kept else 0
@@ -597,42 +449,6 @@ class Controller:
             found += [Send(c, signal) for c in ([only] if only else sorted(connections - {0}))]
         return found
 
-    def _backlog(self, state: int, vnf: int) -> _Backlog | None:
-        return self._states[state].backlogs.get(vnf) if state in self._states else None
-
-    def _program_record(self, vnf: int) -> Record:
-        program = self._programs[vnf]
-        return Record(
-            f"vnf/{vnf}",
-            {
-                "name": program.name,
-                "address": program.address,
-                "alive": program.is_alive,
-                "replaced": program.is_replaced,
-            },
-        )
-
-    def _state_record(self, number: int) -> Record:
-        state = self._states[number]
-        return Record(
-            f"state/{number}",
-            {"name": state.name, "owner": state.owner, "segments": state.segments},
-        )
-
-    def _publisher_record(self, state: int, vnf: int) -> Record:
-        backlog = self._states[state].backlogs[vnf]
-        newest = backlog.stream.through if backlog.kept else None
-        return Record(f"publisher/{vnf}/{state}", {"first": backlog.first, "newest": newest})
-
-    def _subscription_record(self, vnf: int, number: int) -> Record:
-        state = self._states[number]
-        value = {"wanted": vnf in state.subscribers, "live": vnf in state.live}
-        return Record(f"subscription/{vnf}/{number}", value)
-
     def _drop(self, why: str) -> list[Output]:
         self.dropped[why] += 1
         return []
-
-
-#: Records are taken up in this order, as each names those before it.
-_ORDER = ("vnf", "state", "publisher", "subscription", "position", "recovery")

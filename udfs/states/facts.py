@@ -1,0 +1,239 @@
+"""The facts of a replica controller: who publishes which states, who holds them and how far, and
+what of the backlog is kept; and the records from which another controller has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from udfs.states.messages import MOST_STATE, MOST_VNF, read_message
+from udfs.states.outputs import Output, Record
+from udfs.states.segments import Stream, after, segments
+
+FIRST_VNF = 5001
+MOST_RECOVERIES = 4096
+"""Recoveries that stay on record; who reads along has had the others."""
+
+#: Records are taken up in this order, as each names those before it.
+_ORDER = ("vnf", "state", "publisher", "subscription", "position", "recovery")
+
+
+@dataclass
+class Program:
+    """A program of a host; connection: its middleware's, 0 for none; renewed: when it was heard."""
+
+    name: str
+    address: int
+    connection: int = 0
+    renewed: float = 0.0
+    is_alive: bool = True
+    #: What it published is let go, so it cannot live again.
+    is_replaced: bool = False
+    subscribed: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Backlog:
+    """What one program published of one state. kept: data by update; positions: by subscriber, the
+    last update that it has."""
+
+    stream: Stream
+    first: int
+    kept: dict[int, bytes] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    #: Connections whose replicas are ahead.
+    holders: set[int] = field(default_factory=set)
+
+
+@dataclass
+class State:
+    """A state; owner: who published first; backlogs: by publisher."""
+
+    name: str
+    owner: int = 0
+    subscribers: set[int] = field(default_factory=set)
+    #: Subscribers that their switch has acknowledged.
+    live: set[int] = field(default_factory=set)
+    backlogs: dict[int, Backlog] = field(default_factory=dict)
+    segments: int = 0
+
+
+class Facts:
+    """Programs and states by their numbers. Those of programs count from 5001, of states from 1,
+    and none is given twice.
+
+    moved, published, kept: positions (subscriber, state, publisher), backlogs (state, publisher)
+    and states that differ from what was last on record; `records` says them.
+    """
+
+    def __init__(self) -> None:
+        self.programs: dict[int, Program] = {}
+        self.states: dict[int, State] = {}
+        self.ids: dict[str, int] = {}
+        self.moved: set[tuple[int, int, int]] = set()
+        self.published: set[tuple[int, int]] = set()
+        self.kept: set[int] = set()
+        self._next_vnf = FIRST_VNF
+        self._recoveries: list[dict[str, Any]] = []
+        self._next_recovery = 1
+
+    def backlog(self, state: int, vnf: int) -> Backlog | None:
+        """Returns what a program published of a state; None where it never did."""
+        return self.states[state].backlogs.get(vnf) if state in self.states else None
+
+    def add_program(self, program: Program) -> int:
+        """Returns the number of a new program; 0 where none is left."""
+        if self._next_vnf > MOST_VNF:
+            return 0
+        vnf = self._next_vnf
+        self._next_vnf += 1
+        self.programs[vnf] = program
+        return vnf
+
+    def state_of(self, name: bytes) -> tuple[int, list[Output]]:
+        """Returns the number of a state, with its record where it is new; 0 where none is left."""
+        text = name.decode(errors="replace")
+        if text in self.ids:
+            return self.ids[text], []
+        number = len(self.states) + 1
+        if number > MOST_STATE:
+            return 0, []
+        self.ids[text] = number
+        self.states[number] = State(text)
+        return number, [self.state_record(number)]
+
+    def recovered(self, **recovery: int) -> None:
+        """Notes that an update was brought again."""
+        self._recoveries.append(recovery)
+
+    # What was left
+
+    def restore(
+        self, records: Iterable[Record], datagrams: Iterable[tuple[int, bytes]], now: float
+    ) -> None:
+        """Takes up what is on record; datagrams with their states. Programs that lived have a lease
+        from now on."""
+        parts: dict[tuple[int, int, int], dict[int, bytes]] = {}
+        totals: dict[tuple[int, int, int], int] = {}
+        for record in sorted(records, key=lambda record: _ORDER.index(record.key.split("/")[0])):
+            self._restore(record, now)
+        for state, datagram in datagrams:
+            header, data = read_message(datagram)
+            key = state, header.vnf, header.update
+            parts.setdefault(key, {})[header.segment] = data
+            totals[key] = header.total
+        for (state, vnf, update), held in parts.items():
+            backlog = self.backlog(state, vnf)
+            if backlog is not None and len(held) == totals[state, vnf, update]:
+                data = b"".join(held[number] for number in sorted(held))
+                backlog.kept[update] = data
+                backlog.stream.announce(update)
+                backlog.stream.skip(after(update))
+        for state_ in self.states.values():
+            for backlog in state_.backlogs.values():
+                backlog.stream.skipped = 0
+                backlog.kept = dict(
+                    sorted(
+                        backlog.kept.items(),
+                        key=lambda item: (item[0] - backlog.stream.through - 1) % (1 << 24),
+                    )
+                )
+                oldest = next(iter(backlog.kept), after(backlog.stream.through))
+                for vnf in state_.subscribers:
+                    backlog.positions.setdefault(vnf, after(oldest, -1))
+
+    def _restore(self, record: Record, now: float) -> None:
+        kind, *numbers = record.key.split("/")
+        value: dict[str, Any] = record.value or {}
+        first, second, third = (*map(int, numbers), 0, 0, 0)[:3]
+        if kind == "vnf":
+            self._next_vnf = max(self._next_vnf, first + 1)
+            self.programs[first] = Program(
+                value["name"],
+                value["address"],
+                renewed=now,
+                is_alive=value["alive"],
+                is_replaced=value["replaced"],
+            )
+        elif kind == "state":
+            self.states[first] = State(value["name"], value["owner"])
+            self.ids[value["name"]] = first
+        elif kind == "publisher":
+            start = value["first"]
+            self.states[second].backlogs[first] = Backlog(Stream(after(start, -1)), start)
+        elif kind == "subscription" and value["wanted"] and self.programs[first].is_alive:
+            self.programs[first].subscribed.add(second)
+            self.states[second].subscribers.add(first)
+            if value["live"]:
+                self.states[second].live.add(first)
+        elif kind == "recovery":
+            self._next_recovery = max(self._next_recovery, value["recovery"] + 1)
+        elif kind == "position" and first in self.states[second].subscribers:
+            backlog = self.states[second].backlogs.get(third)
+            if backlog is not None:
+                backlog.positions[first] = value["update"]
+
+    # What is to be on record
+
+    def records(self) -> list[Output]:
+        """Returns records of what moves often: positions, what is published and kept, recoveries;
+        since it was last asked."""
+        found: list[Output] = []
+        for vnf, number, publisher in sorted(self.moved):
+            backlog = self.backlog(number, publisher)
+            update = backlog.positions.get(vnf) if backlog else None
+            if backlog is not None and update is not None:
+                size = len(backlog.kept.get(update, b""))
+                value = {"update": update, "segment": segments(size)}
+                found.append(Record(f"position/{vnf}/{number}/{publisher}", value))
+        self.moved.clear()
+        found += [self.publisher_record(number, vnf) for number, vnf in sorted(self.published)]
+        self.published.clear()
+        for number in sorted(self.kept):
+            state = self.states[number]
+            state.segments = sum(
+                segments(len(data)) for b in state.backlogs.values() for data in b.kept.values()
+            )
+            found.append(self.state_record(number))
+        self.kept.clear()
+        for recovery in self._recoveries:
+            key = f"recovery/{self._next_recovery % MOST_RECOVERIES}"
+            found.append(Record(key, {"recovery": self._next_recovery, **recovery}))
+            self._next_recovery += 1
+        self._recoveries.clear()
+        return found
+
+    def program_record(self, vnf: int) -> Record:
+        """Returns the record of a program."""
+        program = self.programs[vnf]
+        return Record(
+            f"vnf/{vnf}",
+            {
+                "name": program.name,
+                "address": program.address,
+                "alive": program.is_alive,
+                "replaced": program.is_replaced,
+            },
+        )
+
+    def state_record(self, number: int) -> Record:
+        """Returns the record of a state."""
+        state = self.states[number]
+        return Record(
+            f"state/{number}",
+            {"name": state.name, "owner": state.owner, "segments": state.segments},
+        )
+
+    def publisher_record(self, state: int, vnf: int) -> Record:
+        """Returns the record of a program's publishing a state."""
+        backlog = self.states[state].backlogs[vnf]
+        newest = backlog.stream.through if backlog.kept else None
+        return Record(f"publisher/{vnf}/{state}", {"first": backlog.first, "newest": newest})
+
+    def subscription_record(self, vnf: int, number: int) -> Record:
+        """Returns the record of a program's wanting a state, or not."""
+        state = self.states[number]
+        value = {"wanted": vnf in state.subscribers, "live": vnf in state.live}
+        return Record(f"subscription/{vnf}/{number}", value)
