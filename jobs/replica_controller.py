@@ -21,10 +21,12 @@ from pyspark.sql.streaming import StreamingQuery
 
 from jobs.adapters.app import application, session
 from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.metrics_server import serve
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.fetch.options import fetch_options
 from jobs.adapters.states.fact_tables import FactTables
 from jobs.adapters.states.links import open_link
+from jobs.adapters.states.metrics import ControllerMetrics
 from jobs.adapters.states.service import ControllerService, serving
 from jobs.adapters.states.store import KafkaStore, topics_of
 from jobs.adapters.stream.micro_batches import await_executors
@@ -49,26 +51,35 @@ def control(settings: Settings, lifecycle: Lifecycle) -> int:
         store = KafkaStore(client.pop("bootstrap_servers"), facts, backlog, client)
         ending.callback(store.close)
         ended: Callable[[], bool] = bool
+        metrics = ControllerMetrics()
         if settings.states_address:
             link = open_link(settings.states_address, settings.states_link)
             service = ControllerService(link, parse_endpoint(settings.states_listen), store)
             running = ending.enter_context(serving(service))
             ended = running.done
+            metrics.watch(service)
             log.info("the replica controller listens at %s:%d", *service.address)
-        query = follow(spark, settings, facts, lifecycle)
+        ending.enter_context(serve(settings, metrics.registry, metrics.health))
+        query = follow(spark, settings, facts, lifecycle, metrics)
         lifecycle.run(query, finished=ended)
     return 0
 
 
 def follow(
-    spark: SparkSession, settings: Settings, topic: str, lifecycle: Lifecycle
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    lifecycle: Lifecycle,
+    metrics: ControllerMetrics,
 ) -> StreamingQuery:
     """Starts the stream from the topic of facts into the tables; returns its query."""
     fact_tables = FactTables(Tables(spark, settings.tables))
 
     def take(records: DataFrame, batch: int) -> None:
         lifecycle.boundary()
-        log.debug("batch %d: %d facts", batch, fact_tables.take(records, batch))
+        facts = fact_tables.take(records, batch)
+        metrics.merged(facts)
+        log.debug("batch %d: %d facts", batch, facts)
 
     reader = spark.readStream.format("kafka").option("subscribe", topic)
     # What was compacted away is no loss: a later record of its key is there.

@@ -36,10 +36,9 @@ def answer(settings: Settings, lifecycle: Lifecycle) -> int:
 
     def health() -> Health:
         silent = service.unread_seconds
-        problems = ()
+        problems: tuple[str, ...] = ()
         if silent > STALE_SECONDS:
             problems = (f"the ledger could not be read for {silent:.0f} s: the log says why",)
-        metrics.set_health(not problems, 0)
         return Health(problems, facts={"computed": service.computed})
 
     with serve(settings, metrics.registry, health):

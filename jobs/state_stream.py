@@ -26,8 +26,10 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.app import application, session
 from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.metrics_server import serve
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.states.client import StatesClient
+from jobs.adapters.states.metrics import PublisherMetrics
 from jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
 from jobs.adapters.states.row_states import StateFilters, StateNames
 from jobs.adapters.stream.micro_batches import await_executors
@@ -77,8 +79,12 @@ def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
     tables = Tables(spark, settings.tables)
     filters = StateFilters(tables, base)
     program = f"state_stream {base}"
-    with StatesClient(program, parse_endpoint(settings.states_middleware)) as client:
-        publisher = SafePublisher(client, lifecycle.stopping.is_set)
+    metrics = PublisherMetrics()
+    with (
+        StatesClient(program, parse_endpoint(settings.states_middleware)) as client,
+        serve(settings, metrics.registry, metrics.health),
+    ):
+        publisher = SafePublisher(client, metrics, lifecycle.stopping.is_set)
         source: TableSource | TopicSource
         if kind == "table":
             source = TableSource(spark, name, names, filters, publisher, tables)

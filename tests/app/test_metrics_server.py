@@ -83,6 +83,10 @@ def test_metrics_are_what_prometheus_reads():
 def test_health_is_503_where_the_job_does_not_do_its_work(verdict: Health, code: int, status: str):
     with served(verdict) as (port, _):
         answered, text = get(port, "/health")
+        _, metrics = get(port, "/metrics")
+    found = {s.name: s.value for f in text_string_to_metric_families(metrics) for s in f.samples}
+    assert found["stackcast_healthy"] == (code == 200)
+    assert found["stackcast_degraded"] == len(verdict.remarks)
     told = json.loads(text)
     assert (answered, told["status"], told["last_batch"]) == (code, status, 7)
     assert told["problems"] == list(verdict.problems)

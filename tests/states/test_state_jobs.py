@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from paths import ROOT
+from ports import free_port
 from pyspark.sql import SparkSession
 from state_hosts import StateHosts, endpoint, state_hosts, until
 
@@ -72,6 +74,20 @@ def beside(job: Callable[[Lifecycle], Any], scenario: Callable[[], None]) -> Non
         raise failed[0]
 
 
+def asked(settings: Settings, what: str) -> str:
+    """What a job serves."""
+    where = f"http://127.0.0.1:{settings.metrics_port}/{what}"
+    with urllib.request.urlopen(where, timeout=WAIT_S) as answer:
+        return str(answer.read().decode())
+
+
+def sample(settings: Settings, name: str) -> float:
+    """A metric of the job."""
+    lines = asked(settings, "metrics").splitlines()
+    (found,) = [line.split()[1] for line in lines if line.split()[0] == name]
+    return float(found)
+
+
 def settings_of(hosts: StateHosts, tables: Tables, broker: Broker, folder: Path) -> Settings:
     return Settings(
         tables=tables.location,
@@ -81,6 +97,7 @@ def settings_of(hosts: StateHosts, tables: Tables, broker: Broker, folder: Path)
         states_listen=endpoint(hosts.listen[1]),
         states_link=f"udp:{endpoint(hosts.far[1])}/{endpoint(hosts.near[1])}",
         states_middleware=endpoint(hosts.listen[2]),
+        metrics_port=free_port(),
         kafka={"bootstrap.servers": broker.bootstrap_servers},
     )
 
@@ -134,6 +151,13 @@ def test_tables_say_who_holds_what_and_how_far(
             (position,) = tables.rows("state_positions")
             assert (position["vnf"], position["publisher"]) == (reader_id, sensor_id)
             until(lambda: tables.rows("states")[0]["segments"] == 2, WAIT_S)
+            of = {
+                name: sample(settings, f"stackcast_state_{name}")
+                for name in ("middlewares", "programs", "names", "kept_updates", "kept_bytes")
+            }
+            assert list(of.values()) == [2, 2, 1, 1, 1500]
+            assert sample(settings, "stackcast_state_facts_total") >= 6
+            assert json.loads(asked(settings, "health"))["status"] == "ok"
             (holds,) = tables.rows("state_subscriptions")
             assert holds["wanted"] and holds["vnf"] == reader_id and holds["live_since"]
             since = f"{holds['live_since']:%Y-%m-%d %H:%M:%S}"
@@ -253,6 +277,9 @@ def test_a_change_of_a_table_reaches_the_memory_of_programs_that_its_filters_cho
             }
             hold(all_of_it)
             assert reader.value("prices/turin?dear") is None
+            # Two cities, each with a filter beside.
+            assert sample(settings, "stackcast_state_updates_total") == 4
+            assert json.loads(asked(settings, "health"))["status"] == "ok"
             write("UPDATE prices SET price = 9 WHERE stock = 'B'")
             hold(all_of_it)
             write("DELETE FROM prices WHERE stock IN ('A', 'C')")

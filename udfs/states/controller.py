@@ -14,7 +14,8 @@ subscriptions and positions end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from udfs.errors import StateError
 from udfs.states.facts import Backlog, Facts, Program
@@ -43,6 +44,19 @@ STOOD_STILL = 5.0
 """Between two ticks, seconds: leases are longer by what is above."""
 
 
+class ControllerCounts(NamedTuple):
+    """What a controller has at a moment; dropped: by reason."""
+
+    middlewares: int
+    programs: int
+    states: int
+    kept: int
+    kept_bytes: int
+    waiting: int
+    recovered: int
+    dropped: Mapping[str, int]
+
+
 class Controller:
     """Names, backlog and recovery for one network. ``dropped`` counts by reason what was not taken,
     ``recovered`` the updates that were brought again."""
@@ -68,6 +82,20 @@ class Controller:
         self._facts.restore(records, datagrams, now)
         published = [number for number, state in self._facts.states.items() if state.backlogs]
         return [each for number in published for each in self.requests.want(number, 0, now)]
+
+    def counts(self) -> ControllerCounts:
+        """Returns counts, also to another thread."""
+        facts = self._facts
+        return ControllerCounts(
+            len(self._addresses),
+            len(facts.programs),
+            len(facts.states),
+            facts.kept_updates,
+            facts.kept_bytes,
+            len(self._waiting),
+            self.recovered,
+            dict(self.dropped),
+        )
 
     # Middlewares
 
@@ -310,10 +338,8 @@ class Controller:
         self._waiting.add((state, vnf))
         for update, data in backlog.stream.pop():
             backlog.stream.waits_since = None
-            backlog.kept[update] = data
+            self._facts.keep(state, vnf, update, data)
             self._changed.add((state, vnf))
-            self._facts.published.add((state, vnf))
-            self._facts.kept.add(state)
             for header, piece in cut(vnf, update, data):
                 datagram = header.pack() + piece
                 found.append(Keep(state, vnf, update, header.segment, datagram))
@@ -339,8 +365,7 @@ class Controller:
         return found
 
     def _let_go(self, number: int, vnf: int, update: int) -> list[Output]:
-        data = self._facts.states[number].backlogs[vnf].kept.pop(update)
-        self._facts.kept.add(number)
+        data = self._facts.let_go(number, vnf, update)
         return [
             Keep(number, vnf, update, segment, None)
             for segment in range(1, segments(len(data)) + 1)

@@ -65,7 +65,8 @@ class Facts:
     and none is given twice.
 
     moved, published, kept: positions (subscriber, state, publisher), backlogs (state, publisher)
-    and states that differ from what was last on record; `records` says them.
+    and states that differ from what was last on record; `records` says them. kept_updates,
+    kept_bytes: of all backlogs.
     """
 
     def __init__(self) -> None:
@@ -75,6 +76,7 @@ class Facts:
         self.moved: set[tuple[int, int, int]] = set()
         self.published: set[tuple[int, int]] = set()
         self.kept: set[int] = set()
+        self.kept_updates = self.kept_bytes = 0
         self._next_vnf = FIRST_VNF
         self._recoveries: list[dict[str, Any]] = []
         self._next_recovery = 1
@@ -104,6 +106,24 @@ class Facts:
         self.states[number] = State(text)
         return number, [self.state_record(number)]
 
+    def keep(self, state: int, vnf: int, update: int, data: bytes) -> None:
+        """Keeps an update that was published."""
+        self.states[state].backlogs[vnf].kept[update] = data
+        self.published.add((state, vnf))
+        self.kept.add(state)
+        self._count(1, data)
+
+    def let_go(self, state: int, vnf: int, update: int) -> bytes:
+        """Lets an update go; returns its data."""
+        data = self.states[state].backlogs[vnf].kept.pop(update)
+        self.kept.add(state)
+        self._count(-1, data)
+        return data
+
+    def _count(self, updates: int, data: bytes) -> None:
+        self.kept_updates += updates
+        self.kept_bytes += updates * len(data)
+
     def recovered(self, **recovery: int) -> None:
         """Notes that an update was brought again."""
         self._recoveries.append(recovery)
@@ -129,6 +149,7 @@ class Facts:
             if backlog is not None and len(held) == totals[state, vnf, update]:
                 data = b"".join(held[number] for number in sorted(held))
                 backlog.kept[update] = data
+                self._count(1, data)
                 backlog.stream.announce(update)
                 backlog.stream.skip(after(update))
         for state_ in self.states.values():

@@ -18,7 +18,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from jobs.adapters.app.settings import Settings
@@ -56,6 +56,7 @@ def serve(
 ) -> Iterator[int]:
     """Serves until the block ends; nothing where ``spark.stackcast.metrics.port`` is 0.
 
+    Metrics are those of ``registry``, and two that say what ``health()`` finds.
     Yields the port. /health is 200 while ``health()`` has no problem, else 503. Raises
     SettingsError PORT_TAKEN, BAD_HOST.
     """
@@ -79,15 +80,25 @@ def serve(
 
 def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> WSGIApplication:
     metrics: WSGIApplication = make_wsgi_app(registry)
+    healthy = Gauge("stackcast_healthy", "1 while /health answers 200", registry=registry)
+    degraded = Gauge(
+        "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
+    )
+
+    def look() -> Health:
+        found = health()
+        healthy.set(not found.problems)
+        degraded.set(len(found.remarks))
+        return found
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         try:
             if path == "/metrics":
-                health()  # two of the metrics say what it finds
+                look()
                 return metrics(environ, start_response)
             if path == "/health":
-                found = health()
+                found = look()
                 code = "503 Service Unavailable" if found.problems else "200 OK"
                 kind, body = "application/json", found.as_json().encode()
             else:

@@ -62,10 +62,6 @@ class RerequestMetrics:
         self._waiting = Gauge(
             "stackcast_rerequests_waiting", "Requests not answered yet", registry=registry
         )
-        self._healthy = Gauge("stackcast_healthy", "1 while /health answers 200", registry=registry)
-        self._degraded = Gauge(
-            "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
-        )
 
     def answered(
         self,
@@ -97,8 +93,3 @@ class RerequestMetrics:
     def waiting(self, requests: int) -> None:
         """So many requests wait for their answers."""
         self._waiting.set(requests)
-
-    def set_health(self, healthy: bool, remarks: int) -> None:
-        """Takes what /health says."""
-        self._healthy.set(healthy)
-        self._degraded.set(remarks)

@@ -13,6 +13,7 @@ from pyspark.sql.streaming import DataStreamReader
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.states.client import StatesClient
+from jobs.adapters.states.metrics import PublisherMetrics
 from jobs.adapters.states.row_states import STATES, StateFilters, StateNames, table_values, touched
 from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import StateError, TableError
@@ -26,24 +27,23 @@ more than that for the replica controller."""
 
 
 class SafePublisher:
-    """Publishes by a client, and waits until the replica controller has it, or for a stop.
+    """Publishes by a client, and waits until the replica controller has it, or for a stop."""
 
-    ``refused`` counts states that are too large: their replicas keep what they have.
-    """
-
-    def __init__(self, client: StatesClient, stopping: Callable[[], bool]) -> None:
-        self._client, self._stopping = client, stopping
-        self.refused = 0
+    def __init__(
+        self, client: StatesClient, metrics: PublisherMetrics, stopping: Callable[[], bool]
+    ) -> None:
+        self._client, self._metrics, self._stopping = client, metrics, stopping
         self._on_the_way = 0
 
     def put(self, state: str, data: bytes) -> bool:
-        """Publishes a state; returns False where it is too large, and the log says so."""
+        """Publishes a state; returns False where it is too large: replicas keep what they have."""
         try:
             self._client.publish(state, data)
         except StateError as error:
-            self.refused += 1
+            self._metrics.refused()
             log.error("state %s is not published: %s", state, error)
             return False
+        self._metrics.published(len(data))
         self._on_the_way += 1
         if self._on_the_way >= MOST_ON_THE_WAY:
             self.flush()
@@ -55,6 +55,7 @@ class SafePublisher:
             try:
                 self._client.flush(FLUSH_SECONDS)
                 self._on_the_way = 0
+                self._metrics.confirmed()
                 return
             except StateError as error:
                 if self._stopping():

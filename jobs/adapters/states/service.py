@@ -335,6 +335,8 @@ class ControllerService(Service):
         self.controller = Controller(int.from_bytes(os.urandom(3)))
         self._store = store
         self._facts_due = 0.0
+        #: When a fact last came into the store, seconds of the monotonic clock.
+        self.recorded_at = 0.0
         self.do(self.controller.restore(*store.read(), time.monotonic()))
 
     def do(self, outputs: Iterable[Output]) -> None:
@@ -342,6 +344,8 @@ class ControllerService(Service):
         durable = [output for output in found if isinstance(output, Record | Keep)]
         if durable:
             self._store.put(durable)
+            if any(isinstance(output, Record) for output in durable):
+                self.recorded_at = time.monotonic()
         super().do(output for output in found if not isinstance(output, Record | Keep))
 
     def _tick(self, now: float) -> None:

@@ -111,8 +111,6 @@ class StreamMetrics:
         self._broker = gauge("broker_reachable", "1 if the broker answered when last asked")
         self._free = gauge("disk_free_bytes", "Free on the disk of a place", "place")
         self._size = gauge("disk_size_bytes", "Size of the disk of a place", "place")
-        self._healthy = gauge("healthy", "1 while /health answers 200")
-        self._degraded = gauge("degraded", "Remarks that /health makes beside that")
 
     @contextmanager
     def batch(self, batch_id: int) -> Iterator[None]:
@@ -304,11 +302,6 @@ class StreamMetrics:
         """Bytes free and in all on the disk of a place."""
         self._free.labels(place).set(free)
         self._size.labels(place).set(size)
-
-    def set_health(self, healthy: bool, remarks: int) -> None:
-        """Takes what /health says."""
-        self._healthy.set(healthy)
-        self._degraded.set(remarks)
 
 
 def in_unicast(publications: Iterable[Mapping[str, Any]]) -> int:

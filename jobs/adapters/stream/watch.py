@@ -175,7 +175,6 @@ class StreamWatch:
         if seconds := self._stood_still():
             problem = f"the driver stood still for {seconds:.0f} s, and ends"
             found = replace(found, problems=(*found.problems, problem))
-        self.metrics.set_health(not found.problems, len(found.remarks))
         return found
 
     def _watch(self) -> None:

@@ -121,10 +121,6 @@ class SwitchMetrics:
         self._trees = Gauge(
             "stackcast_virtual_trees", "Stored trees, by state", ["state"], registry=registry
         )
-        self._healthy = Gauge("stackcast_healthy", "1 while /health answers 200", registry=registry)
-        self._degraded = Gauge(
-            "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
-        )
 
     def refreshed(
         self, results: Mapping[str, RefreshResult], over_capacity: Collection[str] = ()
@@ -209,12 +205,7 @@ class SwitchMetrics:
         are not in step are remarks: it tries again by itself. One that waits for another to end is
         well.
         """
-        health = self._health(time.monotonic())
-        self._healthy.set(not health.problems)
-        self._degraded.set(len(health.remarks))
-        return health
-
-    def _health(self, now: float) -> Health:
+        now = time.monotonic()
         problems, remarks = [], []
         if self.polled_at is None:
             problems.append("it has not polled tables and switches yet")

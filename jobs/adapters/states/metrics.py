@@ -1,0 +1,129 @@
+"""Metrics of the jobs of replicated states for Prometheus, and what their /health says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from jobs.adapters.app.metrics_server import Health
+from jobs.adapters.states.service import ControllerService
+
+LATE_SECONDS = 60.0
+"""So long tables may be behind the facts, and updates unconfirmed, before /health says so."""
+
+
+class ControllerMetrics:
+    """Metrics of `jobs/replica_controller.py`, on a registry of their own. For any thread."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._service: ControllerService | None = None
+        self._merged_at = time.monotonic()
+        self._facts = Counter(
+            "stackcast_state_facts", "Facts merged into the tables", registry=self.registry
+        )
+
+    def watch(self, service: ControllerService) -> None:
+        """Has its counts told, too."""
+        self._service = service
+        self.registry.register(_ControllerCounts(service))
+
+    def merged(self, facts: int) -> None:
+        """So many facts are in the tables."""
+        self._facts.inc(facts)
+        self._merged_at = time.monotonic()
+
+    def health(self) -> Health:
+        """Returns what /health says."""
+        told = self._service.recorded_at if self._service is not None else 0.0
+        behind = time.monotonic() - told if told > self._merged_at else 0.0
+        problems: tuple[str, ...] = ()
+        if behind > LATE_SECONDS:
+            problems = (f"the tables are {behind:.0f} s behind the facts: the log says why",)
+        return Health(problems, facts={"tables_behind_seconds": round(behind, 1)})
+
+
+class _ControllerCounts(Collector):
+    """Counts of a controller that runs in another thread, as they are when somebody asks."""
+
+    def __init__(self, service: ControllerService) -> None:
+        self._controller = service.controller
+
+    def collect(self) -> Iterator[Metric]:
+        counts = self._controller.counts()
+        for name, text, value in (
+            ("middlewares", "Middlewares that are connected", counts.middlewares),
+            ("programs", "Programs that were named", counts.programs),
+            ("names", "States that were named", counts.states),
+            ("kept_updates", "Updates of the backlog", counts.kept),
+            ("kept_bytes", "Bytes of these updates", counts.kept_bytes),
+            ("waiting", "Publishers of a state of whom an update is missing", counts.waiting),
+        ):
+            yield GaugeMetricFamily(f"stackcast_state_{name}", text, value)
+        yield CounterMetricFamily(
+            "stackcast_state_recovered_updates",
+            "Updates that replicas were brought again",
+            counts.recovered,
+        )
+        dropped = CounterMetricFamily(
+            "stackcast_state_dropped", "What was not taken, by reason", labels=["reason"]
+        )
+        for reason, number in counts.dropped.items():
+            dropped.add_metric([reason], number)
+        yield dropped
+
+
+class PublisherMetrics:
+    """Metrics of `jobs/state_stream.py`, on a registry of their own. For any thread."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._since: float | None = None
+        self._updates = Counter(
+            "stackcast_state_updates", "Updates that were published", registry=registry
+        )
+        self._bytes = Counter(
+            "stackcast_state_update_bytes", "Bytes of these updates", registry=registry
+        )
+        self._refused = Counter(
+            "stackcast_state_updates_refused", "Updates that are too large", registry=registry
+        )
+        Gauge(
+            "stackcast_state_unconfirmed_seconds",
+            "Since when the replica controller owes its word for an update",
+            registry=registry,
+        ).set_function(self._unconfirmed)
+
+    def published(self, octets: int) -> None:
+        """An update of so many bytes is on its way."""
+        self._updates.inc()
+        self._bytes.inc(octets)
+        if self._since is None:
+            self._since = time.monotonic()
+
+    def refused(self) -> None:
+        """An update was too large."""
+        self._refused.inc()
+
+    def confirmed(self) -> None:
+        """All that was published is safe."""
+        self._since = None
+
+    def health(self) -> Health:
+        """Returns what /health says."""
+        seconds = self._unconfirmed()
+        problems: tuple[str, ...] = ()
+        if seconds > LATE_SECONDS:
+            problems = (f"the replica controller has confirmed nothing for {seconds:.0f} s",)
+        return Health(problems, facts={"unconfirmed_seconds": round(seconds, 1)})
+
+    def _unconfirmed(self) -> float:
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
