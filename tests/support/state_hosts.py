@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import p4_products
@@ -14,16 +14,22 @@ import p4_products
 from jobs.adapters.states.links import TunnelLink
 from jobs.adapters.states.replica import Replica
 from jobs.adapters.states.service import ControllerService, MiddlewareService, Service
+from jobs.adapters.switches.p4runtime import SwitchConnection
+from jobs.adapters.switches.state_controller import StateController
+from lab.fabric.injections import Injections
 from lab.fabric.ports import UdpTunnel
 from lab.fabric.standalone import StandaloneSwitch
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from lab.switch.p4runtime.device import Device
+from lab.switch.p4runtime.server import P4RuntimeServer
 from lab.up.broker import free_ports
 from udfs.states.outputs import Keep, Record
-from udfs.switches.entry import SwitchEntry
+from udfs.switches.entry import Difference, SwitchEntry
 from udfs.switches.ports import port_groups
 from udfs.switches.state_entries import publishing_port, spanning
 
 LOCAL = "127.0.0.1"
+REGISTERS, TABLE = "state_replication", "state_replication_table"
 
 
 class MemoryStore:
@@ -109,29 +115,47 @@ def entries_of(ports: Iterable[int]) -> dict[str, SwitchEntry]:
 
 
 @contextmanager
-def state_hosts(hosts: int, *, started: bool = True) -> Iterator[StateHosts]:
-    """Yields them on a running switch, without ``started`` for others to start."""
+def state_hosts(
+    hosts: int, *, started: bool = True, program: str = REGISTERS
+) -> Iterator[StateHosts]:
+    """Yields them on a running switch, without ``started`` for others to start. With the program
+    that keeps ports in a table, the switch has its controller."""
     made = StateHosts(hosts)
-    made.switch.load(p4_products.products("state_replication")[1].read_bytes())
     ports = range(1, hosts + 2)
-    made.switch.apply(entries_of(ports))
     tunnels = [UdpTunnel(made.near[n], made.far[n]).open(n) for n in ports]
-    switch = StandaloneSwitch(made.switch, tunnels)
-    here, there = socket.socketpair()
-    thread = threading.Thread(target=switch.run, args=(there, lambda number: False), daemon=True)
-    thread.start()
-    try:
+    injections = Injections()
+    with ExitStack() as ending:
+        switch = StandaloneSwitch(made.switch, tunnels, injections)
+        ending.callback(switch.close)
+        device = Device("s1", 1, made.switch, lambda data: injections.put("s1", data))
+        server = P4RuntimeServer([device]).start()
+        ending.callback(server.stop)
+        info, json = p4_products.products(program)
+        with SwitchConnection.connect(server.address, 1, 1, name="s1") as connection:
+            connection.ensure_pipeline(info.read_text(), json.read_bytes())
+            rows = tuple(entries_of(ports).values())
+            assert connection.write(Difference(rows, (), ())) == []
+        here, there = socket.socketpair()
+        running = threading.Thread(target=switch.run, args=(there, lambda number: False))
+        running.start()
+        ending.callback(there.close)
+        ending.callback(here.close)
+        ending.callback(running.join)
+        ending.callback(here.send, b"x")
+        if program == TABLE:
+            stop = threading.Event()
+            controller = StateController(server.address, 1, name="s1")
+            controlling = threading.Thread(target=controller.run, args=(stop.is_set,))
+            controlling.start()
+            ending.callback(controlling.join)
+            ending.callback(stop.set)
         for port in ports if started else ():
             made.start(port)
-        yield made
-    finally:
-        for port in list(made.services):
-            made.stop(port)
-        here.send(b"x")
-        thread.join()
-        switch.close()
-        here.close()
-        there.close()
+        try:
+            yield made
+        finally:
+            for port in list(made.services):
+                made.stop(port)
 
 
 def endpoint(address: tuple[str, int]) -> str:
