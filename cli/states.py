@@ -1,4 +1,4 @@
-"""``stackcast states``: replica controller, a host's middleware, states published and held."""
+"""``stackcast states``: controllers, a host's middleware, states published and held."""
 
 from __future__ import annotations
 
@@ -94,14 +94,47 @@ def middleware(
     typer.echo(json.dumps(counts))
 
 
+@app.command("switch-controller")
+def switch_controller(
+    switch: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="P4Runtime address of the switch.")
+    ],
+    device_id: Annotated[int, typer.Option("--device-id", min=1, help="Of the switch.")] = 1,
+    election_id: Annotated[
+        int, typer.Option("--election-id", min=1, help="The highest of several controls it.")
+    ] = 1,
+    ca: Annotated[str, typer.Option("--tls-ca", help="PEM: who signs the switch's key.")] = "",
+    certificate: Annotated[str, typer.Option("--tls-certificate", help="PEM: ours.")] = "",
+    key: Annotated[str, typer.Option("--tls-key", help="PEM: of our certificate.")] = "",
+) -> None:
+    """Keep the table of states of a switch that runs state_replication_table, until Ctrl-C.
+
+    Run one beside each such switch, and the refresher as ever. One that does not answer, or has no
+    tree yet, is tried again.
+    """
+    # gRPC takes half a second, and no other command needs it.
+    from jobs.adapters.switches.credentials import Credentials  # noqa: PLC0415
+    from jobs.adapters.switches.state_controller import StateController  # noqa: PLC0415
+
+    _log()
+    credentials = Credentials(ca, certificate, key)
+    with stop_on_signal() as stop:
+        made = StateController(switch, device_id, election_id, credentials, name=switch)
+        made.run(stop.is_set)
+
+
 def _serve(service: Service) -> None:
     """Raises what ended the service, unless it was a signal."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    _log()
     with stop_on_signal() as stop:
         typer.echo(json.dumps({"listen": "{}:{}".format(*service.address)}))
         with serving(service) as running:
             while not running.done() and not stop.wait(_LOOK):
                 pass
+
+
+def _log() -> None:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
 
 
 @app.command()

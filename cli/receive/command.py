@@ -16,11 +16,12 @@ import typer
 from cli.attributes.files import USUAL, WidthsOption, widths_of
 from cli.itch import message_row, message_text
 from cli.keys import KeyFile
-from cli.receive.events import event_reader, event_socket
 from cli.receive.failures import Failures, tell
 from cli.receive.sockets import (
     Wires,
     connected_socket,
+    event_reader,
+    event_socket,
     group_socket,
     listen_socket,
     source_address,

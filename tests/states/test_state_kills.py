@@ -17,10 +17,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from paths import SUPPORT
+from deltalake import write_deltalake
+from paths import ROOT, SUPPORT
 from state_hosts import StateHosts, endpoint
 
+from jobs.adapters.states.client import StatesClient
+from jobs.adapters.states.overview import overview
+from jobs.adapters.tables.tables import Tables
 from lab.up.broker import Broker, default_class_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -29,6 +34,8 @@ KILLS = 8
 NAMES = ("a", "b", "c")
 STATE = "scanners"
 WAIT_S = 180.0
+#: A job has to start a Spark.
+JOBS_S = 600.0
 
 
 class Part:
@@ -54,18 +61,29 @@ class Part:
 
 
 class World:
-    """All parts, and what programs wrote."""
+    """All parts, and what programs wrote. With tables, the replica controller is the job, and
+    another publishes the table ``prices``."""
 
-    def __init__(self, folder: Path, broker: Broker) -> None:
+    def __init__(self, folder: Path, broker: Broker, tables: str = "") -> None:
         self.folder, self.broker = folder, broker
-        hosts = StateHosts(len(NAMES))
+        self.hosts = hosts = StateHosts(len(NAMES))
         listens = {n: endpoint(at) for n, at in hosts.listen.items()}
 
+        def tunnel(port: int) -> str:
+            return f"udp:{endpoint(hosts.far[port])}/{endpoint(hosts.near[port])}"
+
         def states(what: str, port: int, *given: str) -> list[str]:
-            link = f"udp:{endpoint(hosts.far[port])}/{endpoint(hosts.near[port])}"
-            called = [sys.executable, "-m", "cli.main", "states", what, "--link", link]
+            called = [sys.executable, "-m", "cli.main", "states", what, "--link", tunnel(port)]
             at = ["--address", f"10.0.0.{port}", "--listen", listens[port]]
             return [*called, *at, *given]
+
+        def job(name: str, *given: str, **settings: str) -> list[str]:
+            options = [f"spark.stackcast.{key}={value}" for key, value in settings.items()]
+            options += [f"spark.stackcast.tables={tables}", "spark.driver.memory=1g"]
+            options += [f"spark.stackcast.states.checkpoint={folder}/checkpoint"]
+            submitted = " ".join(f"--conf {option}" for option in options)
+            variable = f"PYSPARK_SUBMIT_ARGS={submitted} pyspark-shell"
+            return ["env", variable, sys.executable, str(ROOT / "jobs" / f"{name}.py"), *given]
 
         def support(what: str, **asked: object) -> list[str]:
             return [sys.executable, str(SUPPORT / "state_parts.py"), what, json.dumps(asked)]
@@ -74,6 +92,16 @@ class World:
             "switch": support("switch", near=hosts.near, far=hosts.far),
             "controller": states("controller", 1, "--bootstrap", broker.bootstrap_servers),
         }
+        if tables:
+            of_controller = {
+                "kafka.bootstrap.servers": broker.bootstrap_servers,
+                "states.address": "10.0.0.1",
+                "states.listen": listens[1],
+                "states.link": tunnel(1),
+            }
+            of_stream = {"states.middleware": listens[2]}
+            commands["controller"] = job("replica_controller", **of_controller)
+            commands["stream"] = job("state_stream", f"table:{folder}/prices", **of_stream)
         for port, name in enumerate(NAMES, 2):
             commands[f"middleware {name}"] = states("middleware", port, "--controller", listens[1])
             commands[f"program {name}"] = support(
@@ -163,6 +191,61 @@ def test_every_replica_converges_whatever_is_killed(
     world.run(lambda: False, 3)
     assert converged(world)
     print(killed, told(world))
+
+
+@pytest.mark.kills
+def test_jobs_are_killed_and_replicas_and_tables_converge(
+    tables: Tables, broker: Broker, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    seed = request.config.getoption("--kills-seed") or int.from_bytes(os.urandom(3))
+    print(f"--kills-seed {seed}")
+    dice = random.Random(seed)
+    place = tmp_path / "prices"
+
+    def write(number: int) -> None:
+        rows = pa.table({"stock": [f"S{number}"], "price": pa.array([number], pa.int32())})
+        feed = {"delta.enableChangeDataFeed": "true"}
+        write_deltalake(place, rows, mode="append", configuration=feed)
+
+    def rows_of(reader: StatesClient) -> list[str]:
+        value = reader.value("prices")
+        return sorted(row["stock"] for row in json.loads(value or b"[]"))
+
+    def known() -> bool:
+        """Whether the tables know of each program that lives that it has all."""
+        seen = overview(tables)
+        return {each["name"] for each in seen} == {STATE, "prices"} and all(
+            replica["live_since"] and replica["behind"].get(publisher["vnf"], 0) == 0
+            for state in seen
+            for replica in state["replicas"]
+            for publisher in state["publishers"]
+            if publisher["alive"]
+        )
+
+    write(0)
+    world = World(tmp_path, broker, tables.location)
+    with ExitStack() as ending:
+        ending.callback(world.end)
+        reader = ending.enter_context(StatesClient("reader", world.hosts.listen[4]))
+        reader.subscribe("prices")
+        assert world.run(lambda: rows_of(reader) == ["S0"], JOBS_S)
+        killed = []
+        for number in range(1, request.config.getoption("--kills") + 1):
+            # What is Spark's every other time: it has to come up again before it can be killed.
+            name = dice.choice(
+                ["controller", "stream"] if number % 2 else ["switch", "middleware a"]
+            )
+            world.kill(name, dice)
+            killed.append(name)
+            write(number)
+            if number % 2:
+                world.run(lambda: False, dice.uniform(5, 40))
+        (tmp_path / "quiet").touch()
+        wanted = sorted(f"S{number}" for number in range(len(killed) + 1))
+        assert world.run(lambda: rows_of(reader) == wanted, JOBS_S), (killed, rows_of(reader))
+        assert world.run(lambda: converged(world), JOBS_S), (killed, told(world))
+        assert world.run(known, JOBS_S), (killed, overview(tables))
+        print(killed)
 
 
 def converged(world: World) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import p4_products
+from paths import ROOT
 
 from jobs.adapters.states.links import TunnelLink
 from jobs.adapters.states.replica import Replica
 from jobs.adapters.states.service import ControllerService, MiddlewareService, Service
 from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.state_controller import StateController
 from lab.fabric.injections import Injections
 from lab.fabric.ports import UdpTunnel
 from lab.fabric.standalone import StandaloneSwitch
@@ -143,12 +145,10 @@ def state_hosts(
         ending.callback(running.join)
         ending.callback(here.send, b"x")
         if program == TABLE:
-            stop = threading.Event()
-            controller = StateController(server.address, 1, name="s1")
-            controlling = threading.Thread(target=controller.run, args=(stop.is_set,))
-            controlling.start()
-            ending.callback(controlling.join)
-            ending.callback(stop.set)
+            command = ("-m", "cli.main", "states", "switch-controller", server.address)
+            controller = subprocess.Popen([sys.executable, *command], cwd=ROOT)
+            ending.callback(lambda: _ended(controller))
+            ending.callback(controller.terminate)
         for port in ports if started else ():
             made.start(port)
         try:
@@ -156,6 +156,10 @@ def state_hosts(
         finally:
             for port in list(made.services):
                 made.stop(port)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    assert process.wait(30) == 0
 
 
 def endpoint(address: tuple[str, int]) -> str:
