@@ -120,6 +120,7 @@ def switch_controller(
     credentials = Credentials(ca, certificate, key)
     with stop_on_signal() as stop:
         made = StateController(switch, device_id, election_id, credentials, name=switch)
+        typer.echo(json.dumps({"controls": switch}))
         made.run(stop.is_set)
 
 

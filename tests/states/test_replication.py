@@ -6,12 +6,12 @@ import pytest
 from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
-from state_world import World
+from state_world import TICK, World
 
 from udfs.errors import StateError
 from udfs.states.messages import MOST_BYTES, MessageKind, StateHeader, group_of
 from udfs.states.program import Update
-from udfs.states.segments import Stream, cut
+from udfs.states.segments import ASK_AGAIN, REORDERED, Stream, cut
 
 pytestmark = pytest.mark.unit
 
@@ -98,6 +98,22 @@ def test_a_last_update_that_is_lost_is_found_without_a_next_one() -> None:
     made.publish("a", STATE, b"last")
     made.run(3)
     assert held(made, "b") == {"a": b"last"}
+
+
+def test_what_the_controller_lost_too_is_brought_as_soon_as_it_has_it() -> None:
+    made = world()
+    for name in "bc":
+        made.subscribe(name, STATE)
+    made.run(2)
+    made.loss = 1.0
+    made.publish("a", STATE, b"1")
+    made.run(0.01)
+    made.loss = 0.0
+    made.publish("a", STATE, b"2")
+    # Noticed in one tick and asked for in the next; an answer takes three ways.
+    made.run(3 * TICK)
+    assert [[u.data for u in made.clients[name].seen] for name in "bc"] == [[b"1", b"2"]] * 2
+    assert made.controller.recovered == 2
 
 
 def test_an_update_of_4095_segments_arrives_whole_though_a_tenth_is_lost() -> None:
@@ -418,6 +434,31 @@ def test_a_stream_gives_every_update_in_order_from_segments_in_any(
         out += [data for _, data in stream.pop()]
     assert out == updates
     assert not stream.missing(9)
+
+
+def test_each_gap_is_asked_for_by_itself_after_a_moment_and_again_later() -> None:
+    stream = Stream(0)
+
+    def comes(update: int, data: bytes, *numbers: int) -> None:
+        for number in numbers:
+            stream.take(*cut(5001, update, data)[number - 1])
+
+    comes(2, b"two", 1)
+    assert stream.wanted(1.0, 9) == []
+    assert stream.wanted(1.0 + REORDERED, 9) == [(1, 1, 0)]
+    comes(4, b"four", 1)
+    assert stream.wanted(1.1, 9) == []
+    assert stream.wanted(1.1 + REORDERED, 9) == [(3, 1, 0)]
+    assert stream.wanted(1.0 + REORDERED + ASK_AGAIN, 9) == [(1, 1, 0)]
+    comes(1, b"one", 1)
+    assert len(list(stream.pop())) == 2
+    # Of the last one segments still come; once none does, the others are asked for.
+    large = b"x" * 6000
+    comes(5, large, 1)
+    assert stream.wanted(2.0, 9) == [(3, 1, 0)]
+    comes(5, large, 2)
+    assert stream.wanted(2.0 + REORDERED, 9) == []
+    assert stream.wanted(2.0 + 2 * REORDERED, 9) == [(5, 3, 3)]
 
 
 @examples(100)

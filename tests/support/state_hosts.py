@@ -146,9 +146,12 @@ def state_hosts(
         ending.callback(here.send, b"x")
         if program == TABLE:
             command = ("-m", "cli.main", "states", "switch-controller", server.address)
-            controller = subprocess.Popen([sys.executable, *command], cwd=ROOT)
+            controller = subprocess.Popen(
+                [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE
+            )
             ending.callback(lambda: _ended(controller))
             ending.callback(controller.terminate)
+            assert controller.stdout is not None and controller.stdout.readline()
         for port in ports if started else ():
             made.start(port)
         try:
@@ -159,7 +162,8 @@ def state_hosts(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    assert process.wait(30) == 0
+    process.communicate(timeout=30)
+    assert process.returncode == 0
 
 
 def endpoint(address: tuple[str, int]) -> str:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from udfs.errors import StateError
 from udfs.states.facts import Backlog, Facts, Program
 from udfs.states.messages import (
+    UPDATES,
     MessageKind,
     Signal,
     SignalKind,
@@ -31,11 +32,9 @@ from udfs.states.messages import (
 from udfs.states.middleware import MOST_ASKED, publish_signals
 from udfs.states.outputs import Keep, Output, Record, Send
 from udfs.states.requests import LEASE, Requests
-from udfs.states.segments import Stream, after, cut, segments
+from udfs.states.segments import WINDOW, Stream, after, cut, segments
 
 MOST_NAME = 255
-ASK_AFTER = 0.1
-ASK_AGAIN = 0.5
 PATIENCE = 30.0
 """So long an update is missed that nobody brings, if later ones are there, seconds."""
 MOST_KEPT = 4096
@@ -343,6 +342,8 @@ class Controller:
             for header, piece in cut(vnf, update, data):
                 datagram = header.pack() + piece
                 found.append(Keep(state, vnf, update, header.segment, datagram))
+            for connection, part in backlog.asked.pop(update, {}).items():
+                found += self._bring(connection, state, vnf, update, part)
         if not found:
             return []
         found += self._truncate(state, vnf)
@@ -380,33 +381,45 @@ class Controller:
             after_it = after(signal.update)
             truncated = Signal(SignalKind.TRUNCATED, signal.vnf, signal.state, after_it)
             return [Send(connection, truncated)]
-        data = backlog.kept.get(signal.update)
-        if data is not None:
-            self.recovered += 1
-            self._facts.recovered(
-                publisher=signal.vnf,
-                state=signal.state,
-                update=signal.update,
-                segment=signal.segment,
-                count=signal.count or segments(len(data)),
-                address=self._addresses[connection],
-            )
-            again = publish_signals(
-                signal.vnf, signal.state, signal.update, data, signal.segment, signal.count
-            )
-            return [Send(connection, each) for each in again]
+        if signal.update in backlog.kept:
+            part = signal.segment, signal.count
+            return self._bring(connection, signal.state, signal.vnf, signal.update, part)
         if is_later(signal.update, backlog.stream.through):
-            return []  # it is asked for itself, and the replica asks again
+            # It is asked for itself, and brought as soon as it is here.
+            if (signal.update - backlog.stream.through) % UPDATES <= WINDOW:
+                asked = backlog.asked.setdefault(signal.update, {})
+                asked[connection] = signal.segment, signal.count
+            return []
         first = min(
             backlog.kept or (after(backlog.stream.through),),
             key=lambda update: (update - signal.update) % (1 << 24),
         )
         return [Send(connection, Signal(SignalKind.TRUNCATED, signal.vnf, signal.state, first))]
 
+    def _bring(
+        self, connection: int, state: int, vnf: int, update: int, part: tuple[int, int]
+    ) -> list[Output]:
+        """Brings segments of an update to a replica: from a first one on, so many; 0: all."""
+        if connection not in self._addresses:
+            return []
+        data = self._facts.states[state].backlogs[vnf].kept[update]
+        first, count = part
+        self.recovered += 1
+        self._facts.recovered(
+            publisher=vnf,
+            state=state,
+            update=update,
+            segment=first,
+            count=count or segments(len(data)),
+            address=self._addresses[connection],
+        )
+        again = publish_signals(vnf, state, update, data, first, count)
+        return [Send(connection, each) for each in again]
+
     # Time
 
     def tick(self, now: float) -> list[Output]:
-        """Does what is due; call it some twenty times a second."""
+        """Does what is due; call it some fifty times a second."""
         found = self.requests.due(now)
         if self._ticked and now > self._ticked + STOOD_STILL:
             # It has heard nobody meanwhile.
@@ -441,6 +454,7 @@ class Controller:
         if stream.through == stream.last:
             stream.waits_since = None
             backlog.holders.clear()
+            backlog.asked.clear()
             return []
         if stream.waits_since is None:
             stream.waits_since = now
@@ -448,16 +462,13 @@ class Controller:
             stream.waits_since = now
             if stream.skip_missing():
                 return self._advance(number, vnf)
-        if now < max(stream.waits_since + ASK_AFTER, stream.asked_at + ASK_AGAIN):
-            return []
         asked = ({self._facts.programs[vnf].connection} | backlog.holders) - {0}
         if not asked:
             return []
-        stream.asked_at = now
         return [
             Send(connection, Signal(SignalKind.RECOVER, vnf, number, update, first, count))
+            for update, first, count in stream.wanted(now, MOST_ASKED)
             for connection in sorted(asked)
-            for update, first, count in stream.missing(MOST_ASKED)
         ]
 
     def _summaries(self, number: int, publishers: list[int], only: int = 0) -> list[Output]:

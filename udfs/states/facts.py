@@ -37,7 +37,8 @@ class Program:
 @dataclass
 class Backlog:
     """What one program published of one state. kept: data by update; positions: by subscriber, the
-    last update that it has."""
+    last update that it has; asked: by an update that is not here yet, what connections asked of it,
+    first segment and how many."""
 
     stream: Stream
     first: int
@@ -45,6 +46,7 @@ class Backlog:
     positions: dict[int, int] = field(default_factory=dict)
     #: Connections whose replicas are ahead.
     holders: set[int] = field(default_factory=set)
+    asked: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
 
 @dataclass

@@ -41,9 +41,6 @@ from udfs.states.outputs import CONTROLLER, Close, Output, Send, ToNetwork
 from udfs.states.requests import REFRESH, Requests
 from udfs.states.segments import Stream, after, cut
 
-REORDERED = 0.05
-"""Before it asks for what is missing, a middleware waits so long for it, seconds."""
-ASK_AGAIN = 0.5
 PATIENCE = 10.0
 """A replica waits so long for an update that is missing if later ones are there."""
 MOST_HELD = 512
@@ -444,7 +441,7 @@ class Middleware:
     # Time
 
     def tick(self, now: float) -> list[Output]:
-        """Does what is due; call it some twenty times a second."""
+        """Does what is due; call it some fifty times a second."""
         found = self.requests.due(now)
         for replica in self._replicas.values():
             if not replica.held:
@@ -472,14 +469,11 @@ class Middleware:
             stream.waits_since = now
             if stream.skip_missing():
                 return self._advance(state, vnf, stream)
-        if not self._is_up or now < max(
-            stream.waits_since + REORDERED, stream.asked_at + ASK_AGAIN
-        ):
+        if not self._is_up:
             return []
-        stream.asked_at = now
         return [
             Send(CONTROLLER, Signal(SignalKind.RECOVER, vnf, state, update, first, count))
-            for update, first, count in stream.missing(MOST_ASKED)
+            for update, first, count in stream.wanted(now, MOST_ASKED)
         ]
 
     def _report(self) -> list[Output]:

@@ -15,6 +15,9 @@ from udfs.states.messages import (
 
 WINDOW = 4096
 """So many updates after the last whole one are held; later ones are asked for in their time."""
+REORDERED = 0.02
+"""What is missing may come by itself so long, seconds."""
+ASK_AGAIN = 0.25
 
 
 def cut(
@@ -67,8 +70,8 @@ class Stream:
         self.skipped = 0
         #: Since when its next update is missing, for who waits; None if nothing is.
         self.waits_since: float | None = None
-        #: When what is missing was last asked for.
-        self.asked_at = 0.0
+        #: Of updates that are missing: when to ask for them, and how much there was of them.
+        self._due: dict[int, tuple[float, int]] = {}
         self._partial: dict[int, dict[int, bytes]] = {}
         self._totals: dict[int, int] = {}
 
@@ -121,6 +124,24 @@ class Stream:
             return False
         self.skip(min(whole, key=lambda update: (update - self.through) % UPDATES))
         return True
+
+    def wanted(self, now: float, most: int) -> list[tuple[int, int, int]]:
+        """Returns what to ask for now, as `missing` does: what was missing `REORDERED` seconds ago,
+        and of the last update only if nothing of it came meanwhile; again after `ASK_AGAIN`."""
+        found, due = [], dict[int, tuple[float, int]]()
+        for gap in self.missing(most):
+            update = gap[0]
+            there = len(self._partial.get(update, ()))
+            at, before = self._due.get(update, (now + REORDERED, there))
+            if update == self.last and there != before:
+                at = now + REORDERED
+            if now >= at:
+                found.append(gap)
+            due[update] = at, there
+        for update, _, _ in found:
+            due[update] = now + ASK_AGAIN, due[update][1]
+        self._due = due
+        return found
 
     def missing(self, most: int) -> list[tuple[int, int, int]]:
         """Returns at most so many gaps, earliest first, and as many of the last update, which may

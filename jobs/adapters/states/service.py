@@ -34,7 +34,7 @@ from udfs.states.outputs import (
 
 log = logging.getLogger(__name__)
 
-TICK = 0.05
+TICK = 0.02
 RECONNECT = 0.5
 CONNECT = 5.0
 """Seconds for an answer, after which the replica controller is looked for anew."""
