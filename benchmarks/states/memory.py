@@ -51,19 +51,19 @@ def run(runs: int = RUNS) -> None:
         grown = np.array([[size - points[0][1] for _, size in points] for points in seen])
         slopes = [float(np.polyfit(rules, each, 1)[0]) for each in grown]
         for at, sizes in zip(rules, grown.T, strict=True):
-            lines.say("memory", kind=kind, rules=at, grown=float(sizes.mean()), half=_half(sizes))
+            lines.say("memory", kind=kind, rules=at, grown=float(sizes.mean()), half=half(sizes))
         lines.say(
             "rule",
             kind=kind,
             bytes=statistics.mean(slopes),
-            half=_half(slopes),
+            half=half(slopes),
             runs=runs,
             bits=BITS[kind],
             text=TEXT[kind],
         )
 
 
-def _half(values) -> float:
+def half(values) -> float:
     """Half of the 95 % confidence interval of a mean."""
     return 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values))
 

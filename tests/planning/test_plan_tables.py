@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
-from jobs.adapters.planning.plan_tables import PlanTables
+from jobs.adapters.planning.plan_tables import TRIES, PlanTables
 from jobs.adapters.tables.tables import LIVE
+from udfs.errors import TableError
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.specification import Specification
 
@@ -106,6 +107,30 @@ def test_plans_that_were_replaced_before_they_were_written_are_given_up(itch):
     assert tables.written["filter_entries"] == [0, 49]
     assert tables.written["filter_leaves"] == [0, 49]
     assert tables.written["rejected_subscriptions"][-1] == [49]
+
+
+def test_a_table_that_another_stream_writes_at_that_moment_is_written_again(itch, caplog):
+    class Contended(SlowTables):
+        def __init__(self) -> None:
+            super().__init__("")
+            self.left = {LIVE: 2, "filter_leaves": 99}
+
+        def overwrite(self, name: str, rows: Any) -> None:
+            self.left[name] = self.left.get(name, 0) - 1
+            if self.left[name] >= 0:
+                raise TableError("CONCURRENT_WRITE", f"somebody else wrote {name}")
+            super().overwrite(name, rows)
+
+    tables = Contended()
+    to = PlanTables(tables, "feed1")  # type: ignore[arg-type]
+    submit(to, itch, 1)
+    until(lambda: "matches" in tables.left or "filter_leaves could not" in caplog.text)
+    to.close()
+    assert len(tables.written[LIVE]) == len(tables.written["filter_entries"]) == 1
+    # Not for ever, and others do not wait for it.
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("table filter_leaves could not be written for the plan of")
+    assert tables.left["filter_leaves"] == 99 - TRIES
 
 
 class HeldTable:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
@@ -23,6 +23,7 @@ from udfs.retuning.relations import clients_of
 
 log = logging.getLogger(__name__)
 
+TRIES = 5
 #: The tables that say who may get what of a publisher.
 _MATCHED = ("subscriptions", "advertisements", "attributes", "grants")
 
@@ -66,34 +67,32 @@ class PlanTables:
 
     def _write_rejected(self, plans: Sequence[Made]) -> None:
         newest = plans[-1].compilation
-        with _logged(REJECTED, newest):
-            self._replace(REJECTED, newest.rejection_rows())
-            self._tables.prepare_overwrite(REJECTED)
+        _try(REJECTED, newest, lambda: self._replace(REJECTED, newest.rejection_rows()))
+        _try(REJECTED, newest, lambda: self._tables.prepare_overwrite(REJECTED))
 
     def _write_live(self, plans: Sequence[Made]) -> None:
-        with _logged(LIVE, plans[-1].compilation):
-            # Those that are not written, too: what went live with one is live since then.
-            for made in plans:
-                rejected = {rejection.id for rejection in made.compilation.rejections}
-                version = made.compilation.versions["subscriptions"]
-                self._live.take(made.subscriptions, rejected, version, made.at)
-            self._live.write()
+        newest = plans[-1].compilation
+        # Those that are not written, too: what went live with one is live since then.
+        for made in plans:
+            rejected = {rejection.id for rejection in made.compilation.rejections}
+            version = made.compilation.versions["subscriptions"]
+            live = made.subscriptions, rejected, version, made.at
+            _try(LIVE, made.compilation, partial(self._live.take, *live))
+        _try(LIVE, newest, self._live.write)
         self._to_others.submit(plans[-1])
-        with _logged(LIVE, plans[-1].compilation):
-            self._tables.prepare_overwrite(LIVE)
+        _try(LIVE, newest, lambda: self._tables.prepare_overwrite(LIVE))
 
     def _explain(self, plans: Sequence[Made]) -> None:
         made = plans[-1]
         compilation = made.compilation
-        with _logged("subscription_warnings", compilation):
-            self._write_warnings(made)
         entries, leaves = compilation.filter_rows()
-        with _logged("filter_entries", compilation):
-            self._tables.overwrite("filter_entries", entries)
-        with _logged("filter_leaves", compilation):
-            self._tables.overwrite("filter_leaves", leaves)
-        with _logged("matches", compilation):
-            self._write_matches(made)
+        for name, write in (
+            ("subscription_warnings", partial(self._write_warnings, made)),
+            ("filter_entries", partial(self._tables.overwrite, "filter_entries", entries)),
+            ("filter_leaves", partial(self._tables.overwrite, "filter_leaves", leaves)),
+            ("matches", partial(self._write_matches, made)),
+        ):
+            _try(name, compilation, write)
 
     def _write_warnings(self, made: Made) -> None:
         """Writes what live subscriptions most likely do not mean."""
@@ -168,20 +167,26 @@ class Made(NamedTuple):
     at: dt.datetime
 
 
-@contextmanager
-def _logged(table: str, compilation: Compilation) -> Iterator[None]:
-    """Around the write of a table: what goes wrong is said in the log."""
-    try:
-        yield
-    except (*SQL_ERRORS, StackcastError) as error:
-        log.error(
-            "table %s could not be written for the plan of %s: %s",
-            table,
-            named(compilation.versions),
-            one_line(error),
-        )
-    except Exception:
-        log.exception("table %s could not be written", table)
+def _try(table: str, compilation: Compilation, write: Callable[[], object]) -> None:
+    """Writes a table; again where somebody else wrote it meanwhile, as another stream on the same
+    tables does. What goes wrong is said in the log."""
+    for tries in range(1, TRIES + 1):
+        try:
+            write()
+            return
+        except (*SQL_ERRORS, StackcastError) as error:
+            if tries < TRIES and "CONCURRENT" in str(error):
+                continue
+            log.error(
+                "table %s could not be written for the plan of %s: %s",
+                table,
+                named(compilation.versions),
+                one_line(error),
+            )
+            return
+        except Exception:
+            log.exception("table %s could not be written", table)
+            return
 
 
 def match_rows(
