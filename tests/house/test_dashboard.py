@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from paths import ROOT
+from prometheus_client import CollectorRegistry
 
+from jobs.adapters.app.metrics_server import Health, told_by_metrics
 from jobs.adapters.console.link_metrics import LinkMetrics
 from jobs.adapters.replay.metrics import RerequestMetrics
+from jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.switches.metrics import SwitchMetrics
+from udfs.states.controller import Controller
 
 pytestmark = pytest.mark.unit
 
@@ -26,15 +31,31 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 #: Not a recorded name, which has colons, and no part of another word.
 NAME = re.compile(r"(?<![\w:])(?:stackcast|process)_[a-z0-9_]+(?![\w:])")
 RECORDED = re.compile(r"\w+(?::\w+)+")
-ROWS = ["Is it healthy", "Flow", "Hosts", "Links", "Latency", "Tables", "Switches", "Re-request"]
+ROWS = [
+    "Is it healthy",
+    "Flow",
+    "Hosts",
+    "Links",
+    "Latency",
+    "Tables",
+    "Switches",
+    "Re-request",
+    "States",
+]
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 MATCHED = {"(": ")", "[": "]", "{": "}"}
 DURATION = re.compile(r"(\d+(ms|[smhdwy]))+")
 
 
 def families() -> Iterator[Any]:
-    for made in (StreamMetrics(), SwitchMetrics(), RerequestMetrics(), LinkMetrics()):
+    of_controller = ControllerMetrics()
+    of_controller.watch(SimpleNamespace(controller=Controller(), recorded_at=0.0))  # type: ignore[arg-type]
+    jobs = (StreamMetrics(), SwitchMetrics(), RerequestMetrics(), LinkMetrics(), PublisherMetrics())
+    for made in (*jobs, of_controller):
         yield from made.registry.collect()
+    served = CollectorRegistry()
+    told_by_metrics(served, Health)
+    yield from served.collect()
 
 
 #: Names that a query may have, of each metric, by its name.

@@ -78,8 +78,10 @@ def serve(
         thread.join()
 
 
-def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> WSGIApplication:
-    metrics: WSGIApplication = make_wsgi_app(registry)
+def told_by_metrics(
+    registry: CollectorRegistry, health: Callable[[], Health]
+) -> Callable[[], Health]:
+    """Returns ``health``, which two metrics of the registry tell the last answer of."""
     healthy = Gauge("stackcast_healthy", "1 while /health answers 200", registry=registry)
     degraded = Gauge(
         "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
@@ -90,6 +92,13 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
         healthy.set(not found.problems)
         degraded.set(len(found.remarks))
         return found
+
+    return look
+
+
+def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> WSGIApplication:
+    metrics: WSGIApplication = make_wsgi_app(registry)
+    look = told_by_metrics(registry, health)
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
