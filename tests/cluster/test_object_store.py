@@ -23,7 +23,6 @@ from lab.up.broker import Broker
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.s3]
 
 PLACES = ("rack1", "rack2")
-BUCKET = "stackcast"
 
 
 @pytest.fixture
@@ -32,7 +31,13 @@ def jars(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture
-def store(spark: SparkSession, jars: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+def bucket(latency: str) -> str:
+    """One each: Hadoop's client keeps to the server that it first found a bucket at."""
+    return f"stackcast-{latency}"
+
+
+@pytest.fixture
+def store(spark: SparkSession, jars: Path, bucket: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     """An empty bucket; yields how Hadoop's client comes to it, and has this Spark know it, too."""
     port = free_port()
     with (tmp_path / "store.log").open("wb") as log:
@@ -49,8 +54,8 @@ def store(spark: SparkSession, jars: Path, tmp_path: Path) -> Iterator[dict[str,
         "fs.s3a.secret.key": "test",
     }
     try:
-        bucket = urllib.request.Request(f"{options['fs.s3a.endpoint']}/{BUCKET}", method="PUT")
-        until(lambda: _answers(bucket))
+        made = urllib.request.Request(f"{options['fs.s3a.endpoint']}/{bucket}", method="PUT")
+        until(lambda: _answers(made))
         for key, value in options.items():
             spark.sparkContext._jsc.hadoopConfiguration().set(key, value)
         yield options
@@ -100,13 +105,14 @@ def test_a_stream_with_all_that_it_keeps_on_an_object_store_loses_nothing_when_i
     spark: SparkSession,
     broker: Broker,
     store: dict[str, str],
+    bucket: str,
     jars: Path,
     tmp_path: Path,
 ) -> None:
-    tables = Tables(spark, f"s3a://{BUCKET}/tables")
+    tables = Tables(spark, f"s3a://{bucket}/tables")
     tables.create()
     world = World(spark, broker, tables, tmp_path, latency, SEVERAL, alone=True)
-    world.settings["checkpoint"] = f"s3a://{BUCKET}/checkpoint"
+    world.settings["checkpoint"] = f"s3a://{bucket}/checkpoint"
     shipped = release(tmp_path, "s3")
     kafka = {
         "bootstrap.servers": broker.bootstrap_servers,
