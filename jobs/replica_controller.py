@@ -54,7 +54,9 @@ def control(settings: Settings, lifecycle: Lifecycle) -> int:
         metrics = ControllerMetrics()
         if settings.states_address:
             link = open_link(settings.states_address, settings.states_link)
-            service = ControllerService(link, parse_endpoint(settings.states_listen), store)
+            service = ControllerService(
+                link, parse_endpoint(settings.states_listen), store, metrics.recorded
+            )
             running = ending.enter_context(serving(service))
             ended = running.done
             metrics.watch(service)

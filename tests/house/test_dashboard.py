@@ -49,7 +49,7 @@ DURATION = re.compile(r"(\d+(ms|[smhdwy]))+")
 
 def families() -> Iterator[Any]:
     of_controller = ControllerMetrics()
-    of_controller.watch(SimpleNamespace(controller=Controller(), recorded_at=0.0))  # type: ignore[arg-type]
+    of_controller.watch(SimpleNamespace(controller=Controller()))  # type: ignore[arg-type]
     jobs = (StreamMetrics(), SwitchMetrics(), RerequestMetrics(), LinkMetrics(), PublisherMetrics())
     for made in (*jobs, of_controller):
         yield from made.registry.collect()

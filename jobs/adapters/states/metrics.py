@@ -23,26 +23,29 @@ class ControllerMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._service: ControllerService | None = None
-        self._merged_at = time.monotonic()
+        self._since: float | None = None
         self._facts = Counter(
             "stackcast_state_facts", "Facts merged into the tables", registry=self.registry
         )
 
     def watch(self, service: ControllerService) -> None:
         """Has its counts told, too."""
-        self._service = service
         self.registry.register(_ControllerCounts(service))
+
+    def recorded(self) -> None:
+        """Facts are on record that are to come into the tables."""
+        if self._since is None:
+            self._since = time.monotonic()
 
     def merged(self, facts: int) -> None:
         """So many facts are in the tables."""
         self._facts.inc(facts)
-        self._merged_at = time.monotonic()
+        self._since = None
 
     def health(self) -> Health:
         """Returns what /health says."""
-        told = self._service.recorded_at if self._service is not None else 0.0
-        behind = time.monotonic() - told if told > self._merged_at else 0.0
+        since = self._since
+        behind = 0.0 if since is None else time.monotonic() - since
         problems: tuple[str, ...] = ()
         if behind > LATE_SECONDS:
             problems = (f"the tables are {behind:.0f} s behind the facts: the log says why",)

@@ -330,13 +330,19 @@ class ControllerService(Service):
     One at a time for a store: nothing keeps a second from it.
     """
 
-    def __init__(self, link: StateLink, listen: Address, store: Store) -> None:
+    def __init__(
+        self,
+        link: StateLink,
+        listen: Address,
+        store: Store,
+        recorded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """recorded: told when facts have come into the store."""
         super().__init__(link, listen)
+        self._recorded = recorded
         self.controller = Controller(int.from_bytes(os.urandom(3)))
         self._store = store
         self._facts_due = 0.0
-        #: When a fact last came into the store, seconds of the monotonic clock.
-        self.recorded_at = 0.0
         self.do(self.controller.restore(*store.read(), time.monotonic()))
 
     def do(self, outputs: Iterable[Output]) -> None:
@@ -345,7 +351,7 @@ class ControllerService(Service):
         if durable:
             self._store.put(durable)
             if any(isinstance(output, Record) for output in durable):
-                self.recorded_at = time.monotonic()
+                self._recorded()
         super().do(output for output in found if not isinstance(output, Record | Keep))
 
     def _tick(self, now: float) -> None:
