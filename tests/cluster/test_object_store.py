@@ -6,9 +6,8 @@ The store is moto's server; docs/operations.md says what `--s3` names.
 from __future__ import annotations
 
 import subprocess
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from crash_world import BATCH, SEVERAL, WAIT_S, Program, World
 from ports import free_port
 from pyspark.sql import SparkSession
 from standalone_cluster import Cluster, release
+from waiting import until
 
 from jobs.adapters.tables.tables import Tables
 from lab.up.broker import Broker
@@ -72,15 +72,6 @@ def _answers(request: urllib.request.Request) -> bool:
         return False
 
 
-def until(met: Callable[[], object], *alive: Program) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not met():
-        for program in alive:
-            assert program.process.poll() is None, program.output[-4000:]
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-
-
 def reached(world: World) -> int:
     """Records of batches in the ledger."""
     ends: dict[int, int] = {}
@@ -95,7 +86,7 @@ def go_on(world: World, stream: Program) -> None:
     """Returns when the stream has more on record, which is published from now on."""
     wanted = reached(world) + BATCH
     world.allow(2)
-    until(lambda: reached(world) >= wanted, stream)
+    until(lambda: reached(world) >= wanted, stream, seconds=WAIT_S)
     world.check()
 
 
@@ -143,7 +134,7 @@ def test_a_stream_with_all_that_it_keeps_on_an_object_store_loses_nothing_when_i
             Program.signal(pids[0])
         go_on(world, stream)
         world.quiet()
-        until(lambda: reached(world) == world.published, stream)
+        until(lambda: reached(world) == world.published, stream, seconds=WAIT_S)
         stream.process.terminate()
         assert stream.process.wait(WAIT_S) in (0, 143), stream.output[-4000:]
     assert not any(tmp_path.glob("checkpoint*")) and not any(tmp_path.glob("tables*"))

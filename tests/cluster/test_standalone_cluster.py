@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from crashing_stream import committed
 from pyspark.sql import SparkSession
 from secured_broker import SecuredBroker
 from standalone_cluster import Cluster, example, release
+from waiting import until
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.tables.tables import Tables
@@ -63,15 +64,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def reached(world: World) -> int:
     return sum(committed(Settings(**world.settings)).values())
-
-
-def until(met: Callable[[], object], *alive: Program) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not met():
-        for program in alive:
-            assert program.process.poll() is None, program.output[-4000:]
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def go_on(worlds: list[World], *alive: Program) -> None:

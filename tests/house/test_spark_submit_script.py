@@ -16,11 +16,12 @@ import socket
 import subprocess
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from paths import ROOT
+from waiting import until
 
 pytestmark = pytest.mark.server
 
@@ -313,13 +314,6 @@ def ready(able: Machine) -> Machine:
 
 def jars(machine: Machine) -> set[str]:
     return {path.name for path in (machine.var / "env" / "pyspark" / "jars").iterdir()}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_first_start_makes_all_and_runs_the_job(able: Machine):

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +23,7 @@ from paths import P4, ROOT
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service
+from waiting import until
 
 from cli.explain import text_of
 from jobs import check_delivery
@@ -56,7 +55,6 @@ NETWORK = line(3, 2)
 REGISTRY = sensors.registry()
 LOSS = 0.1
 EVENTS = 900
-WAIT_S = 240.0
 
 
 @dataclass
@@ -113,14 +111,6 @@ def conf(settings: Settings) -> str:
     }
     words = " ".join(f"--conf '{key}={value}'" for key, value in given.items())
     return f"{words} pyspark-shell"
-
-
-def wait(what: Callable[[], bool], program: Program) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert program.process.poll() is None, program.output[-4000:]
-        assert time.monotonic() < deadline, program.output[-4000:]
-        time.sleep(0.1)
 
 
 def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_asked_for(
@@ -196,7 +186,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
 
         for host, program in hosts.items():
             assert len(owed[host]) > 20
-            wait(partial(lambda h: len(had(h)) >= len(owed[h]), host), stream)
+            until(partial(lambda h: len(had(h)) >= len(owed[h]), host), stream)
             program.process.send_signal(signal.SIGTERM)
             assert program.end() == 0, program.output[-2000:]
             assert had(host) == owed[host]

@@ -14,9 +14,7 @@ import json
 import random
 import shutil
 import signal
-import time
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -29,6 +27,7 @@ from paths import ROOT, SUPPORT
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service
+from waiting import until
 
 import schemas
 from cli.explain import text_of
@@ -61,7 +60,6 @@ ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1, publishers=2)
 PUBLISHERS = ("feed1", "feed2")
 LOSS = 0.1
-WAIT_S = 240.0
 HOSTS = ("h1", "h2", "h4")
 RULES = {
     "high": ("h1", "price > 60"),
@@ -165,13 +163,6 @@ class Deployment:
         return found
 
 
-def wait(what: Callable[[], bool], program: Program) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline, program.output[-2000:]
-        time.sleep(0.1)
-
-
 def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_in_the_end(
     spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
 ):
@@ -218,7 +209,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
                 return []  # not begun, or the last one is being written
 
         for host, program in hosts.items():
-            wait(partial(lambda h: len(had(h)) >= count[h], host), program)
+            until(partial(lambda h: len(had(h)) >= count[h], host), program)
             program.process.send_signal(signal.SIGTERM)
             assert program.end() == 0, program.output[-2000:]
             came: dict[bytes, list[bytes]] = defaultdict(list)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from waiting import until
 
 from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
 from jobs.adapters.planning.plan_tables import TRIES, PlanTables
@@ -67,13 +66,6 @@ def submit(to: PlanTables, itch: Specification, *numbers: int) -> None:
     for number in numbers:
         rows = [Subscription("a", "h1", f"price > {number}")]
         to.submit(Compilation(number, itch), rows, None)  # type: ignore[arg-type]
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("slow", ["rejected_subscriptions", "live_subscriptions", "filter_entries"])

@@ -32,6 +32,7 @@ from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeWriteException
 from paths import P4
+from waiting import until
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
@@ -394,7 +395,7 @@ def test_streams_without_end_do_not_keep_others_from_their_calls(stub: Any) -> N
     assert other.code() == "OK"
     silent: list[Any] = [queue.SimpleQueue() for _ in range(60)]
     calls = [stub.StreamChannel(iter(each.get, None)) for each in silent]
-    eventually(lambda: any(call.done() for call in calls))
+    until(lambda: any(call.done() for call in calls))
     assert stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=5)
     for each in silent:
         each.put(None)
@@ -406,7 +407,7 @@ def test_streams_without_end_do_not_keep_others_from_their_calls(stub: Any) -> N
         except grpc.RpcError:
             return False
 
-    eventually(welcome)
+    until(welcome)
 
 
 class Slow(Remembering):
@@ -472,13 +473,6 @@ def test_a_primary_whose_stream_dies_writes_nothing_any_more(
     backup.ask(1, 2)
     assert backup.code() == "OK"
     stub.Write(write_request(*updates("INSERT", exact(b"\1")), election_id=2))
-
-
-def eventually(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # --- TLS
@@ -647,4 +641,4 @@ def test_a_switch_that_goes_away_is_told_as_such_and_closing_is_quick() -> None:
     began = time.monotonic()
     switch.close()
     assert time.monotonic() - began < 2
-    eventually(lambda: threading.active_count() <= threads)
+    until(lambda: threading.active_count() <= threads)

@@ -11,7 +11,8 @@ import time
 import pytest
 from program_switches import dropped
 from state_cases import REASONS
-from state_hosts import REGISTERS, TABLE, StateHosts, state_hosts, until
+from state_hosts import REGISTERS, TABLE, StateHosts, state_hosts
+from waiting import until
 
 from jobs.adapters.states.client import StatesClient
 from jobs.adapters.states.links import GroupLink
@@ -82,7 +83,7 @@ def test_middleware_and_controller_end_and_nothing_is_lost(hosts: StateHosts) ->
         for port in (1, 2, 3):
             hosts.start(port)
         for program in programs.values():
-            until(lambda program=program: program.values == {"a": b"4"}, 60)
+            until(lambda program=program: program.values == {"a": b"4"})
             program.flush()
 
 
@@ -95,7 +96,7 @@ def test_the_largest_update_and_states_beyond_the_registers_reach_a_replica(
         b.subscribe(a.state)
         data = os.urandom(MOST_BYTES)
         a.publish(data)
-        until(lambda: b.value(a.state) == data, 120)
+        until(lambda: b.value(a.state) == data)
         # A switch with registers has them for states below 2048, and drops what is of others: of
         # these the replica controller brings each update.
         names = [f"state {number}" for number in range(2100)]
@@ -103,16 +104,16 @@ def test_the_largest_update_and_states_beyond_the_registers_reach_a_replica(
             for name in names:
                 many.publish(name, name.encode())
                 b.subscribe(name)
-            until(lambda: all(b.value(name) == name.encode() for name in names), 120)
+            until(lambda: all(b.value(name) == name.encode() for name in names))
             many.publish(names[-1], b"last")
-            until(lambda: b.value(names[-1]) == b"last", 120)
+            until(lambda: b.value(names[-1]) == b"last")
 
         def unknown() -> int:
             reasons = dict(zip(REASONS, dropped(REASONS, hosts.switch), strict=True))
             return reasons["UNKNOWN_STATE"]
 
         if request.node.callspec.params["hosts"] == REGISTERS:
-            until(lambda: unknown() > 0, 120)  # the switch may have much to do yet
+            until(lambda: unknown() > 0)  # the switch may have much to do yet
         else:
             assert unknown() == 0
 

@@ -21,7 +21,8 @@ from kafka import KafkaProducer
 from paths import ROOT
 from ports import free_port
 from pyspark.sql import SparkSession
-from state_hosts import StateHosts, endpoint, state_hosts, until
+from state_hosts import StateHosts, endpoint, state_hosts
+from waiting import until
 
 from jobs import replica_controller, state_stream
 from jobs.adapters.app.lifecycle import Lifecycle
@@ -134,11 +135,10 @@ def test_tables_say_who_holds_what_and_how_far(
             reader.subscribe("rooms")
             for number in range(3):
                 sensor.publish("rooms", b"%d" % number * 1500)
-            until(lambda: reader.value("rooms") == b"2" * 1500, WAIT_S)
+            until(lambda: reader.value("rooms") == b"2" * 1500)
             sensor.flush(WAIT_S)
             until(
                 lambda: row_of(tables, "state_positions", update_number=3, segment=2) is not None,
-                WAIT_S,
             )
             vnfs = {row["name"]: row for row in tables.rows("vnfs")}
             assert {row["host"] for row in vnfs.values()} == {"10.0.0.2", "10.0.0.3"}
@@ -150,7 +150,7 @@ def test_tables_say_who_holds_what_and_how_far(
             assert (publisher["vnf"], publisher["newest_update"]) == (sensor_id, 3)
             (position,) = tables.rows("state_positions")
             assert (position["vnf"], position["publisher"]) == (reader_id, sensor_id)
-            until(lambda: tables.rows("states")[0]["segments"] == 2, WAIT_S)
+            until(lambda: tables.rows("states")[0]["segments"] == 2)
             of = {
                 name: sample(settings, f"stackcast_state_{name}")
                 for name in ("middlewares", "programs", "names", "kept_updates", "kept_bytes")
@@ -168,9 +168,8 @@ def test_tables_say_who_holds_what_and_how_far(
             ]
         until(
             lambda: not any(row["alive"] for row in tables.rows("vnfs")),
-            WAIT_S,
         )
-        until(lambda: tables.rows("state_positions") == [], WAIT_S)
+        until(lambda: tables.rows("state_positions") == [])
         (left,) = tables.rows("state_subscriptions")
         assert not left["wanted"] and left["live_since"] is None
 
@@ -180,10 +179,10 @@ def test_tables_say_who_holds_what_and_how_far(
         # Another controller, on the same topics, and the tables go on.
         with StatesClient("late", hosts.listen[3]) as late:
             late.subscribe("rooms")
-            until(lambda: late.values("rooms") == {"sensor": b"2" * 1500}, WAIT_S)
-            until(lambda: row_of(tables, "state_positions") is not None, WAIT_S)
-        until(lambda: row_of(tables, "vnfs", name="late", alive=False) is not None, WAIT_S)
-        until(lambda: tables.rows("state_positions") == [], WAIT_S)
+            until(lambda: late.values("rooms") == {"sensor": b"2" * 1500})
+            until(lambda: row_of(tables, "state_positions") is not None)
+        until(lambda: row_of(tables, "vnfs", name="late", alive=False) is not None)
+        until(lambda: tables.rows("state_positions") == [])
 
     beside(lambda lifecycle: replica_controller.control(settings, lifecycle), again)
     numbers = [row["vnf"] for row in tables.rows("vnfs")]
@@ -207,7 +206,7 @@ def test_tables_say_who_holds_what_and_how_far(
 
     beside(
         lambda lifecycle: replica_controller.control(anew, lifecycle),
-        lambda: until(same, WAIT_S),
+        lambda: until(same),
     )
 
 
@@ -267,7 +266,7 @@ def test_a_change_of_a_table_reaches_the_memory_of_programs_that_its_filters_cho
             def hold(conditions: dict[str, str]) -> None:
                 for state, condition in conditions.items():
                     what = wanted(condition)
-                    until(lambda state=state, what=what: rows_in(reader, state) == what, WAIT_S)
+                    until(lambda state=state, what=what: rows_in(reader, state) == what)
 
             turin = "city == 'turin'"
             all_of_it = {
@@ -309,10 +308,10 @@ def test_a_change_of_a_table_reaches_the_memory_of_programs_that_its_filters_cho
 
     def after() -> None:
         with holding(hosts, "prices/turin", "prices/turin?dear", "prices/pisa?cheap") as reader:
-            until(lambda: rows_in(reader, "prices/turin") == [], WAIT_S)
-            until(lambda: rows_in(reader, "prices/turin?dear") == [], WAIT_S)
+            until(lambda: rows_in(reader, "prices/turin") == [])
+            until(lambda: rows_in(reader, "prices/turin?dear") == [])
             what = wanted("city == 'pisa' and price < 50")
-            until(lambda: rows_in(reader, "prices/pisa?cheap") == what, WAIT_S)
+            until(lambda: rows_in(reader, "prices/pisa?cheap") == what)
 
     beside(publish, after)
 
@@ -335,9 +334,9 @@ def test_records_of_a_topic_are_updates_that_filters_choose(
 
     def scenario() -> None:
         with holding(hosts, "reports/1", "reports/2?near") as reader:
-            until(lambda: hosts.controller.controller.requests.live_since(2) is None, WAIT_S)
+            until(lambda: hosts.controller.controller.requests.live_since(2) is None)
             # Subscribed before the first is published, so each one comes.
-            until(lambda: len(hosts.services[3][0].middleware.requests._live) == 2, WAIT_S)
+            until(lambda: len(hosts.services[3][0].middleware.requests._live) == 2)
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
             for value in sent:
                 producer.send(topic, value, partition=0)
@@ -355,7 +354,7 @@ def test_records_of_a_topic_are_updates_that_filters_choose(
                 got.extend((u.state, u.data) for u in reader.updates(timeout=0.2))
                 return len(got) >= len(wanted)
 
-            until(all_came, WAIT_S)
+            until(all_came)
             for state in ("reports/1", "reports/2?near"):
                 assert [g for g in got if g[0] == state] == [w for w in wanted if w[0] == state]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -16,6 +15,7 @@ from kafka import KafkaProducer
 from ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
+from waiting import until
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
@@ -52,7 +52,6 @@ RULES = {
 }
 COUNTED = ("packets", "messages", "frames")
 #: A busy machine takes its time.
-PATIENCE = 300
 
 
 @pytest.fixture
@@ -112,17 +111,10 @@ def health(settings: Settings) -> tuple[int, dict]:
         return error.code, json.load(error)
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def until(settings: Settings, what: Callable[[int, dict], bool]) -> dict:
+def answer(settings: Settings, what: Callable[[int, dict], bool]) -> dict:
     """Wait for an answer of /health; returns it."""
     answers: list[tuple[int, dict]] = []
-    wait_for(lambda: what(*(answers.append(health(settings)) or answers[-1])))
+    until(lambda: what(*(answers.append(health(settings)) or answers[-1])))
     return answers[-1][1]
 
 
@@ -141,8 +133,8 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
     query, delivery = start(spark, settings, lifecycle)
     try:
         everything = len(PACKETS) + len(DAMAGED)
-        wait_for(lambda: scrape(settings)["stackcast_packets_total",] == everything)
-        told = until(settings, lambda code, told: code == 200 and told["lag"] == 0)
+        until(lambda: scrape(settings)["stackcast_packets_total",] == everything)
+        told = answer(settings, lambda code, told: code == 200 and told["lag"] == 0)
         first = scrape(settings)
         assert told["status"] in ("ok", "degraded") and not told["problems"]
         assert told["broker_reachable"] and told["sink_ok"]
@@ -157,26 +149,26 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
 
         # Killed as hard as can be, and started again with the same files, on the same port.
         broker.kill()
-        told = until(settings, lambda code, _: code == 503)
+        told = answer(settings, lambda code, _: code == 503)
         assert told["status"] == "unhealthy" and not told["broker_reachable"]
         assert any("broker" in problem for problem in told["problems"])
         gone = scrape(settings)
         assert gone["stackcast_healthy",] == 0 == gone["stackcast_broker_reachable",]
         broker.revive(200)
-        until(settings, lambda code, _: code == 200)
+        answer(settings, lambda code, _: code == 200)
         publish(settings, PACKETS)
         everything += len(PACKETS)
-        wait_for(lambda: scrape(settings)["stackcast_packets_total",] == everything)
+        until(lambda: scrape(settings)["stackcast_packets_total",] == everything)
         until(
             settings,
             lambda code, told: (code, told["lag"], told["running_batch"]) == (200, 0, None),
         )
         # Kafka's offsets may have been looked at before the batch ended.
         margin = "stackcast_retention_margin_records"
-        wait_for(lambda: sum(scrape(settings)[margin, p] for p in "01") == everything)
+        until(lambda: sum(scrape(settings)[margin, p] for p in "01") == everything)
         last = scrape(settings)
         # Spark's own reports count records that only tasks have seen.
-        wait_for(lambda: sum(report.numInputRows for report in query.recentProgress) == everything)
+        until(lambda: sum(report.numInputRows for report in query.recentProgress) == everything)
     finally:
         lifecycle.stopping.set()
         lifecycle.run(query, finished=lambda: True)

@@ -6,8 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -169,11 +168,3 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 def endpoint(address: tuple[str, int]) -> str:
     """An address as settings and options have it."""
     return f"{address[0]}:{address[1]}"
-
-
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Waits until something holds."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -8,6 +8,7 @@ from fault_server import FaultServer
 from hypothesis import given
 from hypothesis import strategies as st
 from session_cases import PIPELINE, SOME
+from waiting import until
 
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.client import Client
@@ -90,6 +91,7 @@ def test_after_a_power_loss_it_goes_past_its_own_streams_only_when_told_that_nob
             break
     assert again.refresh(SOME[1:], PIPELINE).in_step and not again.in_the_way
     # If somebody had it all the same, that one waits, and none goes past the other again.
+    until(lambda: before.leads() is False)
     for _ in range(3):
         assert before.leads() is False and rank(before.in_the_way) == OURS
         assert again.leads()
@@ -103,7 +105,8 @@ def test_one_of_a_higher_id_is_gone_past_only_when_told_and_takes_its_place_agai
     ours.go_past(ours.in_the_way)
     assert ours.refresh(SOME[1:], PIPELINE).in_step
     # It stood still, and goes on: no word of ours is believed of what it is now.
-    assert other.leads() and ours.leads() is False
+    assert other.leads()
+    until(lambda: ours.leads() is False)  # the switch's word to us is on its way
     assert rank(ours.in_the_way) == OURS + 1
     ours.forget_past()
     assert other.refresh(SOME, PIPELINE).in_step and ours.leads() is False

@@ -11,8 +11,7 @@ import datetime as dt
 import random
 import shlex
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from crash_world import NETWORK, PUBLISHER, ROOT, RULES, TREES, Program, packets
 from kafka import KafkaProducer
 from polling import drain, polled
 from pyspark.sql import SparkSession
+from waiting import until
 
 from jobs import check_delivery
 from jobs.adapters.app.settings import Settings
@@ -34,14 +34,6 @@ from udfs.network.rows import network_to_rows, tree_to_row
 pytestmark = pytest.mark.integration
 
 TOPIC = "itch.raw"
-WAIT_S = 300
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture

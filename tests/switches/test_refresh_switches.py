@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from paths import P4, ROOT
 from polling import polled
 from pyspark.sql import SparkSession
 from stopping_job import StoppingJob
+from waiting import until
 
 from jobs import refresh_switches
 from jobs.adapters.app import application
@@ -186,13 +187,6 @@ def deployment(
     with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
         where = json.loads(child.start(60))
         yield Deployment(spark, folder, where["p4runtime"], where["ingress"]["feed1"])
-
-
-def until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
 
 
 #: A write of a switch, or a commit of `switch_entries`, of which nothing is left but to do it.
@@ -450,7 +444,7 @@ def test_edits_arrive_on_exactly_the_switches_they_concern_while_it_follows(
         # One that somebody robbed is mended within seconds.
         deployment.rob(RACK)
         assert not deployment.in_step(BROADCAST)
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST), 10)
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST), seconds=10)
     refresher.close()
 
 

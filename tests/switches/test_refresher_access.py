@@ -5,8 +5,7 @@ process."""
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import certificates
 import pytest
 from crash_world import Program
 from paths import P4, ROOT
+from waiting import until
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.credentials import Credentials
@@ -124,14 +124,6 @@ def deployment(tables: Tables, pems: Path) -> Iterator[Deployment]:
     tables.append("virtual_trees", [tree_to_row(BROADCAST)])
     yield Deployment(tables, pems, server.address)
     server.stop()
-
-
-def until(holds: Callable[[], bool], job: Program, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert job.process.poll() is None, job.output[-4000:]
-        assert time.monotonic() < deadline, job.output[-4000:]
-        time.sleep(0.3)
 
 
 def test_a_refresher_fills_and_follows_under_a_role_that_is_its_certificates_alone(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import p4_products
 import pytest
@@ -19,6 +18,7 @@ from state_cases import (
     program,
     state_frame,
 )
+from waiting import until
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
@@ -93,13 +93,6 @@ def controlled(lab: Lab, refresher: SwitchConnection) -> Iterator[Lab]:
     assert not thread.is_alive()
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end, "waited for 30 s"
-        time.sleep(0.05)
-
-
 def frame_of(kind, source: int, number: int = 1) -> bytes:
     return state_frame(Message(kind, 1, source), StateHeader(7, number))
 
@@ -108,7 +101,7 @@ def registered(lab: Lab) -> list[tuple[int, bytes]]:
     register = frame_of(REGISTER, 0x0A000003)
     ack = ack_frame(Message(REGISTER, 1, 0x0A000003), HEADER)
     # Until a controller has joined, what it should get is dropped.
-    eventually(lambda: lab.send(3, register) or (3, ack) in lab.carried())
+    until(lambda: lab.send(3, register) or (3, ack) in lab.carried())
     return [(3, ack), (2, register)]
 
 
@@ -121,7 +114,7 @@ def test_a_register_becomes_a_row_is_acknowledged_and_goes_on(controlled: Lab) -
     assert (3, update) in controlled.left
     remove = frame_of(REMOVE, 0x0A000003, 2)
     controlled.send(3, remove)
-    eventually(lambda: (2, remove) in controlled.carried())
+    until(lambda: (2, remove) in controlled.carried())
     controlled.left.clear()
     controlled.send(1, update)
     assert (3, update) not in controlled.left
@@ -155,7 +148,7 @@ def test_what_no_controller_takes_is_counted(lab: Lab, refresher: SwitchConnecti
         lab.send(3, register)
         assert own.packet_in(10) == ({"port": 3}, register)
     assert lab.left == []
-    eventually(lambda: lab.send(3, register) or lab.switch.drops["no_controller"] > 0)
+    until(lambda: lab.send(3, register) or lab.switch.drops["no_controller"] > 0)
 
 
 def test_what_is_sent_out_must_fit_the_program(lab: Lab, refresher: SwitchConnection) -> None:
@@ -165,4 +158,4 @@ def test_what_is_sent_out_must_fit_the_program(lab: Lab, refresher: SwitchConnec
         own.packet_out({}, b"frame")
         own.packet_out({"ports": 1 << 64}, b"frame")
         own.packet_out({"ports": 0b101}, frame_of(PUBLISH, 1))
-        eventually(lambda: [port for port, _ in lab.carried()] == [1, 3])
+        until(lambda: [port for port, _ in lab.carried()] == [1, 3])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import grpc
 import pytest
 from fault_server import RIVAL, FaultServer, FaultyDevice
 from session_cases import PIPELINE, SOME, group, host_port, tree
+from waiting import until
 
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.p4runtime import SwitchConnection
@@ -48,13 +48,6 @@ def session(running: FaultServer, device: FaultyDevice) -> Iterator[SwitchSessio
 
 def another(server: FaultServer, election_id: int, **limits: int) -> SwitchSession:
     return SwitchSession(SwitchTarget("s1", server.address, 1, **limits), election_id=election_id)
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_switch_is_given_its_program_and_entries_once_and_then_left_alone(
@@ -280,7 +273,7 @@ def test_a_switch_that_restarts_is_noticed_and_mended(
     session.refresh(SOME, PIPELINE)
     device.faults.forgets = True
     device.die()
-    eventually(session.disturbed)
+    until(session.disturbed)
     assert device.entries() == set()
     assert session.refresh(SOME, PIPELINE).in_step
     assert device.entries() == set(SOME) and not session.disturbed()
@@ -327,10 +320,10 @@ def test_a_switch_that_does_not_answer_a_probe_is_disturbed(
     session.refresh(SOME, PIPELINE)
     monkeypatch.setattr(switch_session, "_PROBE_SECONDS", 0.0)
     assert not session.disturbed()
-    eventually(session._probe.done)
+    until(session._probe.done)
     assert not session.disturbed()  # that one was answered
     monkeypatch.setattr(SwitchConnection, "probe", lambda _: Unanswered())
-    eventually(session.disturbed)
+    until(session.disturbed)
     assert session.refresh(SOME, PIPELINE).in_step
 
 
@@ -340,7 +333,7 @@ def test_the_higher_election_id_writes_and_the_other_waits_and_takes_over(
     low, high = another(running, 1), another(running, 2)
     assert low.refresh(SOME, PIPELINE).in_step and not low.disturbed()
     assert high.refresh(SOME[1:], PIPELINE).in_step
-    eventually(lambda: not low.is_primary)
+    until(lambda: not low.is_primary)
     assert not low.disturbed()
     writes = len(device.writes)
     outcome = low.refresh(SOME, PIPELINE)
@@ -350,11 +343,11 @@ def test_the_higher_election_id_writes_and_the_other_waits_and_takes_over(
     assert len(device.writes) == writes and device.entries() == set(SOME[1:])
     # It takes over where the other leaves ...
     high.close()
-    eventually(low.disturbed)
+    until(low.disturbed)
     assert low.refresh(SOME, PIPELINE).in_step and low.is_primary
     # ... and stands back when it returns, though it had to raise its id.
     assert high.refresh(SOME[2:], PIPELINE).in_step
-    eventually(lambda: not low.is_primary)
+    until(lambda: not low.is_primary)
     assert not low.refresh(SOME, PIPELINE).primary
     assert device.entries() == set(SOME[2:])
     low.close()
@@ -370,7 +363,7 @@ def test_the_same_election_id_as_anothers_waits_until_it_is_gone(
         assert not outcome.primary and outcome.errors[0].startswith("SWITCH.NOT_PRIMARY")
         assert same.disturbed() and device.entries() == set(SOME) and session.is_primary
         session.close()
-        eventually(lambda: same.refresh([], PIPELINE).in_step)
+        until(lambda: same.refresh([], PIPELINE).in_step)
     assert device.entries() == set()
 
 
@@ -392,4 +385,4 @@ def test_one_that_is_no_longer_primary_writes_nothing_more(
         assert len(device.writes) == 1 and device.highest == RIVAL
         monkeypatch.undo()
         device.send_rival_away()
-        eventually(lambda: session.refresh([], PIPELINE).in_step)
+        until(lambda: session.refresh([], PIPELINE).in_step)
