@@ -158,6 +158,30 @@ def test_what_a_plan_uses_is_kept_and_beyond_the_limit_nothing_else(monkeypatch)
     assert [each for each in HOSTS if stacks.known((each,))] == HOSTS[:6]
 
 
+def test_what_is_learnt_takes_no_more_memory_than_is_said_either(wide, monkeypatch):
+    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", MEGABYTE // 2)
+    network, sets = wide
+    worker = HeaderStacks(network, "feed1", broadcast_trees(network))
+    made = {each: worker.of(each) for each in sets}
+    stacks = HeaderStacks(network, "feed1", broadcast_trees(network))
+    monkeypatch.setattr(header_stacks, "LEARNT_BYTES", MEGABYTE)
+    first, second = ({each: made[each] for each in part} for part in (sets[::2], sets[1::2]))
+    assert stacks.learn({sets[0]: made[sets[0]]})
+    assert not (stacks.learn(first) and stacks.learn(second))
+    kept = [each for each in sets if stacks.known(each) is not None]
+    sizes = sum(header_stacks._bytes(each, made[each]) for each in kept)
+    assert MEGABYTE * 0.9 < sizes < MEGABYTE
+    # What the plan uses stays when others are worked out beside it, as many as fit.
+    other = next(each for each in sets if each not in kept)
+    assert stacks.of(other) == made[other]
+    assert sum(stacks.known(each) is not None for each in kept) > 0.99 * len(kept)
+    # Another plan has room again, once this one's sets are not its own.
+    last = kept[-1]
+    stacks.retain([last])
+    assert stacks.learn({other: made[other]})
+    assert {each for each in sets if stacks.known(each)} == {last, other}
+
+
 def test_hosts_of_the_same_name_are_one_object_in_stacks_of_another_process():
     """They are many, and each would take some 50 bytes in every set that it is in."""
     row = {

@@ -17,9 +17,11 @@ from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encoders import encoder_of
 
-#: Memory for the stacks of receiver sets that are remembered beyond those in use, in each process.
-#: They live as long as network and trees stand, while edited subscriptions bring ever new sets.
+#: Memory for the stacks of receiver sets that are remembered, in each process: they live as long as
+#: network and trees stand, while edited subscriptions bring ever new sets.
 REMEMBERED_BYTES = 128 << 20
+#: The same where a plan's stacks are learnt, which nobody works out again while it is in use.
+LEARNT_BYTES = 512 << 20
 #: Bytes of an entry beside its parts, of a part beside its labels, and of a label.
 _ENTRY, _PART, _LABEL = 300, 120, 40
 #: Receivers that an error names at most.
@@ -60,9 +62,9 @@ _NOBODY = Stacks(())
 class HeaderStacks:
     """Works out the stacks of receiver sets, and remembers them. Raises as `encoder_of` does.
 
-    Of what it worked out it remembers `REMEMBERED_BYTES`, and forgets first what was used longest
-    ago. The answer to a receiver set is the same in any process. It pickles without what it
-    remembers. Any thread may ask what is known, learn and retain.
+    It remembers `REMEMBERED_BYTES`, or as much as it learnt, up to `LEARNT_BYTES`; it forgets first
+    what was used longest ago. The answer to a receiver set is the same in any process. It pickles
+    without what it remembers. Any thread may ask what is known, learn and retain.
 
     publishers: one, or several that are told apart by their numbers: hosts by whose links
     notifications enter the network.
@@ -82,7 +84,7 @@ class HeaderStacks:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[int, Receivers], Stacks] = OrderedDict()
-        self._bytes = 0
+        self._bytes, self._limit = 0, REMEMBERED_BYTES
         self._encoders = {0: self._first}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,12 +124,18 @@ class HeaderStacks:
         with self._lock:
             return [(*route, stacks) for route, stacks in self._known.items()]
 
-    def learn(self, stacks: Mapping[Receivers, Stacks]) -> None:
-        """Remembers stacks of the first publisher that another process has worked out, however
-        many."""
+    def learn(self, stacks: Mapping[Receivers, Stacks]) -> bool:
+        """Remembers stacks of the first publisher that another process has worked out, as far as
+        there is room; returns whether there was for all."""
         with self._lock:
             for receivers, each in stacks.items():
-                self._keep((0, receivers), each)
+                route = 0, receivers
+                if route not in self._known:
+                    if self._bytes + _bytes(receivers, each) > LEARNT_BYTES:
+                        return False
+                    self._keep(route, each)
+                    self._limit = max(self._limit, self._bytes)
+        return True
 
     def retain(self, receiver_sets: Sequence[Receivers]) -> None:
         """Forgets all but these, if there are too many to remember."""
@@ -138,6 +146,7 @@ class HeaderStacks:
                 for route, stacks in known.items():
                     if route[1] in kept:
                         self._keep(route, stacks)
+                self._limit = max(REMEMBERED_BYTES, self._bytes)
 
     def _remembered(self, receivers: Receivers, publisher: int) -> Stacks:
         route = publisher, receivers
@@ -149,7 +158,7 @@ class HeaderStacks:
         found = self._work_out(receivers, publisher)
         with self._lock:
             self._keep(route, found)
-            while self._bytes > REMEMBERED_BYTES and len(self._known) > 1:
+            while self._bytes > self._limit and len(self._known) > 1:
                 (_, forgotten), stacks = self._known.popitem(last=False)
                 self._bytes -= _bytes(forgotten, stacks)
         return found
@@ -235,8 +244,9 @@ class PlainFrames(HeaderStacks):
         """Returns nothing: there is nothing to work out."""
         return []
 
-    def learn(self, stacks: Mapping[Receivers, Stacks]) -> None:
-        """Learns nothing."""
+    def learn(self, stacks: Mapping[Receivers, Stacks]) -> bool:
+        """Learns nothing, and has room for all."""
+        return True
 
     def retain(self, receiver_sets: Sequence[Receivers]) -> None:
         """Forgets nothing."""

@@ -139,7 +139,16 @@ class StackJobs:
         while waiting and not self._given_up(compilation):
             some, waiting = waiting[: self._size * slots], waiting[self._size * slots :]
             made, seconds = self._run(some, min(slots, len(some)), handle)
-            compilation.header_stacks.learn(made)
+            if not compilation.header_stacks.learn(made):
+                log.warning(
+                    "%d of %d receiver sets have no room in memory for their header stacks: they "
+                    "are worked out where they are used; %s",
+                    len(compilation.unknown()),
+                    len(compilation.receiver_sets),
+                    named(compilation.versions),
+                )
+                waiting = compilation.unknown()
+                break
             # Of the work, not of the time: beside a busy stream a job mostly waits for a slot.
             fitting = int(_JOB_SECONDS * len(some) / max(seconds, 1e-6))
             self._size = max(_LEAST, min(fitting, _GROWTH * self._size))
