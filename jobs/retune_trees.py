@@ -1,4 +1,4 @@
-"""Choose the virtual trees anew, by what was published; a batch job for a scheduler.
+"""Choose the virtual trees anew, by what was published; a batch job for a scheduler, or a service.
 
     spark-submit jobs/retune_trees.py [--dry-run] [--window 1d] [--wait SECONDS] ...
 
@@ -7,7 +7,8 @@ Replays the publications on record (`publication_statistics`; where it has none,
 least expected cost (--objective: bytes on links, labels or latency), and changes `virtual_trees`
 towards it as far as that pays. Trees change as make before break, within the budgets at every
 moment, in steps: after each, jobs/refresh_switches.py brings the switches along. What is left is
-gone on with by the next run, or by this one with --wait. The report is in var/retune/retune.html.
+gone on with by the next run, or by this one with --wait. With --every it goes on until it is
+stopped, and plans again when there is more on record. The report is in var/retune/retune.html.
 
 Exit code: 0 unless there is an error, 2. With --exit-code it tells how a run without one ended:
 0 done, or nothing worth a change; 1 --dry-run, and something would change; 3 a step was written or
@@ -22,19 +23,23 @@ import logging
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.lifecycle import Lifecycle, StopAsked
+from jobs.adapters.app.metrics_server import serve
 from jobs.adapters.app.settings import Settings, at_home
 from jobs.adapters.retune import report
+from jobs.adapters.retune.metrics import RetuneMetrics
 from jobs.adapters.retune.record import parse_window
 from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import DELIVERIES, Tables
 from jobs.adapters.tables.writers import Fence
-from udfs.errors import SettingsError
+from udfs.errors import SettingsError, StackcastError
 from udfs.retuning.change import MIN_SAVING
 from udfs.retuning.comparison import OBJECTIVES, UNITS
 from udfs.retuning.steps import TreeStep, Wanted
@@ -42,11 +47,16 @@ from udfs.retuning.steps import TreeStep, Wanted
 log = logging.getLogger("stackcast.retune_trees")
 
 DONE, WOULD_CHANGE, MORE, NO_RECORD = 0, 1, 3, 4
+#: The same, as metrics of a service name them.
+OUTCOMES = {DONE: "done", MORE: "unfinished", NO_RECORD: "no_record"}
 POLL_SECONDS = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    asked = parser().parse_args(arguments)
+    made = parser()
+    asked = made.parse_args(arguments)
+    if asked.every and (asked.dry_run or asked.exit_code or asked.as_of is not None):
+        made.error("--every goes with neither --dry-run nor --exit-code nor --as-of")
     outcome = application.run(partial(work, asked))
     # To a scheduler anything else is a failure.
     normal = outcome in (WOULD_CHANGE, MORE, NO_RECORD) and not asked.exit_code
@@ -83,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
         help="before the id of a retired tree may be given again",
     )
     add("--wait", type=_natural, default=0, help="seconds to wait for the switches between steps")
+    add("--every", type=_span, help="go on, and plan again so often at most: 90s, 15m, 1h")
     add("--exit-code", action="store_true", help="tell by it how a run without an error ended")
     add("--report", default=at_home("var/retune"), help="folder of retune.html and retune.json")
     return made
@@ -119,14 +130,67 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
             # The newest run is the one that counts: who works by an older record gives way.
             ending.callback(fence.release)
             fence.claim(uuid.uuid4().hex, str(spark.sparkContext.applicationId), take_over=True)
-        return retune(arguments, retuner, fence, lifecycle)
+        metrics = RetuneMetrics()
+        rounds = partial(retune, arguments, retuner, fence, lifecycle, metrics)
+        if not arguments.every:
+            return rounds()
+        with serve(settings, metrics.registry, metrics.health):
+            follow(rounds, arguments.every, tables, lifecycle, metrics)
+    return DONE
+
+
+def follow(
+    rounds: Callable[[], int],
+    every: dt.timedelta,
+    tables: Tables,
+    lifecycle: Lifecycle,
+    metrics: RetuneMetrics,
+) -> None:
+    """Retunes whenever more is on record, until it is stopped; an error costs one round.
+
+    Raises TableError FENCED where another run has begun since.
+    """
+    log.info("the retuning runs until it is stopped, a round in %s at most", every)
+    seen: int | None = None
+    while not lifecycle.stopping.is_set():
+        end = time.monotonic() + every.total_seconds()
+        try:
+            on_record = tables.version(DELIVERIES)
+            if on_record != seen:
+                with metrics.round():
+                    code = rounds()
+                metrics.ended(OUTCOMES[code])
+                # A change with steps left is gone on with, whatever comes on record.
+                seen = on_record if code != MORE else None
+        except (StackcastError, OSError, *SQL_ERRORS) as error:
+            if isinstance(error, StackcastError) and error.code == "TABLE.FENCED":
+                raise
+            metrics.ended("failed", one_line(error))
+            log.error("not retuned this time: %s", one_line(error))
+        lifecycle.stopping.wait(max(0.0, end - time.monotonic()))
 
 
 def retune(
-    arguments: argparse.Namespace, retuner: Retuner, fence: Fence, lifecycle: Lifecycle
+    arguments: argparse.Namespace,
+    retuner: Retuner,
+    fence: Fence,
+    lifecycle: Lifecycle,
+    metrics: RetuneMetrics,
 ) -> int:
     """Plans and, but for a dry run, writes; returns the exit code. Raises TableError FENCED."""
-    plan = retuner.plan()
+    try:
+        plan = retuner.plan(lifecycle.stopping)
+    except StopAsked:
+        log.warning("asked to stop: nothing was chosen, and no tree was changed")
+        return MORE
+    write = partial(
+        apply,
+        retuner,
+        patience=arguments.wait,
+        lifecycle=lifecycle,
+        fence=fence,
+        metrics=metrics,
+    )
     if plan is None:
         log.warning("nothing is on record that the network can carry: no trees are chosen")
         # Trees that lost a link go all the same, and what an earlier run began is gone on with.
@@ -135,8 +199,9 @@ def retune(
             return NO_RECORD
         if arguments.dry_run:
             return WOULD_CHANGE
-        return apply(retuner, wanted, arguments.wait, lifecycle, fence) or NO_RECORD
+        return write(wanted) or NO_RECORD
     _tell(plan)
+    metrics.planned(plan.change.saving)
     step = retuner.look(plan.change.wanted)
     told = partial(report.write, Path(arguments.report), plan, report.summary(plan))
     told(report.DRY_RUN if arguments.dry_run else report.BEGUN)
@@ -145,14 +210,19 @@ def retune(
         return WOULD_CHANGE if step.writes or step.left else DONE
     code = None
     try:
-        code = apply(retuner, plan.change.wanted, arguments.wait, lifecycle, fence)
+        code = write(plan.change.wanted)
     finally:
         told(report.DONE if code == DONE else report.UNFINISHED)
     return code
 
 
 def apply(
-    retuner: Retuner, wanted: Wanted, patience: float, lifecycle: Lifecycle, fence: Fence
+    retuner: Retuner,
+    wanted: Wanted,
+    patience: float,
+    lifecycle: Lifecycle,
+    fence: Fence,
+    metrics: RetuneMetrics,
 ) -> int:
     """Write step after step; between them wait for the switches, ``patience`` seconds each time.
 
@@ -164,6 +234,7 @@ def apply(
         step = retuner.step(wanted, fence.check)
         if step.writes:
             number += 1
+            metrics.wrote(step)
             log.info("step %d: %s", number, _words(step))
             deadline = time.monotonic() + patience
         for edges in step.unfit:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from jobs.adapters.app.metrics_server import Health, told_by_metrics
 from jobs.adapters.console.link_metrics import LinkMetrics
 from jobs.adapters.replay.metrics import RerequestMetrics
+from jobs.adapters.retune.metrics import RetuneMetrics
 from jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.switches.metrics import SwitchMetrics
@@ -39,6 +40,7 @@ ROWS = [
     "Latency",
     "Tables",
     "Switches",
+    "Retuning",
     "Re-request",
     "States",
 ]
@@ -50,8 +52,9 @@ DURATION = re.compile(r"(\d+(ms|[smhdwy]))+")
 def families() -> Iterator[Any]:
     of_controller = ControllerMetrics()
     of_controller.watch(SimpleNamespace(controller=Controller()))  # type: ignore[arg-type]
-    jobs = (StreamMetrics(), SwitchMetrics(), RerequestMetrics(), LinkMetrics(), PublisherMetrics())
-    for made in (*jobs, of_controller):
+    jobs = (StreamMetrics(), SwitchMetrics(), RerequestMetrics(), RetuneMetrics())
+    others = (LinkMetrics(), PublisherMetrics(), of_controller)
+    for made in (*jobs, *others):
         yield from made.registry.collect()
     served = CollectorRegistry()
     told_by_metrics(served, Health)

@@ -64,9 +64,9 @@ def scheduled_by_airflow() -> list[str]:
 def test_units_crontab_and_airflow_run_jobs_that_there_are() -> None:
     texts = [path.read_text() for path in (CRON, *UNITS)]
     commands = [line for text in texts for line in text.splitlines() if f"{HOME}/spark" in line]
-    assert len(commands) == 5
+    assert len(commands) == 6
     commands += scheduled_by_airflow()
-    assert len(commands) == 7
+    assert len(commands) == 8
     for line in commands:
         (job,) = re.findall(r" (jobs/\w+\.py)", line)
         assert (ROOT / job).is_file()

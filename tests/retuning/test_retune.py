@@ -38,6 +38,7 @@ from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.comparison import Record
 from udfs.retuning.steps import rules
+from udfs.stop_request import StopRequest
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.steiner import steiner_tree
@@ -167,11 +168,11 @@ def test_a_run_that_a_newer_one_overtook_writes_nothing(
     deployment.tables.append("virtual_trees", [lost | {"strategy": "old", "state": "active"}])
     plan = Retuner.plan
 
-    def long(retuner: Retuner) -> RetunePlan | None:
+    def long(retuner: Retuner, *stopping: StopRequest) -> RetunePlan | None:
         # As one that stands still, while the scheduler starts the next.
         monkeypatch.undo()
         Fence(deployment.tables, "retuning").claim("newer", "local-2", take_over=True)
-        return plan(retuner)
+        return plan(retuner, *stopping)
 
     monkeypatch.setattr(Retuner, "plan", long)
     with pytest.raises(TableError, match=r"FENCED: retuning .*application local-2"):
@@ -357,8 +358,13 @@ def test_a_strategy_that_takes_too_long_is_left_out(
     situation = Situation(NETWORK, Clients({}), Statistics(record.publications))
     began = time.monotonic()
     budget = uniform(NETWORK, 1)
-    (outcome,) = trials.compare(spark, ["slow"], situation, budget, record, 1)
+    (outcome,) = trials.compare(spark, ["slow"], situation, budget, record, 1, StopRequest())
     assert "longer than 1 s" in outcome.error
+    # Nor is it waited for where the retuning is asked to stop.
+    stopping = StopRequest()
+    threading.Timer(1, stopping.set).start()
+    (outcome,) = trials.compare(spark, ["slow"], situation, budget, record, 300, stopping)
+    assert "asked to stop" in outcome.error
     assert time.monotonic() - began < 60
 
 
@@ -410,6 +416,9 @@ def test_what_cannot_be_asked_is_told() -> None:
     for arguments in (["--rules", "-1"], ["--min-saving", "1"], ["--publications", "0"]):
         with pytest.raises(SystemExit):
             retune_trees.parser().parse_args(arguments)
+    for other in (["--dry-run"], ["--exit-code"], ["--as-of", "3"]):
+        with pytest.raises(SystemExit):
+            retune_trees.main(["--every", "1m", *other])
 
 
 @pytest.mark.parametrize("outcome", [0, 1, 3, 4, 2, 130, 143])

@@ -37,6 +37,7 @@ SLOWEST = {
     "test_lab_network": 70,
     "test_several_by_hand": 70,
     "test_retune": 68,
+    "test_retune_service": 75,
     "test_refresh_switches": 67,
     "test_lab": 57,
     "test_restarts": 56,

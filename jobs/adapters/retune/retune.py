@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from jobs.adapters.app.lifecycle import StopAsked
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.retune.record import RecordedPublications, read_record
@@ -37,6 +38,7 @@ from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
 from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
 from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
+from udfs.stop_request import StopRequest
 from udfs.switches.capacity import Limits, tree_budgets
 from udfs.switches.rollout import free_ids
 from udfs.trees.publications import Clients, Statistics, by_entry
@@ -107,12 +109,14 @@ class Retuner:
         self._names = options.names()
         self._limits: Mapping[str, Limits] = {}
 
-    def plan(self) -> RetunePlan | None:
+    def plan(self, stopping: StopRequest | None = None) -> RetunePlan | None:
         """Returns what to change, and why; None where nothing is on record that the network can
         carry.
 
-        Raises NetworkError, TableError, SwitchError as the tables and programs have it.
+        Raises NetworkError, TableError, SwitchError as the tables and programs have it; StopAsked
+        soon after a request to stop.
         """
+        stopping = stopping or StopRequest()
         options = self._options
         recorded = read_record(self._tables, options.most, options.window, options.as_of)
         network, budget, trees = self._read()
@@ -131,7 +135,7 @@ class Retuner:
         log.info("%-16s %s", "as they are", measured(now))
         outcomes = []
         for outcome in compare(
-            self._spark, self._names, situation, budget, record, options.seconds
+            self._spark, self._names, situation, budget, record, options.seconds, stopping
         ):
             outcomes.append(outcome)
             if outcome.error:
@@ -144,6 +148,7 @@ class Retuner:
                 len(outcome.trees),
                 outcome.seconds,
             )
+        _check(stopping)
         # Whichever came first has no effect on what is chosen.
         outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
         if all(outcome.error for outcome in outcomes):
@@ -153,7 +158,7 @@ class Retuner:
                 "of each: ask for others with --strategies, or give them more time",
             )
         usable = [edges for edges in standing if _all_up(network, edges)]
-        choice = choose(record, outcomes, budget, usable, _until(options.seconds))
+        choice = choose(record, outcomes, budget, usable, _until(options.seconds, stopping))
         if not choice.complete:
             log.warning(
                 "the search for a mixture took longer than %g s (--strategy-seconds): the best "
@@ -166,12 +171,17 @@ class Retuner:
             measured(choice.trial),
             len(choice.trees),
         )
+
+        def replay(trees: Sequence[Edges]) -> Trial:
+            _check(stopping)
+            return record.replay(trees)
+
         change = plan_change(
             network,
             standing,
             choice.trees,
             budget,
-            record.replay,
+            replay,
             self._cap(network, trees),
             options.min_saving,
         )
@@ -401,11 +411,17 @@ def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
     }
 
 
-def _until(seconds: float) -> Callable[[], None]:
-    """Returns a function that raises TimeoutError from then on."""
+def _check(stopping: StopRequest) -> None:
+    if stopping.is_set():
+        raise StopAsked
+
+
+def _until(seconds: float, stopping: StopRequest) -> Callable[[], None]:
+    """Returns a function that raises TimeoutError from then on, and StopAsked after a request."""
     end = time.monotonic() + seconds
 
     def check() -> None:
+        _check(stopping)
         if time.monotonic() >= end:
             raise TimeoutError
 

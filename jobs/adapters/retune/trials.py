@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,13 +16,14 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS
 from udfs.retuning.comparison import Record, StrategyResult, evaluate
+from udfs.stop_request import StopRequest
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Situation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: How often a job that took too long is cancelled, until it is gone.
+#: How often a job that took too long is cancelled, until it is gone, and a request to stop noticed.
 _AGAIN_SECONDS = 1.0
 
 
@@ -32,11 +34,13 @@ def compare(
     budget: Mapping[str, int],
     record: Record,
     seconds: float,
+    stopping: StopRequest,
 ) -> Iterator[StrategyResult]:
     """Yields the result of each strategy, as they come: one job of Spark a strategy, of one task.
 
     A task needs the memory of one strategy, whatever executor it is on. One that takes longer than
-    ``seconds`` is cancelled, with its Python worker; the outcome has an error then.
+    ``seconds`` is cancelled, with its Python worker; the outcome has an error then. So are all
+    after a request to stop.
     """
     context = spark.sparkContext
     run = uuid.uuid4().hex
@@ -56,17 +60,17 @@ def compare(
 
     def ask(number: int) -> StrategyResult:
         frame = spark.range(number, number + 1, 1, 1).mapInPandas(work, "outcome binary")
-        with _cancelled_after(context, seconds, f"retune-{run}-{number}") as late:
+        tag = f"retune-{run}-{number}"
+        with _cancelled_after(context, seconds, tag, stopping) as late:
             try:
                 (row,) = frame.toArrow().to_pylist()
             except SQL_ERRORS:
                 if not late.is_set():
                     raise
-                return StrategyResult(
-                    names[number],
-                    error=f"it took longer than {seconds:g} s (--strategy-seconds)",
-                    seconds=seconds,
-                )
+                why = f"it took longer than {seconds:g} s (--strategy-seconds)"
+                if stopping.is_set():
+                    why = "the retuning was asked to stop"
+                return StrategyResult(names[number], error=why, seconds=seconds)
         outcome: StrategyResult = pickle.loads(row["outcome"])
         return outcome
 
@@ -82,18 +86,24 @@ def compare(
 
 
 @contextmanager
-def _cancelled_after(context: SparkContext, seconds: float, tag: str) -> Iterator[threading.Event]:
-    """Cancels jobs of the block that run after so long; the event says that it was so long."""
+def _cancelled_after(
+    context: SparkContext, seconds: float, tag: str, stopping: StopRequest
+) -> Iterator[threading.Event]:
+    """Cancels jobs of the block that run after so long, or after a request to stop; the event says
+    that it came to that."""
     done, late = threading.Event(), threading.Event()
 
     def watch() -> None:
-        if not done.wait(seconds):
-            late.set()
-            # Again and again, as the job may not have begun yet.
-            while True:
+        end = time.monotonic() + seconds
+        while not done.is_set():
+            if stopping.is_set() or time.monotonic() >= end:
+                late.set()
+                # Again and again, as the job may not have begun yet.
                 context.cancelJobsWithTag(tag)
-                if done.wait(_AGAIN_SECONDS):
-                    return
+                left = _AGAIN_SECONDS
+            else:
+                left = min(_AGAIN_SECONDS, end - time.monotonic())
+            done.wait(max(0.0, left))
 
     context.addJobTag(tag)
     watcher = threading.Thread(target=watch, name=tag, daemon=True)

@@ -1,0 +1,272 @@
+"""Retuning as a service, while a real stream sends through real switches and rules change.
+
+Broker, switches and hosts are the lab's; stream and refresher are the jobs. Trees come and go under
+the traffic, by each strategy, and `jobs/check_delivery.py` proves what hosts got of it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import shlex
+import signal
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crash_world import Program, packets
+from following import following
+from kafka import KafkaProducer
+from paths import ROOT
+from polling import polled
+from ports import free_port
+from pyspark.sql import SparkSession
+from waiting import until
+
+from jobs import check_delivery, retune_trees
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.tables.network_versions import NetworkVersions
+from jobs.adapters.tables.tables import TREES, Tables
+from lab.proof.receipts import receipts
+from lab.traffic.publisher import ensure_topic
+from lab.up.lab import Lab
+from udfs.network.rows import network_to_rows
+from udfs.network.topology import fabric
+from udfs.trees.strategies.registry import STRATEGIES
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
+(FEED,) = NETWORK.publishers()
+HOSTS = sorted(NETWORK.subscribers())
+TOPIC = "itch.raw"
+RATE = 10
+#: A run draws so many strategies, as each takes a while; one with --kills takes all.
+DRAWN = 1
+#: Stores no tree, and so what others stored goes.
+PLAIN = "hops"
+
+
+class World:
+    """A deployment with a stream that runs. names: of the rules that change."""
+
+    def __init__(self, spark: SparkSession, lab: Lab, tables: Tables, folder: Path) -> None:
+        self.spark, self.lab, self.tables, self.folder = spark, lab, tables, folder
+        self.settings = Settings(
+            tables=tables.location,
+            publisher=FEED,
+            udp_endpoint=lab.ingress[FEED],
+            udp_window=64,
+            topic=TOPIC,
+            dead_letter_topic="itch.dead",
+            checkpoint=str(folder / "checkpoint"),
+            latency="microbatch",
+            kafka={"bootstrap.servers": lab.bootstrap_servers},
+        )
+        rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime))
+        for name, content in rows.items():
+            tables.append(name, content)
+        who = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+        tables.append(
+            "subscriptions",
+            [
+                {"id": host, "subscriber": host, "format": "itch", "enabled": True, **who}
+                | {"filter": f"shares > {100 * number}"}
+                for number, host in enumerate(HOSTS)
+            ],
+        )
+        self.edits = self.published = 0
+        self.lifecycle = Lifecycle()
+        ensure_topic(lab.bootstrap_servers, TOPIC, 2)
+
+    def trees(self) -> list[dict[str, Any]]:
+        return polled(self.tables, TREES)
+
+    def states(self) -> Counter[str]:
+        return Counter(row["state"] for row in self.trees())
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Records come, rules change, stream and refresher run; all is sent at the end."""
+        failures: list[BaseException] = []
+        ending = threading.Event()
+
+        def guarded(work: Callable[[threading.Event], None]) -> None:
+            try:
+                work(ending)
+            except BaseException as error:
+                failures.append(error)
+
+        works = [threading.Thread(target=guarded, args=(w,)) for w in (self._publish, self._edit)]
+        stream = threading.Thread(target=guarded, args=(self._stream,))
+        with following(self.tables, self.settings):
+            # Until they are, frames go astray.
+            ready = NetworkVersions(self.tables)
+            until(lambda: bool(ready.ready()))
+            for thread in (stream, *works):
+                thread.start()
+            try:
+                yield
+            finally:
+                ending.set()
+                for thread in (*works, stream):
+                    thread.join(300)
+        assert not failures and not stream.is_alive(), failures
+
+    def _publish(self, ending: threading.Event) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.lab.bootstrap_servers, acks="all")
+        for number, packet in enumerate(packets(random.Random(5))):
+            producer.send(TOPIC, packet, partition=number % 2)
+            self.published += 1
+            if ending.wait(1 / RATE):
+                break
+        producer.flush()
+        producer.close()
+
+    def _edit(self, ending: threading.Event) -> None:
+        """Each time another host wants other messages, and some no more than a few."""
+        name, draw = f"delta.`{self.tables.location}/subscriptions`", random.Random(3)
+        while not ending.wait(3):
+            host, least = draw.choice(HOSTS), draw.choice((0, 200, 900))
+            self.spark.sql(f"UPDATE {name} SET filter = 'shares > {least}' WHERE id = '{host}'")
+            self.edits += 1
+
+    def _stream(self, ending: threading.Event) -> None:
+        query, delivery = start(self.spark, self.settings, self.lifecycle)
+
+        def finished() -> bool:
+            return ending.is_set() and sum(delivery.processed.values()) >= self.published
+
+        try:
+            self.lifecycle.run(query, finished)
+        finally:
+            delivery.close()
+
+    def batches(self) -> int:
+        return len(polled(self.tables, "egress_ledger"))
+
+    def sent(self, batches: int) -> None:
+        """Wait until so many more batches are on record."""
+        before = self.batches()
+        until(lambda: self.batches() >= before + batches)
+
+    def without_trees(self) -> None:
+        """Somebody takes all trees out."""
+        active = {row["tree_id"]: ("active", "retiring") for row in self.trees()}
+        self.tables.move(TREES, "tree_id", "state", active)
+        until(lambda: set(self.states()) <= {"retired"})
+
+    def arguments(self, strategies: str) -> list[str]:
+        how = ["--strategies", strategies, "--every", "1s", "--wait", "30", "--rules", "3"]
+        how += ["--objective", "labels", "--window", "10s", "--min-saving", "0"]
+        return [*how, "--report", str(self.folder / "report")]
+
+    def retuned(self, strategy: str) -> None:
+        """The service runs by one strategy until its trees are in use."""
+        lifecycle, failures = Lifecycle(), []
+        asked = retune_trees.parser().parse_args(self.arguments(strategy))
+
+        def adapted() -> bool:
+            return any(r["state"] == "active" and r["strategy"] == strategy for r in self.trees())
+
+        def watch() -> None:
+            try:
+                until(adapted)
+                self.sent(2)
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                lifecycle.stopping.set()
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        assert retune_trees.work(asked, self.settings, lifecycle) == retune_trees.DONE
+        thread.join(300)
+        assert not failures, (strategy, failures)
+
+    def service(self, port: int) -> Program:
+        """In a process of its own."""
+        conf = {
+            "spark.master": "local[1]",
+            "spark.driver.memory": "1g",
+            "spark.sql.warehouse.dir": self.folder / "warehouse",
+            "spark.stackcast.tables": self.tables.location,
+            "spark.stackcast.metrics.port": port,
+        }
+        options = " ".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in conf.items())
+        return Program(
+            self.folder,
+            str(ROOT / "jobs" / "retune_trees.py"),
+            *self.arguments("tree,relation"),
+            PYSPARK_SUBMIT_ARGS=f"{options} pyspark-shell",
+        )
+
+
+def get(port: int, what: str) -> str:
+    with (
+        suppress(urllib.error.URLError, ConnectionError),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=10) as answer,
+    ):
+        return str(answer.read().decode())
+    return ""
+
+
+@pytest.fixture
+def world(spark: SparkSession, tables: Tables, tmp_path: Path) -> Iterator[World]:
+    with Lab(tmp_path / "lab", NETWORK) as lab:
+        lab.up()
+        yield World(spark, lab, tables, tmp_path)
+
+
+def test_trees_change_under_traffic_by_each_strategy_and_hosts_lose_and_double_nothing(
+    world: World, request: pytest.FixtureRequest
+) -> None:
+    names = [name for name in STRATEGIES if name != PLAIN]
+    if not request.config.getoption("--kills"):
+        names = random.Random().sample(names, DRAWN)
+    print(f"by {names}")
+    with world.running():
+        world.sent(3)
+        for name in names:
+            world.retuned(name)
+            world.without_trees()
+        # As its users run it, and end it whatever it is at.
+        port = free_port()
+        service = world.service(port)
+        try:
+            until(lambda: world.states()["active"], service)
+            until(lambda: '"last_round": "done"' in get(port, "health"), service)
+            told = json.loads(get(port, "health"))
+            assert told["status"] == "ok", told
+            assert 'stackcast_retune_trees_total{state="installing"}' in get(port, "metrics")
+            service.process.send_signal(signal.SIGTERM)
+            assert service.end() == 0, service.output[-4000:]
+        finally:
+            service.kill()
+        # It gave its place back.
+        places = [row for row in world.tables.rows("writers") if row["role"] == "retuning"]
+        own = [row for row in places if row["pid"] == service.process.pid]
+        assert own and own[-1]["epoch"] == max(row["epoch"] for row in places)
+        assert any(row["ended_at"] for row in own)
+        world.sent(2)
+    world.lab.settle()
+    changed = Counter(row["strategy"] for row in world.trees())
+    assert {*names} <= set(changed), changed
+    evidence = check_delivery.Evidence(world.spark, world.settings)
+    verdict = evidence.verdict(receipts(world.lab.folder))
+    print(verdict.batches, verdict.owed, verdict.repeats, changed)
+    assert verdict.proved, list(verdict.lines())
+    assert verdict.waiting == 0 and verdict.repeats == 0
+    assert verdict.owed > 500
+    versions = list(verdict.versions.values())
+    assert len({each["virtual_trees"] for each in versions}) > 2 * len(names)
+    assert len({each["subscriptions"] for each in versions}) > 3
