@@ -4,9 +4,9 @@
         [--zoo FOLDER] [--processes N]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
-lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels, builders,
-index and large; all without one. Lines are kept under ``var/bench``; ``document`` draws the
-pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the
+lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels, optimum,
+builders, index and large; all without one. Lines are kept under ``var/bench``; ``document`` draws
+the pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the
 last run of each part.
 """
 
@@ -17,16 +17,31 @@ import json
 import os
 import time
 
-from benchmarks.trees import builders, churn, document, fabric, labels, speed, zoo
+from benchmarks.trees import builders, churn, document, fabric, labels, optimum, speed, zoo
 
-PARTS = ("fabric", "zoo", "churn", "speed", "labels", "builders", "index", "large", "document")
+PARTS = (
+    "fabric",
+    "zoo",
+    "churn",
+    "speed",
+    "labels",
+    "optimum",
+    "builders",
+    "index",
+    "large",
+    "document",
+)
 RUNS = {"fabric": 25, "zoo": 1, "churn": 1}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./spark-submit.sh bench trees")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--runs", type=int, help=f"drawings of clients a point ({RUNS})")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        help=f"drawings of clients a point ({RUNS}), or publications of each optimum",
+    )
     parser.add_argument("--zoo", help="folder with the Topology Zoo's GraphML files, for all 28")
     parser.add_argument(
         "--networks", default="", help="names of Table 6.1, with commas; all without"
@@ -53,6 +68,8 @@ def main() -> None:
             churn.run(runs, options.processes, options.zoo, only, automatic)
         elif part == "labels":
             labels.run(options.processes)
+        elif part == "optimum":
+            optimum.run(options.processes, options.runs)
         elif part == "builders":
             builders.run(options.processes)
         elif part in speed.PARTS:

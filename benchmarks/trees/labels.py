@@ -1,4 +1,4 @@
-"""Labels of our encoder beside Algorithm 5.1, the optimum, BIER and port bitmaps."""
+"""Labels of our encoder beside Algorithm 5.1, BIER and port bitmaps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from random import Random
 import networkx as nx
 import numpy as np
 import topohub
-from label_optimum import label_optimum
 
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees import other_encodings
@@ -22,7 +21,7 @@ from udfs.trees.publications import Publication
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
-RULES, SMALL_RULES = 40, 6
+RULES = 40
 RECORDED, MEASURED = 20, 8
 #: Many small trees that overlap: here a tenth of the labels or more is expected to be saved.
 SMALL_TREES = ("topo", "random", "cycles", "partitions", "clusters")
@@ -40,9 +39,6 @@ COMPARED = (
     "hybrid",
 )
 SCENARIOS = ("fabric, 30 %", "fabric, 70 %", *CANDIDATES, "Jellyfish of 64")
-SMALL = ("fabric of 10", "Jellyfish of 12", "Abilene")
-SOLVED = 6
-"""Publications of each small network and strategy."""
 
 Line = dict[str, object]
 
@@ -130,23 +126,6 @@ def _others(name: str, network: Network, publications: Sequence[Publication]) ->
     ]
 
 
-def against_optimum(task: tuple[str, str]) -> tuple[list[int], list[int], list[int]]:
-    """Returns labels of our encoder, of greedy, and the fewest there are."""
-    name, strategy = task
-    network, who, random = scenario(name)
-    situation = Situation(network, who.clients(), recorded(who, random, RECORDED), 0)
-    drawn = {(p.publisher, p.receivers): p for p in who.draw(random, MEASURED)}
-    publications = random.sample(list(drawn.values()), min(SOLVED, len(drawn)))
-    chosen = select(STRATEGIES[strategy], situation, uniform(network, SMALL_RULES))
-    trees = numbered(chosen, strategy)
-    refined, greedy = (
-        Replayer(network, trees, algorithm).replay(publications).stack_labels.tolist()
-        for algorithm in ("refined", "greedy")
-    )
-    fewest = [label_optimum(network, p.publisher, p.receivers, trees).cost for p in publications]
-    return refined, greedy, fewest
-
-
 def run(processes: int) -> None:
     lines = Lines("trees", "labels")
     savings: dict[str, list[float]] = {}
@@ -165,35 +144,6 @@ def run(processes: int) -> None:
             lines.floor(
                 f"saving against greedy, {strategy}, mean of networks", saving, 0.1, "", least=True
             )
-    tasks = [(name, strategy) for name in SMALL for strategy in COMPARED]
-    ours: list[int] = []
-    theirs: list[int] = []
-    fewest: list[int] = []
-    for (name, strategy), found in in_parallel(against_optimum, tasks, processes):
-        refined, greedy, optimum = found
-        ours, theirs, fewest = ours + refined, theirs + greedy, fewest + optimum
-        lines.say(
-            "against optimum",
-            network=name,
-            strategy=strategy,
-            publications=len(optimum),
-            labels=sum(refined) / len(refined),
-            greedy=sum(greedy) / len(greedy),
-            optimum=sum(optimum) / len(optimum),
-            at_optimum=sum(a == b for a, b in zip(refined, optimum, strict=True)),
-        )
-    ratio = [a / b for a, b in zip(ours, fewest, strict=True)]
-    lines.say(
-        "all against optimum",
-        publications=len(ratio),
-        mean=sum(ratio) / len(ratio),
-        greedy_mean=sum(a / b for a, b in zip(theirs, fewest, strict=True)) / len(ratio),
-        largest=max(ratio),
-        at_optimum=sum(a == b for a, b in zip(ours, fewest, strict=True)) / len(ratio),
-    )
-    lines.floor(
-        "labels against the optimum in small networks, mean", sum(ratio) / len(ratio), 1.05, "x"
-    )
 
 
 def _bytes(name: str, sizes: np.ndarray) -> Line:

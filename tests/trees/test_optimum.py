@@ -1,5 +1,8 @@
 """The optimum that encoders are measured against is one: brute force over stacks finds no less."""
 
+import dataclasses
+import math
+import random
 from collections import Counter
 from itertools import combinations
 
@@ -8,14 +11,19 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from label_optimum import label_optimum
+from label_optimum import label_bounds, label_optimum
 from random_trees import mended, random_network, random_publication, random_trees
 
 from udfs.network.labels import HOP, NARROW, STOP, TREE
+from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import stored
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encode import Encoder
+from udfs.trees.publications import Clients, Statistics
+from udfs.trees.strategies.registry import STRATEGIES
+from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 
@@ -76,6 +84,45 @@ def test_its_stacks_deliver_in_larger_networks(rng):
     optimum = label_optimum(network, publisher, receivers, trees)
     if 0 < optimum.cost <= 64:
         assert Judge(network, trees, publisher, receivers).delivers(optimum.labels)
+
+
+@examples(40)
+@given(st.randoms(use_true_random=False), st.integers(0, 3))
+def test_what_no_stack_can_be_below_is_the_optimum_unless_time_ends_the_search(rng, longer):
+    network = random_network(rng, 10)
+    trees = random_trees(rng, network, 8)
+    publisher, receivers = random_publication(rng, network)
+    if not receivers:
+        return
+    case = network, publisher, receivers, trees
+    optimum = label_optimum(*case).cost
+    assert label_bounds(*case, optimum + longer, math.inf) == (optimum, optimum)
+    known, least = label_bounds(*case, optimum + longer, 0)
+    assert least <= optimum <= known == optimum + longer
+
+
+def test_of_a_receiver_out_of_reach_there_is_no_optimum():
+    whole = fabric(2, 2, 2, 2, 1)
+    links = [
+        dataclasses.replace(link, up="pod2-rack2" not in (link.switch, link.neighbor))
+        for link in whole.links
+    ]
+    network = Network.from_rows(whole.switches.values(), whole.hosts.values(), links)
+    with pytest.raises(ValueError, match="out of reach"):
+        label_optimum(network, "feed1", {"h8"}, [])
+
+
+@pytest.mark.slow
+def test_its_stacks_deliver_in_a_network_of_80_switches():
+    network = fabric(pods=8, racks=4, hosts=2, planes=4, spines=4)
+    situation = Situation(network, Clients({}), Statistics(), 0)
+    chosen = select(STRATEGIES["clusters"], situation, uniform(network, 8))
+    trees = numbered(chosen, "clusters")
+    receivers = set(random.Random(0).sample(network.subscribers(), 12))
+    optimum = label_optimum(network, "feed1", receivers, trees)
+    assert Judge(network, trees, "feed1", receivers).delivers(optimum.labels)
+    (ours,) = Encoder(network, "feed1", trees).sizes(frozenset(receivers))
+    assert optimum.cost <= ours.labels
 
 
 def test_everybody_takes_one_broadcast_label_and_all_but_one_a_stop_besides():
