@@ -9,7 +9,7 @@ stop label prunes each where the notification would come by, whether the link is
 
 What there is to choose are the delivery tree and the virtual trees. ``greedy`` is Algorithm 5.1.
 ``refined`` begins with its answer, among others, and makes it shorter
-(`udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 64 stored trees
+(`udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 512 stored trees
 it looks at 32, and Algorithm 5.1 is ended early, as the text allows, after the 16 that come first
 in its order (`udfs.trees.kernels.candidates`). ``quick`` takes the plain
 Steiner tree and the stored trees that pay on it: one search, for networks where one a stored tree
@@ -49,7 +49,7 @@ _Result = TypeVar("_Result")
 _EFFORT = 12_000
 _MOST_EFFORT = 64
 #: Up to so many stored trees the refined algorithm looks at all; of more, an index chooses so many.
-ALL_UP_TO, LOOKED_AT = 64, 32
+ALL_UP_TO, LOOKED_AT = 512, 32
 _NONE = np.zeros(0, np.int64)
 
 
