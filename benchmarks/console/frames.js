@@ -14,7 +14,7 @@ window.measure = (frames, step) => new Promise((done) => {
   };
   requestAnimationFrame(next);
 });
-const canvas = () => byId("map").querySelectorAll("canvas")[2] ?? byId("map").querySelector("canvas");
+const canvas = () => [...byId("map").querySelectorAll("canvas:not(.map-links)")].at(-1);
 const mouse = (kind, x, y) => canvas().dispatchEvent(new MouseEvent(kind, { bubbles: true, cancelable: true, view: window, clientX: x, clientY: y, button: 0, buttons: 1 }));
 window.drag = async (frames) => {
   mouse("mousedown", 30, 400);

@@ -94,22 +94,25 @@ function networkMap(container, nodes, links) {
   const joined = (u, v) => `${u}\u0000${v}`;
   const nodeIds = new Map(nodes.map((node, place) => [node.id, `n${place}`]));
   const edgeIds = new Map();
+  // Links of a large network are on a canvas of their own; cytoscape has those that stand out, while they do.
+  const large = nodes.length + links.length > 1500;
   const elements = nodes.map((node) => ({
     group: "nodes", classes: node.kind + (layered ? "" : " outside"),
     data: { id: nodeIds.get(node.id), name: node.id, label: layered ? node.id.replaceAll("-", "\n") : node.id },
   }));
-  links.forEach(({ u, v, up }, place) => {
+  const edges = links.map(({ u, v, up }, place) => {
     edgeIds.set(joined(u, v), `e${place}`);
-    elements.push({ group: "edges", classes: up ? "" : "down", data: { id: `e${place}`, source: nodeIds.get(u), target: nodeIds.get(v) } });
+    return { group: "edges", classes: up ? "" : "down", data: { id: `e${place}`, source: nodeIds.get(u), target: nodeIds.get(v) } };
   });
+  if (!large) elements.push(...edges);
   container.addEventListener("wheel", (event) => { if (!event.ctrlKey) event.stopImmediatePropagation(); }, { capture: true });
   // A finger scrolls past it, too; two of them zoom and move it.
   container.addEventListener("touchmove", (event) => { if (event.touches.length < 2) event.stopImmediatePropagation(); }, { capture: true });
-  const large = elements.length > 1500;
   const drawn = cytoscape({
-    container, elements, style: style(), layout: { name: "preset" }, minZoom: 0.05, maxZoom: 3, boxSelectionEnabled: false,
-    autounselectify: true, hideEdgesOnViewport: large, textureOnViewport: large, ...(large && { pixelRatio: 1 }),
+    container, elements, style: style(), layout: { name: "preset" }, minZoom: 0.005, maxZoom: 3, boxSelectionEnabled: false,
+    autounselectify: true, textureOnViewport: large, ...(large && { pixelRatio: 1 }),
   });
+  const apart = large ? linkCanvas(container, drawn, links, (id) => drawn.getElementById(nodeIds.get(id)).position(), looks) : null;
   const middle = () => ({ x: container.clientWidth / 2, y: container.clientHeight / 2 });
   const zoom = (factor) => drawn.zoom({ level: drawn.zoom() * factor, renderedPosition: middle() });
   container.parentElement.append(make("div", { className: "zoom" }, ...[
@@ -125,6 +128,7 @@ function networkMap(container, nodes, links) {
     if (!layered) wide = high = Math.max(Math.min(wide, high), 60 * Math.sqrt(nodes.length));
     nodes.forEach(({ id, x, y }) => drawn.getElementById(nodeIds.get(id)).position({ x: x * wide, y: y * high }));
     drawn.fit(undefined, layered ? 16 : 24);
+    apart?.placed();
   }
   place();
   if (!nodes.length) container.replaceChildren(make("p", { className: "note", text: "There is no network to draw." }));
@@ -136,14 +140,20 @@ function networkMap(container, nodes, links) {
     drawn.resize();
     place();
   }).observe(container);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { steps = steps.map(() => -1); drawn.style(style()); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { steps = steps.map(() => -1); drawn.style(style()); weigh(weighed); });
 
-  const edgeOf = (u, v) => drawn.getElementById(edgeIds.get(joined(u, v)) ?? edgeIds.get(joined(v, u)) ?? "");
+  function edgeOf(u, v) {
+    const id = edgeIds.get(joined(u, v)) ?? edgeIds.get(joined(v, u)) ?? "", found = drawn.getElementById(id);
+    return large && id && found.empty() ? drawn.add(edges[Number(id.slice(1))]) : found;
+  }
+  const tidy = () => { if (large) drawn.edges().not(".lit, .pruned, .marked, .target").remove(); };
   // ways: [u, v] of each link, as it is flown through if arrows are wanted. stops: links that are
   // not. receivers, targets: ids.
   function light({ ways = [], arrows = true, receivers = [], targets = [], stops = [] }) {
     drawn.batch(() => {
       drawn.elements().removeClass("lit forward backward receiver target faded pruned marked hop stop");
+      tidy();
+      apart?.fade(ways.length + receivers.length + targets.length > 0);
       if (!ways.length && !receivers.length && !targets.length) return;
       drawn.elements().addClass("faded");
       const show = (id, classes) => nodeIds.has(id) && drawn.getElementById(nodeIds.get(id)).removeClass("faded").addClass(classes);
@@ -163,13 +173,18 @@ function networkMap(container, nodes, links) {
   // Of each link a share from 0 to 1, in their order: how thick and warm it is; none: as they were. In steps, and
   // only those are drawn anew that are of another step, as news of ten thousand links come every two seconds.
   const STEPS = 24;
-  let steps = links.map(() => -1);
-  function weigh(shares) {
+  let steps = links.map(() => -1), weighed = null;
+  function looks() {
     const cold = rgb(colour("edge")), warm = rgb(colour("warm")), hot = rgb(colour("hot"));
-    const wide = Array.from({ length: STEPS + 1 }, (_, step) => {
+    return Array.from({ length: STEPS + 1 }, (_, step) => {
       const share = step / STEPS;
       return { width: 1.3 + 9 * share, colour: share < 0.5 ? mixed(cold, warm, 2 * share) : mixed(warm, hot, 2 * share - 1) };
     });
+  }
+  function weigh(shares) {
+    weighed = shares;
+    if (large) { apart.weigh(links.map((_, at) => Math.ceil(STEPS * (shares?.[at] ?? 0)))); return; }
+    const wide = looks();
     const now = links.map((_, at) => (shares ? Math.ceil(STEPS * (shares[at] ?? 0)) : -1));
     drawn.batch(() => now.forEach((step, at) => {
       if (step === steps[at]) return;
@@ -205,23 +220,37 @@ function networkMap(container, nodes, links) {
   return {
     light, weigh, travel,
     halt: () => { travels += 1; drawn.nodes(".copy").remove(); },
-    png: () => drawn.png({ bg: colour("panel"), scale: 2 }),
+    png: async () => {
+      if (!large) return drawn.png({ bg: colour("panel"), scale: 2 });
+      const image = new Image(), canvas = make("canvas", { width: container.clientWidth, height: container.clientHeight });
+      image.src = drawn.png();
+      await image.decode();
+      const context = canvas.getContext("2d");
+      context.fillStyle = colour("panel");
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      for (const layer of [apart.canvas, image]) context.drawImage(layer, 0, 0);
+      return canvas.toDataURL("image/png");
+    },
     // What is tapped: {kind, id} of a node, {kind: "link", id: [u, v]}, or nothing.
     onChoice: (handler) => drawn.on("tap", (event) => {
-      const of = event.target;
-      if (of === drawn) handler(null);
+      const of = event.target, near = of === drawn ? (apart?.nearest(event.position) ?? -1) : -1;
+      if (of === drawn) handler(near < 0 ? null : { kind: "link", id: [links[near].u, links[near].v] });
       else if (of.isNode()) handler({ kind: of.hasClass("switch") ? "switch" : "host", id: of.data("name") });
       else { const { u, v } = links[Number(of.id().slice(1))]; handler({ kind: "link", id: [u, v] }); }
     }),
     choose: (choice) => {
       drawn.elements().removeClass("target");
+      tidy();
       if (choice) (choice.kind === "link" ? edgeOf(...choice.id) : drawn.getElementById(nodeIds.get(choice.id) ?? "")).addClass("target");
     },
     size: { nodes: nodes.length, links: links.length },
     // Where something stands, in the container: for who drives the page.
-    at: (choice) => (choice.kind === "link" ? edgeOf(...choice.id).renderedMidpoint() : drawn.getElementById(nodeIds.get(choice.id)).renderedPosition()),
+    at: (choice) => {
+      const [from, to] = (choice.kind === "link" ? choice.id : [choice.id, choice.id]).map((id) => drawn.getElementById(nodeIds.get(id)).renderedPosition());
+      return { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
+    },
     // A link stands out, and is crossed out where its kind is stop.
-    mark: ([u, v], kind, marked) => edgeOf(u, v)[marked ? "addClass" : "removeClass"](`marked ${kind}`),
+    mark: ([u, v], kind, marked) => { edgeOf(u, v)[marked ? "addClass" : "removeClass"](`marked ${kind}`); tidy(); },
     // The counts in words, as the log of a run has them.
     words: [
       plural(switches.length, "switch", "switches"),

@@ -28,7 +28,7 @@ def render(title: str, body: str, script: str, content: Any, connects: bool = Fa
         ("/*{style}*/", _part("page.css")),
         ("/*{body}*/", body),
         ("/*{cytoscape}*/", _part("cytoscape.min.js")),
-        ("/*{script}*/", _part("page.js") + script),
+        ("/*{script}*/", _part("page.js") + _part("links.js") + script),
         # Last, so that no mark inside a user's text is ever filled in.
         ("/*{data}*/", script_safe(content)),
     ):
