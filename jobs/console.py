@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -127,14 +128,15 @@ def serve(
     with listener(host, port) as listening:
         name = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
         tell(f"the console: http://{name}:{listening.getsockname()[1]}/#token={token}")
-        server = uvicorn.Server(
+        server = _Server(
+            made.end,
             uvicorn.Config(
                 made.application,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
                 timeout_graceful_shutdown=END_SECONDS,
-            )
+            ),
         )
         # A signal may reach the JVM alone, which passes it on.
         threading.Thread(target=_end_with, args=(lifecycle, server), daemon=True).start()
@@ -142,9 +144,25 @@ def serve(
     return 0
 
 
-def _end_with(lifecycle: Lifecycle, server: uvicorn.Server) -> None:
+class _Server(uvicorn.Server):
+    """Says at once that it was asked to end: Spark's workers get Ctrl-C, too, and fail."""
+
+    def __init__(self, ended: Callable[[], None], config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ended = ended
+
+    def end(self) -> None:
+        self._ended()
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._ended()
+        super().handle_exit(sig, frame)
+
+
+def _end_with(lifecycle: Lifecycle, server: _Server) -> None:
     lifecycle.stopping.wait()
-    server.should_exit = True
+    server.end()
 
 
 def console(

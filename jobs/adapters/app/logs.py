@@ -57,6 +57,8 @@ def set_up() -> None:
     guard_streams()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine(_FORMAT))
+    # Py4J's record of Ctrl-C, with its stack: the job says itself that it was interrupted.
+    handler.addFilter(lambda record: "KeyboardInterrupt while sending" not in str(record.msg))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in ("stackcast", "jobs", "lab", "udfs"):
         logging.getLogger(name).setLevel(logging.INFO)

@@ -115,6 +115,11 @@ class Console:
             exception_handlers={StackcastError: _refused},
         )
 
+    def end(self) -> None:
+        """Is called when it is asked to end, before Spark goes. From any thread, and from signal
+        handlers."""
+        self._views.trees.end()
+
     async def _metrics(self, _: Request) -> Response:
         found = await run_in_threadpool(_in_our_words, lambda _: self._links.text(), None)
         return Response(found, 200, _HEADERS, CONTENT_TYPE_LATEST)

@@ -42,6 +42,12 @@ class TreesView:
         self._lock = threading.Lock()
         self._found: tuple[float, Any, dict[str, Any]] | None = None
         self._proposal: dict[str, Any] = {"state": "none"}
+        self._ended = False
+
+    def end(self) -> None:
+        """Leaves a trial under way to itself: what it meets when Spark goes is not told. From any
+        thread, and from signal handlers."""
+        self._ended = True
 
     def stored(self) -> dict[str, Any]:
         """Returns ``trees`` but for retired ones, with the notifications that name each and the
@@ -124,6 +130,7 @@ class TreesView:
             told = error if isinstance(error, StackcastError) else table_error(error)
             found = {"state": "failed", "error": str(told)}
         except Exception as error:  # or the page would wait for ever
-            log.exception("a retuning on trial has failed")
+            if not self._ended:
+                log.exception("a retuning on trial has failed")
             found = {"state": "failed", "error": repr(error)}
         self._proposal = {**found, "began": began, "seconds": time.time() - began}

@@ -1,0 +1,69 @@
+"""What a console says when it ends while a retuning on trial is under way: nothing of its own."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.console import trees
+
+pytestmark = pytest.mark.unit
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, ended: bool) -> dict[str, Any]:
+    """The proposal of a trial whose Spark goes in the middle of it."""
+
+    def gone(*_: object) -> None:
+        raise RuntimeError("the gateway is gone")
+
+    monkeypatch.setattr(trees, "Retuner", gone)
+    reading: Any = SimpleNamespace(tables=None)
+    unused: Any = None
+    view = trees.TreesView(reading, Settings(), unused, unused)
+    if ended:
+        view.end()
+    view.propose()
+    for thread in threading.enumerate():
+        if thread.name == "retuning":
+            thread.join(60)
+    return view.proposal()
+
+
+def test_a_trial_that_fails_is_told_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "the gateway is gone" in tried(monkeypatch, ended=False)["error"]
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+def test_what_a_trial_meets_at_the_end_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried(monkeypatch, ended=True)
+    assert caplog.records == []
+
+
+def test_ctrl_c_while_a_job_asks_spark_leaves_no_stack() -> None:
+    """As Py4J records it, on the root logger."""
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import logging; from jobs.adapters.app.logs import set_up; set_up()\n"
+            "try: raise KeyboardInterrupt\n"
+            "except KeyboardInterrupt: logging.exception('KeyboardInterrupt while sending "
+            "command.')\n"
+            "logging.warning('and this')",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    assert "Traceback" not in said and "and this" in said
