@@ -62,7 +62,7 @@
       : note("Table switches is empty."));
     panel("batches", ["StackcastDeadLettersRise"], batches, batches.length ? scrolled(table(
       ["batch", "began", "seconds", "records", "messages", "matched", "frames", "bytes", "dead letters"],
-      [...batches].reverse().map((row) => [row.batch_id, time(row.started_at), row.seconds, row.packets, row.messages,
+      [...batches].reverse().map((row) => [row.batch_id, time(row.started_at).slice(11), row.seconds, row.packets, row.messages,
         row.matched, row.frames, bytes(row.bytes), { text: row.dead_letters, bad: row.dead_letters > 0 }])))
       : note("No batch is on record."));
   }
