@@ -47,7 +47,7 @@ from udfs.network.catalogue import geography, graphml_graph, topohub_graph
 log = logging.getLogger("stackcast.console")
 
 #: How long pages that are open may keep it from its end, seconds.
-END_SECONDS = 1
+END_SECONDS = 3
 _ANYWHERE = ("0.0.0.0", "::", "")
 
 

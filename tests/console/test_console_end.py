@@ -50,16 +50,17 @@ def test_what_a_trial_meets_at_the_end_is_not_told(
     assert caplog.records == []
 
 
-def test_ctrl_c_while_a_job_asks_spark_leaves_no_stack() -> None:
-    """As Py4J records it, on the root logger."""
+def test_an_end_that_was_asked_for_leaves_no_stack() -> None:
+    """As Py4J records one, on the root logger."""
     said = subprocess.run(
         [
             sys.executable,
             "-c",
             "import logging; from jobs.adapters.app.logs import set_up; set_up()\n"
-            "try: raise KeyboardInterrupt\n"
-            "except KeyboardInterrupt: logging.exception('KeyboardInterrupt while sending "
-            "command.')\n"
+            "from jobs.adapters.app.lifecycle import StopAsked\n"
+            "for end in KeyboardInterrupt, StopAsked:\n"
+            "    try: raise end\n"
+            "    except end: logging.exception('while sending a command')\n"
             "logging.warning('and this')",
         ],
         capture_output=True,

@@ -57,13 +57,19 @@ def set_up() -> None:
     guard_streams()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine(_FORMAT))
-    # Py4J's record of Ctrl-C, with its stack: the job says itself that it was interrupted.
-    handler.addFilter(lambda record: "KeyboardInterrupt while sending" not in str(record.msg))
+    handler.addFilter(lambda record: not _of_an_end(record))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in ("stackcast", "jobs", "lab", "udfs"):
         logging.getLogger(name).setLevel(logging.INFO)
     # It warns of every moment in which this machine is busy with something else.
     logging.getLogger("kafka").setLevel(logging.ERROR)
+
+
+def _of_an_end(record: logging.LogRecord) -> bool:
+    """Tells whether it is Py4J's record, with a stack, of an end that was asked for: the job says
+    so itself."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is not None and kind.__name__ in ("KeyboardInterrupt", "StopAsked")
 
 
 def named(versions: Mapping[str, int]) -> str:

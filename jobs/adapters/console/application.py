@@ -85,6 +85,7 @@ class Console:
         names: Sequence[str],
     ) -> None:
         self._views = views
+        self._ended = False
         self._token = token
         self._about = about
         self._news = _Shared(self._look)
@@ -118,6 +119,7 @@ class Console:
     def end(self) -> None:
         """Is called when it is asked to end, before Spark goes. From any thread, and from signal
         handlers."""
+        self._ended = True
         self._views.trees.end()
 
     async def _metrics(self, _: Request) -> Response:
@@ -137,7 +139,7 @@ class Console:
     async def _follow(self, request: Request) -> Response:
         async def news() -> AsyncIterator[str]:
             before = ""
-            while not await request.is_disconnected():
+            while not self._ended and not await request.is_disconnected():
                 now = await run_in_threadpool(self._news.read)
                 # What comes without news finds out that nobody listens any more.
                 yield ":\n\n" if now == before else f"data: {now}\n\n"
