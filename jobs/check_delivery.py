@@ -47,6 +47,14 @@ from lab.proof.verdict import DeliveryVerdict
 from udfs.errors import SettingsError, printable
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
+#: Each window is a query with consumers of its own, which Spark keeps for five minutes with what
+#: they fetched last: at some windows a second they would fill its memory.
+_FORGET_CONSUMERS = {
+    f"spark.kafka.consumer.{what}.{when}": "1s"
+    for what in ("cache", "fetchedData.cache")
+    for when in ("timeout", "evictorThreadRunInterval")
+}
+
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="check_delivery", description=__doc__.split("\n", 1)[0])
@@ -76,7 +84,7 @@ def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle)
         )
     folder = options.folder
     received = receipt_streams(folder.parent if folder.name == "receipts" else folder)
-    spark = session.start("stackcast check_delivery")
+    spark = session.start("stackcast check_delivery", _FORGET_CONSUMERS)
     verdict = Evidence(spark, settings).verdict(
         received, options.since, not options.any_order, options.window
     )

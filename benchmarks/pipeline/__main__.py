@@ -3,10 +3,10 @@
     ./spark-submit.sh bench pipeline [PART ...] [--quick]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen.
-PARTs are throughput, peers, latency, realtime, start, memory and growth; all without one.
-``--minutes``: how long each of throughput's main ways is measured, in turns of a minute; five by
-default. ``--quick`` takes fewer records and points, and a quarter of a minute. Lines are kept under
-``var/bench``; ``document`` draws docs/pictures/pipeline-*.svg and writes the tables of
+PARTs are throughput, peers, latency, realtime, start, memory, proof, source and growth; all without
+one. ``--minutes``: how long each of throughput's main ways is measured, in turns of a minute; five
+by default. ``--quick`` takes fewer records and points, and a quarter of a minute. Lines are kept
+under ``var/bench``; ``document`` draws docs/pictures/pipeline-*.svg and writes the tables of
 docs/benchmarks.md, which says what is compared with what, from the last run of each part.
 """
 
@@ -24,7 +24,17 @@ from benchmarks.pipeline import document, makers, wire
 from benchmarks.pipeline.world import World
 from benchmarks.support.results import Lines
 
-PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growth", "document")
+PARTS = (
+    "throughput",
+    "peers",
+    "latency",
+    "realtime",
+    "start",
+    "memory",
+    "proof",
+    "growth",
+    "document",
+)
 
 
 def _run_of(part: str) -> Callable[[World, Lines], None]:

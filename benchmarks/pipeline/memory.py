@@ -140,7 +140,7 @@ def resident(root: int) -> dict[str, float]:
             kind = "workers"
         elif b"org.apache.spark.deploy" in command:
             kind = JVM
-        elif b"itch_stream.py" in command:
+        elif b".py" in command:
             kind = "driver Python"
         else:
             continue

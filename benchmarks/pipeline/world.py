@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
@@ -237,7 +237,7 @@ def properties(settings: Settings) -> dict[str, str]:
 
 
 class Job:
-    """``spark-submit jobs/itch_stream.py`` as a process of its own; a context manager."""
+    """``spark-submit jobs/itch_stream.py``, or another job, as a process; a context manager."""
 
     def __init__(
         self,
@@ -245,6 +245,8 @@ class Job:
         log: Path,
         environment: Mapping[str, str] | None = None,
         spark: Mapping[str, str] | None = None,
+        script: str = "itch_stream.py",
+        arguments: Sequence[object] = (),
     ) -> None:
         home = os.environ.get("SPARK_HOME")
         submit = f"{home}/bin/spark-submit" if home else shutil.which("spark-submit")
@@ -253,7 +255,8 @@ class Job:
             for key, value in (properties(settings) | dict(spark or {})).items()
             for part in ("--conf", f"{key}={value}")
         ]
-        self._command = [str(submit), *options, str(ROOT / "jobs" / "itch_stream.py")]
+        job = str(ROOT / "jobs" / script)
+        self._command = [str(submit), *options, job, *map(str, arguments)]
         self.log = log
         # The session of this program has its own.
         known = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
@@ -277,6 +280,10 @@ class Job:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def ended(self) -> int | None:
+        """Returns its exit code once it has ended."""
+        return self._process.poll()
 
     def check(self) -> None:
         """Raises RuntimeError with the end of its log if the job has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -22,10 +22,11 @@ REQUIRED = {
 _SECRET = "_SPARK_AUTH_SECRET"
 
 
-def start(name: str) -> SparkSession:
-    """The session of the application ``name``; Delta is on, times are UTC."""
+def start(name: str, others: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of the application ``name``; Delta is on, times are UTC. others: properties of
+    this application."""
     builder = SparkSession.builder.appName(name)
-    for key, value in REQUIRED.items():
+    for key, value in ({**(others or {}), **REQUIRED}).items():
         builder = builder.config(key, value)
     if _SECRET in os.environ:
         builder = builder.config("spark.authenticate.secret", os.environ[_SECRET])
