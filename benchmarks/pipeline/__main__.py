@@ -32,6 +32,7 @@ PARTS = (
     "start",
     "memory",
     "proof",
+    "source",
     "growth",
     "document",
 )

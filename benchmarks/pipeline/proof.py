@@ -12,7 +12,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from benchmarks.pipeline.memory import committed, resident
+from benchmarks.pipeline.memory import JVM, committed, resident
 from benchmarks.pipeline.processor import DRIVER, in_all, used
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.pipeline.world import POOL, PUBLISHER, Job, World, network_of
@@ -44,8 +44,10 @@ def run(world: World, lines: Lines) -> None:
         proved(world, lines, filled, packets, m) for m in (messages // 10, messages)
     )
     for kind, most in all_of_them.items():
-        grown = most / few[kind] - 1
-        lines.floor(f"{kind}: what ten times the messages add", grown, FLAT, "x")
+        # A JVM takes of the machine what its heap lets it, so that it ends well is what counts.
+        if kind != JVM:
+            grown = most / few[kind] - 1
+            lines.floor(f"{kind}: what ten times the messages add", grown, FLAT, "x")
 
 
 def proved(
