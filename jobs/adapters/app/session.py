@@ -26,7 +26,7 @@ def start(name: str, others: Mapping[str, str] | None = None) -> SparkSession:
     """The session of the application ``name``; Delta is on, times are UTC. others: properties of
     this application."""
     builder = SparkSession.builder.appName(name)
-    for key, value in ({**(others or {}), **REQUIRED}).items():
+    for key, value in {**(others or {}), **REQUIRED}.items():
         builder = builder.config(key, value)
     if _SECRET in os.environ:
         builder = builder.config("spark.authenticate.secret", os.environ[_SECRET])
