@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import schemas
 from benchmarks.pipeline import processor, stream
-from benchmarks.pipeline.memory import PATIENCE, committed
+from benchmarks.pipeline.memory import reached
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.pipeline.world import (
@@ -163,16 +163,7 @@ def executors(world: World, lines: Lines, counts: Sequence[int] = EXECUTORS) -> 
 def _used_at(job: Job, settings: Settings, records: int) -> tuple[int, processor.Cores]:
     """Returns how many records are committed, once these are, and what the job's processes have
     used by then."""
-    done, since = 0, time.monotonic()
-    while done < records:
-        time.sleep(stream.LOOK)
-        job.check()
-        before, done = done, committed(Path(settings.checkpoint), settings.topic)
-        if done != before:
-            since = time.monotonic()
-        if time.monotonic() - since > PATIENCE:
-            raise TimeoutError(f"{done} of {records} records, and no more; log: {job.log}")
-    return done, processor.used({job.pid: processor.DRIVER})
+    return reached(job, settings, records), processor.used({job.pid: processor.DRIVER})
 
 
 def _batches(packets: Packets) -> Iterator[tuple[int, Batch]]:

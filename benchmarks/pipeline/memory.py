@@ -16,9 +16,11 @@ import numpy as np
 
 from benchmarks.pipeline import producer
 from benchmarks.pipeline.processor import command_of, descendants
+from benchmarks.pipeline.stream import LOOK
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, Job, World
 from benchmarks.support.results import Lines
+from jobs.adapters.app.settings import Settings
 
 #: 1,000 packets a second for an hour, sent as fast as they go; in as many batches as take 180.
 RECORDS, TRIGGER = 3_600_000, 20_000
@@ -109,6 +111,21 @@ def committed(checkpoint: Path, topic: str) -> int:
         return 0
     text = (checkpoint / "offsets" / str(max(numbers))).read_text("utf-8")
     return sum(json.loads(text.splitlines()[-1])[topic].values())
+
+
+def reached(job: Job, settings: Settings, records: int) -> int:
+    """Returns how many records a job has committed, once these are; raises TimeoutError where it
+    stands still."""
+    done, since = 0, time.monotonic()
+    while done < records:
+        time.sleep(LOOK)
+        job.check()
+        before, done = done, committed(Path(settings.checkpoint), settings.topic)
+        if done != before:
+            since = time.monotonic()
+        if time.monotonic() - since > PATIENCE:
+            raise TimeoutError(f"{done} of {records} records, and no more; log: {job.log}")
+    return done
 
 
 def growth(samples: Sequence[Sample], kind: str) -> tuple[float, float]:

@@ -12,7 +12,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from benchmarks.pipeline.memory import JVM, committed, resident
+from benchmarks.pipeline.memory import JVM, reached, resident
 from benchmarks.pipeline.processor import DRIVER, in_all, used
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.pipeline.world import POOL, PUBLISHER, Job, World, network_of
@@ -30,7 +30,7 @@ MESSAGES, QUICK = 10_000_000, 20
 HEAP = "512m"
 #: What ten times the messages may add.
 FLAT = 0.1
-PAUSE, PATIENCE = 0.5, 3_600.0
+PAUSE = 0.5
 _LENGTH = struct.Struct(">H")
 
 
@@ -59,12 +59,7 @@ def proved(
     frames, folder = world.fresh("frames"), world.fresh("hosts") / "receipts"
     settings = world.settings(topic, filled, sink="pcap", pcap_path=str(frames))
     with Job(settings, world.fresh("stream.log")) as job:
-        deadline = time.monotonic() + PATIENCE
-        while committed(Path(settings.checkpoint), topic) < records:
-            job.check()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not all records within {PATIENCE:g} s; log: {job.log}")
-            time.sleep(PAUSE)
+        reached(job, settings, records)
     receipts = write_receipts(frames, folder)
     most, seconds, cores = checked(world, settings, folder)
     lines.say(

@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, World
 from benchmarks.support.results import Lines
-from jobs.adapters.stream.input import _planned
+from jobs.adapters.fetch.options import fetch_options
+from jobs.adapters.stream.input import ByTasks, records_of
 from jobs.adapters.stream.tasks import run_tasks
 
 #: Records of a batch, batches that are not looked at, and those that are.
@@ -70,10 +71,13 @@ def run(world: World, lines: Lines) -> None:
     topic = world.topic(MAIN.packets(world), _LAST)
     kafka = {"kafka.bootstrap.servers": world.servers, "subscribe": topic}
     kafka |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(BATCH)}
+    fetching = fetch_options({"bootstrap.servers": world.servers})
     seen: list[tuple[int, int]] = []
 
     def ours(batch: DataFrame, _: int) -> None:
-        ranges = [(r.first, r.until) for r in _planned(batch)]
+        records = records_of(batch, fetching)
+        assert isinstance(records, ByTasks)
+        ranges = [(r.first, r.until) for r in records.ranges]
         seen.extend(run_tasks(spark, ranges.__getitem__, len(ranges)))
 
     def theirs(batch: DataFrame, _: int) -> None:
