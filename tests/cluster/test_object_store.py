@@ -86,7 +86,7 @@ def go_on(world: World, stream: Program) -> None:
     """Returns when the stream has more on record, which is published from now on."""
     wanted = reached(world) + BATCH
     world.allow(2)
-    until(lambda: reached(world) >= wanted, stream, seconds=WAIT_S)
+    until(lambda: reached(world) >= wanted, stream)
     world.check()
 
 
@@ -134,7 +134,7 @@ def test_a_stream_with_all_that_it_keeps_on_an_object_store_loses_nothing_when_i
             Program.signal(pids[0])
         go_on(world, stream)
         world.quiet()
-        until(lambda: reached(world) == world.published, stream, seconds=WAIT_S)
+        until(lambda: reached(world) == world.published, stream)
         stream.process.terminate()
         assert stream.process.wait(WAIT_S) in (0, 143), stream.output[-4000:]
     assert not any(tmp_path.glob("checkpoint*")) and not any(tmp_path.glob("tables*"))

@@ -51,7 +51,6 @@ RULES = {
     "open": ("h1", "price > 3 and (shares < 2"),
 }
 COUNTED = ("packets", "messages", "frames")
-#: A busy machine takes its time.
 
 
 @pytest.fixture
@@ -159,7 +158,7 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
         publish(settings, PACKETS)
         everything += len(PACKETS)
         until(lambda: scrape(settings)["stackcast_packets_total",] == everything)
-        until(
+        answer(
             settings,
             lambda code, told: (code, told["lag"], told["running_batch"]) == (200, 0, None),
         )

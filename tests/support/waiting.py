@@ -15,7 +15,7 @@ class Running(Protocol):
     output: str
 
 
-def until(holds: Callable[[], object], *running: Running, seconds: float = 300) -> None:
+def until(holds: Callable[[], object], *running: Running, seconds: float = 600) -> None:
     """Returns once something holds; fails after that time, or when one of the programs ends."""
     deadline = time.monotonic() + seconds
     while not holds():
