@@ -121,6 +121,7 @@ def test_no_notification_is_lost_with_any_part_of_a_cluster(
     cluster.workers[lost].kill()
     go_on(worlds, client)
     cluster.revive_worker(lost)
+    until(cluster.is_whole, client)
 
     # The master, and while there is none, an executor of each stream.
     cluster.master.kill()
@@ -129,7 +130,7 @@ def test_no_notification_is_lost_with_any_part_of_a_cluster(
         Program.signal(executors[0])
     go_on(worlds, client)
     cluster.revive_master()
-    until(lambda: [len(each) for each in cluster.executors().values()] == [2, 2], client)
+    until(cluster.is_whole, client)
     go_on(worlds, client)
 
     # The supervised driver: the cluster starts it again.

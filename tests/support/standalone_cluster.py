@@ -236,6 +236,10 @@ class Cluster:
                     found.setdefault(words[words.index("--app-id") + 1], []).append(pid)
         return found
 
+    def is_whole(self) -> bool:
+        """Whether two applications have an executor at each place."""
+        return [len(pids) for pids in self.executors().values()] == [len(self.workers)] * 2
+
     def releases(self) -> dict[str, set[str]]:
         """By application that runs, the releases that its executors have imported."""
         return {
