@@ -42,6 +42,7 @@
 #include <v1model.p4>
 
 #include "attribute_value/sizes.p4"
+#include "virtual_trees/shift.p4"
 #include "attribute_value/attributes.p4"
 #include "attribute_value/headers.p4"
 #include "attribute_value/parser.p4"

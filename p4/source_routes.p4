@@ -40,6 +40,7 @@
 #include <v1model.p4>
 
 #include "source_routes/sizes.p4"
+#include "virtual_trees/shift.p4"
 #include "source_routes/positions.p4"
 #include "source_routes/headers.p4"
 #include "source_routes/parser.p4"

@@ -43,6 +43,7 @@
 #include <v1model.p4>
 
 #include "state_replication/sizes.p4"
+#include "virtual_trees/shift.p4"
 #include "state_replication/headers.p4"
 #include "state_replication/parser.p4"
 #include "virtual_trees/verify_checksums.p4"

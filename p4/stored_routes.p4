@@ -40,6 +40,7 @@
 #include <v1model.p4>
 
 #include "stored_routes/sizes.p4"
+#include "virtual_trees/shift.p4"
 #include "virtual_trees/positions.p4"
 #include "stored_routes/headers.p4"
 #include "stored_routes/parser.p4"

@@ -37,6 +37,7 @@
 #include <v1model.p4>
 
 #include "virtual_trees/sizes.p4"
+#include "virtual_trees/shift.p4"
 #include "virtual_trees/positions.p4"
 #include "virtual_trees/headers.p4"
 #include "virtual_trees/parser.p4"

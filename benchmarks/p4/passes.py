@@ -14,9 +14,10 @@ from benchmarks.compile import say
 from benchmarks.p4.workloads import Visit, Workload
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.labels import HOP, NARROW, STOP, TREE
+from udfs.network.network import MAX_PORT
 from udfs.stacks.forwarding import SwitchTables, forward
 from udfs.switches.entry import GROUPS
-from udfs.switches.ports import PORTS, SUBSET
+from udfs.switches.ports import SUBSET
 from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -24,7 +25,7 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 COUNTED_VISITS = 400
 """Visits of each workload that are counted for each number of labels a pass."""
 MANY_TREES = (1, 1000, 16_000)
-ENTRY_BITS = 16 + PORTS + 2
+ENTRY_BITS = 16 + MAX_PORT + 3
 """Bits of a label's entry: its key, the ports, and which of three actions."""
 
 Curve = list[tuple[float, float]]

@@ -15,9 +15,9 @@ typedef bit<64> value_t;  // of a cell
 typedef bit<48> start_t;  // of a cell's window, microseconds that count around
 typedef bit<ATTRIBUTES> bitmask_t;  // bit i is attribute i, so attribute 0 is the last bit
 typedef bit<9> port_t;
-typedef bit<64> ports_t;  // bit p - 1 is port p
+#define PORTS 64
+typedef bit<PORTS> ports_t;  // bit p - 1 is port p
 typedef bit<512> terms_t;  // of bit vectors
-const port_t PORTS = 64;
 
 // A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
 // subset, whose replicas are of instance subset + 1.

@@ -44,7 +44,7 @@ control egress(
             recirculate_preserving_field_list(CARRIED);
         } else if (standard.egress_rid != 0) {
             // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
-            meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
+            meta.ports = meta.ports & shift(0xff, (bit<9>) (standard.egress_rid - 1) << 3);
             if (meta.ports == 0) {
                 mark_to_drop(standard);
             } else {

@@ -31,9 +31,7 @@ control ingress(
             } else {
                 EACH_POSITION(LOOK_UP_LABEL)
                 if (meta.another == 1) {
-                    if (meta.ingress_port <= PORTS) {
-                        meta.ports = meta.ports & ~(64w1 << (bit<8>) (meta.ingress_port - 1));
-                    }
+                    meta.ports = meta.ports & ~shift(1, meta.ingress_port - 1);
                     if (meta.ports == 0) {
                         meta.alone = 1;
                         standard.egress_spec = NOWHERE;

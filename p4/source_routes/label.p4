@@ -1,10 +1,10 @@
 // One position of the stack: whether its label is this switch's, and which ports it names.
 
-#define NAME_PORT(NAMED, NUMBER) NAMED = NAMED & (64w1 << ((NUMBER) - 1));
+#define NAME_PORT(NAMED, NUMBER) NAMED = NAMED & shift(1, (bit<9>) NUMBER - 1);
 
 #define NAME_GROUP(NAMED, GROUP) \
     if (GROUP[15:8] < SUBSETS) { \
-        NAMED = NAMED & ((bit<64>) GROUP[7:0] << (GROUP[15:8] << 3)); \
+        NAMED = NAMED & shift((ports_t) GROUP[7:0], (bit<9>) GROUP[15:8] << 3); \
     } else { \
         NAMED = 0; \
     }
@@ -55,14 +55,14 @@ control label_position(
 #if ENCODING == 1
                 NAME_PORT(named, label.value)
 #elif ENCODING == 2
-                named = named & (bit<64>) label.value;
+                named = named & (ports_t) label.value;
 #elif ENCODING == 3
                 NAME_GROUP(named, label.value)
 #elif ENCODING == 4
-                if (label.tag == PORT && label.value[15:8] == 0) {
-                    NAME_PORT(named, label.value[7:0])
+                if (label.tag == PORT && label.value[15:9] == 0) {
+                    NAME_PORT(named, label.value)
                 } else if (label.tag == BITMASK) {
-                    named = named & (bit<64>) label.value;
+                    named = named & (ports_t) label.value;
                 } else if (label.tag == MC_GROUP) {
                     NAME_GROUP(named, label.value)
                 } else {

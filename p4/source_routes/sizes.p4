@@ -55,29 +55,29 @@ const bit<8> BITMASK = 2;
 const bit<8> MC_GROUP = 3;
 #endif
 #if ENCODING == 3 || ENCODING == 4
-const bit<8> SUBSETS = 8;  // of 8 ports each
+const bit<8> SUBSETS = 64;  // of 8 ports each
 #endif
 
 const bit<16> MAX_LABELS = 64;
 const int LABELS_BITS = 64 * (ID_BITS + TAG_BITS + VALUE_BITS);  // of as many labels
 
 // Entries of a table.
-const int LABELS = 64;  // a switch, or a directed link of each port
-const int HOST_PORTS = 64;
-const int SOURCES = 64;
+const int LABELS = 512;  // a switch, or a directed link of each port
+const int HOST_PORTS = 512;
+const int SOURCES = 512;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;
-typedef bit<64> ports_t;  // bit p - 1 is port p
-const port_t PORTS = 64;
+#define PORTS 512
+typedef bit<PORTS> ports_t;  // bit p - 1 is port p, from 1 to 511
 
 // A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
 // subset, whose replicas are of instance subset + 1; or SPLIT, one copy for the ports of this run of
 // own labels, and one that goes on.
 const bit<16> FAN_OUT = 0x1000;
-const bit<16> SPLIT = 0x1001;
-const bit<16> THIS_RUN = 9;
-const bit<16> GOING_ON = 10;
+const bit<16> SPLIT = 0x1100;
+const bit<16> THIS_RUN = 65;
+const bit<16> GOING_ON = 66;
 
 // Where a frame is put that only passes egress to go round.
 const port_t NOWHERE = 0;

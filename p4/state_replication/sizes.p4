@@ -12,8 +12,8 @@ const int SOURCES = 64;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;
-typedef bit<64> ports_t;  // bit p - 1 is port p
-const port_t PORTS = 64;
+#define PORTS 64
+typedef bit<PORTS> ports_t;  // bit p - 1 is port p
 
 // A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
 // subset, whose replicas are of instance subset + 1.

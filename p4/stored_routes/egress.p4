@@ -28,7 +28,7 @@ control egress(
     apply {
         if (standard.egress_rid != 0) {
             // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
-            meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
+            meta.ports = meta.ports & shift(0xff, (bit<9>) (standard.egress_rid - 1) << 3);
             if (meta.ports == 0) {
                 mark_to_drop(standard);
             } else {
@@ -38,7 +38,7 @@ control egress(
             recirculate_preserving_field_list(CARRIED);
         } else if (hdr.stack.isValid()) {
             if (!host_port.apply().hit && meta.uneven == 1 && meta.cut == 0) {
-                meta.ports = 64w1 << (bit<8>) (standard.egress_port - 1);
+                meta.ports = shift(1, standard.egress_port - 1);
                 meta.along = meta.along & meta.ports;
                 meta.cut = 1;
                 meta.own = 1;

@@ -65,7 +65,7 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
                 if (meta.own == 1) {
                     goes = 0;
                     if (meta.cut == 0) {
-                        meta.ports = meta.ports | ((bit<64>) label.value[10:0]
+                        meta.ports = meta.ports | ((ports_t) label.value[10:0]
                             << (BLOCK * (bit<8>) label.value[13:11]) & meta.under);
                     }
                 } else if ((meta.under & meta.ports) == 0) {

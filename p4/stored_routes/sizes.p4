@@ -45,17 +45,17 @@ const int LABELS_BITS = 64 * LABEL_BITS;
 
 // Entries of a table.
 #if ENCODING == 3
-const int LABELS = 16512;  // 16,383 trees, a hop of each port, a root
+const int LABELS = 16896;  // 16,383 trees, a hop of each port, a root
 #else
 const int LABELS = 65535;
 #endif
-const int HOST_PORTS = 64;
-const int SOURCES = 64;
+const int HOST_PORTS = 512;
+const int SOURCES = 512;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;
-typedef bit<64> ports_t;  // bit p - 1 is port p
-const port_t PORTS = 64;
+#define PORTS 512
+typedef bit<PORTS> ports_t;  // bit p - 1 is port p, from 1 to 511
 
 // A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
 // subset, whose replicas are of instance subset + 1.

@@ -1,5 +1,11 @@
 // Frames without a stack: plain IPv4, by the longest prefix of the destination.
 
+#if PORTS == 512
+// v1model drops what is sent to this port alone; the port's group sends there.
+const port_t LAST_PORT = 511;
+const bit<16> LAST_GROUP = 0x3f40;
+#endif
+
 control route_ipv4(
     inout headers_t hdr,
     inout metadata_t meta,
@@ -49,6 +55,12 @@ control route_ipv4(
             meta.reason = TTL_OVER;
         } else {
             ipv4.apply();
+#if PORTS == 512
+            if (standard.egress_spec == LAST_PORT) {
+                standard.egress_spec = 0;
+                standard.mcast_grp = LAST_GROUP;
+            }
+#endif
         }
     }
 }

@@ -1,29 +1,31 @@
 // Sends one copy to each of some ports, never back where the frame came in.
 
+// Passes by the lowest COUNT subsets, which have LAST + 1 ports, where none of these is wanted.
+#define PASS_BY(LAST, COUNT) \
+    if (rest[LAST:0] == 0) { \
+        rest = rest >> (LAST + 1); \
+        subset = subset + COUNT; \
+    }
+
 control send_copies(inout metadata_t meta, inout standard_metadata_t standard) {
     apply {
-        // A port above PORTS is in no mask.
-        if (meta.ingress_port <= PORTS) {
-            meta.ports = meta.ports & ~(64w1 << (bit<8>) (meta.ingress_port - 1));
+        meta.ports = meta.ports & ~shift(1, meta.ingress_port - 1);
+        ports_t rest = meta.ports;
+        bit<16> subset = 0;
+        if (rest[7:0] == 0) {
+#if PORTS == 512
+            PASS_BY(255, 32)
+            PASS_BY(127, 16)
+            PASS_BY(63, 8)
+#endif
+            PASS_BY(31, 4)
+            PASS_BY(15, 2)
+            PASS_BY(7, 1)
         }
         if (meta.ports == 0) {
             meta.reason = NO_PORT;
-        } else if ((meta.ports & ~64w0xff) == 0) {
-            standard.mcast_grp = (bit<16>) meta.ports;
-        } else if ((meta.ports & ~(64w0xff << 8)) == 0) {
-            standard.mcast_grp = 1 << 8 | (bit<16>) (meta.ports >> 8);
-        } else if ((meta.ports & ~(64w0xff << 16)) == 0) {
-            standard.mcast_grp = 2 << 8 | (bit<16>) (meta.ports >> 16);
-        } else if ((meta.ports & ~(64w0xff << 24)) == 0) {
-            standard.mcast_grp = 3 << 8 | (bit<16>) (meta.ports >> 24);
-        } else if ((meta.ports & ~(64w0xff << 32)) == 0) {
-            standard.mcast_grp = 4 << 8 | (bit<16>) (meta.ports >> 32);
-        } else if ((meta.ports & ~(64w0xff << 40)) == 0) {
-            standard.mcast_grp = 5 << 8 | (bit<16>) (meta.ports >> 40);
-        } else if ((meta.ports & ~(64w0xff << 48)) == 0) {
-            standard.mcast_grp = 6 << 8 | (bit<16>) (meta.ports >> 48);
-        } else if ((meta.ports & ~(64w0xff << 56)) == 0) {
-            standard.mcast_grp = 7 << 8 | (bit<16>) (meta.ports >> 56);
+        } else if (rest[PORTS - 1:8] == 0) {
+            standard.mcast_grp = subset << 8 | (bit<16>) rest[7:0];
         } else {
             standard.mcast_grp = FAN_OUT;
         }

@@ -31,14 +31,14 @@ const bit<16> MAX_LABELS = 64;
 const int LABELS_BITS = 64 * LABEL_BITS;  // of as many labels
 
 // Entries of a table.
-const int LABELS = 16512;  // 16,383 trees, a hop and a stop of each port, however wide labels are
-const int HOST_PORTS = 64;
-const int SOURCES = 64;
+const int LABELS = 17408;  // 16,383 trees, a hop and a stop of each port, however wide labels are
+const int HOST_PORTS = 512;
+const int SOURCES = 512;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;
-typedef bit<64> ports_t;  // bit p - 1 is port p
-const port_t PORTS = 64;
+#define PORTS 512
+typedef bit<PORTS> ports_t;  // bit p - 1 is port p, from 1 to 511
 
 // A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
 // subset, whose replicas are of instance subset + 1.

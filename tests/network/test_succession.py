@@ -105,6 +105,31 @@ def test_no_link_id_and_no_stored_tree_gets_another_meaning(before, now, seed, p
     assert again.retired == {}
 
 
+def test_a_tree_retires_with_its_own_of_two_cables_and_not_with_the_other():
+    network = fabric(2, 2, 1, 1, 1)
+    one = network.link("pod1-fabric1", "pod1-rack1")
+    back = network.link("pod1-rack1", "pod1-fabric1")
+    second = [
+        dataclasses.replace(one, id=900, port=500, neighbor_port=501),
+        dataclasses.replace(back, id=901, port=501, neighbor_port=500),
+    ]
+
+    def linked(links):
+        return Network.from_rows(network.switches.values(), network.hosts.values(), links)
+
+    rest = [link for link in network.links if link not in (one, back)]
+    row = {
+        "tree_id": 4,
+        "edges": [{"u": "pod1-fabric1", "v": "pod1-rack1"}],
+        "strategy": "t",
+        "state": "active",
+    }
+    both = after(linked([*rest, one, back, *second]), after(network).rows, [row])
+    assert not both.retired and both.changes["links"].added == 2
+    assert not after(linked([*rest, one, back]), both.rows, [row]).retired
+    assert after(linked([*rest, *second]), both.rows, [row]).retired == {4: "active"}
+
+
 def test_a_tree_of_links_that_stay_lives_on_and_a_retired_one_is_left_alone():
     old = fabric(2, 2, 1, 1, 1)
     new = fabric(2, 2, 1, 1, 2)  # another spine

@@ -11,11 +11,12 @@ from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 
 from udfs.network.encodings import ROUTES
+from udfs.network.network import MAX_PORT
 from udfs.network.programs import stack_program
 from udfs.network.source_routes import SOURCE_ROUTES, TAGS, HopLabels, SourceRoute
 from udfs.network.stored_routes import BLOCK, HYBRID, PORT_BITMAPS, STORED_ROUTES
 from udfs.switches import sources as of_sources
-from udfs.switches.ports import FAN_OUT, PORTS
+from udfs.switches.ports import FAN_OUT
 from udfs.switches.routes import DELIVER, ROUTE, SEND
 from udfs.switches.stack_entries import (
     HOST_PORT,
@@ -25,6 +26,9 @@ from udfs.switches.stack_entries import (
     label_table,
     positions_of,
 )
+
+#: Bits of a mask of ports, of which the highest is none.
+PORTS = MAX_PORT + 1
 
 pytestmark = pytest.mark.unit
 

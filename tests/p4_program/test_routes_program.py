@@ -18,7 +18,7 @@ from program_switches import holding, sent
 from random_trees import mended, random_network
 from relabelled import relabelled
 from routes_cases import REASONS, modelled, stack_frame
-from virtual_trees_cases import datagram, plain_frame
+from virtual_trees_cases import datagram, plain_frame, spread
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES
@@ -138,11 +138,13 @@ def lost(tables, port, labels, wanted) -> int:
 @given(RANDOM)
 def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
     ports = rng.choice([1, 3, 8, 9, 16, 20, 63])
-    tables = cases.random_tables(rng, ports, form)
-    with holding(bare, cases.entries_of(tables, ports)):
+    tables, numbers = cases.random_tables(rng, ports, form), range(1, ports + 1)
+    if rng.random() < 0.5:
+        tables, numbers = spread(rng, tables, ports)
+    with holding(bare, cases.entries_of(tables, numbers)):
         for _ in range(10):
             labels = cases.random_stack(rng, form)
-            port = rng.randint(1, ports)
+            port = rng.choice(numbers)
             behind = datagram(rng.randbytes(rng.choice([0, 1, 9, 300])))
             wanted = modelled(tables, port, labels, behind)
             copies, reasons = told(bare, port, stack_frame(form, labels, behind))

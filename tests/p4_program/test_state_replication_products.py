@@ -13,7 +13,8 @@ from state_cases import CAPACITY, REASONS, REGISTERS, SIZES, TABLE
 from udfs.network.programs import REPLICATING
 from udfs.states.messages import ACKNOWLEDGER, HEADER_BYTES, PROTO_ID, STATES_PORT, MessageKind
 from udfs.switches.derivation import DERIVATIONS
-from udfs.switches.ports import FAN_OUT, PORTS
+from udfs.switches.ports import FAN_OUT
+from udfs.switches.ports import NARROW_PORTS as PORTS
 from udfs.switches.routes import DELIVER, ROUTE, SEND
 from udfs.switches.sources import HOST, SOURCE, TRUST
 from udfs.switches.state_entries import PROTOCOL, PUBLISHER, SPAN, TREE

@@ -101,11 +101,13 @@ def why(tables, port, labels):
 @given(RANDOM)
 def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
     ports = rng.choice([1, 3, 8, 9, 20])
-    tables = cases.random_tables(rng, ports, form)
-    with holding(bare, cases.entries_of(tables, ports)):
+    tables, numbers = cases.random_tables(rng, ports, form), range(1, ports + 1)
+    if rng.random() < 0.5:
+        tables, numbers = cases.spread(rng, tables, ports)
+    with holding(bare, cases.entries_of(tables, numbers)):
         for _ in range(10):
             labels = cases.random_stack(rng, form=form)
-            port = rng.randint(1, ports)
+            port = rng.choice(numbers)
             behind = datagram(rng.randbytes(rng.choice([0, 1, 9, 300])))
             wanted = modelled(tables, port, labels, behind)
             copies, reasons = told(bare, port, stack_frame(labels, behind, form=form))
@@ -124,6 +126,12 @@ def test_all_63_ports_at_once_are_served_once_each():
         copies, _ = told(switch, port, stack_frame([NARROW.label(TREE, 1)], behind))
         assert copies == modelled(tables, port, [NARROW.label(TREE, 1)], behind)
         assert [out for out, _ in copies] == [out for out in ports if out != port]
+
+
+def test_a_plain_frame_reaches_the_last_port_too(form):
+    entries = cases.entries_of(cases.odd_tables(form), [1, 3, 511])
+    copies, reasons = told(switch_with(entries, form), 1, plain_frame(datagram(dst="10.4.2.3")))
+    assert [out for out, _ in copies] == [511] and not reasons
 
 
 @pytest.mark.parametrize(
@@ -253,14 +261,16 @@ def test_every_statement_of_the_program_is_reached():
         switch.process(1, frame)
     for prefix in ("10.1.2.3", "10.2.9.9"):
         switch.process(1, plain_frame(datagram(dst=prefix)))
-    # Each position, each kind of label; each subset of ports.
-    tables = dataclasses.replace(cases.ODD_TABLES, trees={n: 1 << n - 1 for n in range(1, 64)})
-    links = {100 + port: port for port in range(1, 64)}
+    # Each position, each kind of label; subsets of ports, those of many among them.
+    ports = [*range(1, 64), 100, 200, 300, 511]
+    tables = dataclasses.replace(cases.ODD_TABLES, trees={n: 1 << n - 1 for n in ports})
+    links = {100 + port: port for port in ports}
     tables = dataclasses.replace(tables, hops=links, stops=links)
-    switch.apply({entry.key: entry for entry in cases.entries_of(tables, 63)})
+    switch.apply({entry.key: entry for entry in cases.entries_of(tables, ports)})
+    switch.process(1, plain_frame(datagram(dst="10.4.2.3")))
     for _ in range(400):
         switch.process(rng.randint(1, 63), stack_frame(cases.random_stack(rng), datagram()))
-    for port in range(1, 64):
+    for port in ports:
         switch.process(0, stack_frame([NARROW.label(TREE, port)], datagram()))
     switch.process(257, stack_frame([NARROW.label(TREE, 1)], datagram()))
     # A host that may only receive, and a port with nothing behind it.

@@ -11,8 +11,9 @@ from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 
 from udfs.network.labels import FORMATS, MAX_LABELS
+from udfs.network.network import MAX_PORT
 from udfs.network.programs import STACKS
-from udfs.switches.ports import FAN_OUT, PORTS
+from udfs.switches.ports import FAN_OUT
 from udfs.switches.routes import DELIVER, ROUTE, SEND
 from udfs.switches.sources import HOST, SOURCE, TRUST
 from udfs.switches.stack_entries import (
@@ -22,6 +23,9 @@ from udfs.switches.stack_entries import (
     label_table,
     positions_of,
 )
+
+#: Bits of a mask of ports, of which the highest is none.
+PORTS = MAX_PORT + 1
 
 pytestmark = pytest.mark.unit
 

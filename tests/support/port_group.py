@@ -4,7 +4,7 @@ does; and switches whose ports are all open."""
 from collections.abc import Collection, Iterable
 
 from udfs.switches.entry import SwitchEntry
-from udfs.switches.ports import FAN_OUT, PORTS, SUBSET, port_groups
+from udfs.switches.ports import FAN_OUT, NARROW_PORTS, SUBSET, port_groups
 from udfs.switches.sources import trusted_ports
 
 _WITHIN = (1 << SUBSET) - 1
@@ -24,11 +24,11 @@ def group_of(mask: int) -> int | None:
 
 
 #: Ports that tests let frames come in by: all that our programs send to, and some beyond.
-OPEN = (*range(PORTS + 1), 100, 257, 300, 511)
+OPEN = (*range(NARROW_PORTS + 1), 100, 257, 300, 511)
 
 
 def open_ports(
-    switch: str, ports: Collection[int], entered: Iterable[int] = range(1, PORTS + 1)
+    switch: str, ports: Collection[int], entered: Iterable[int] = range(1, NARROW_PORTS + 1)
 ) -> list[SwitchEntry]:
     """The groups of these ports, and entries that take everything from those ``entered``."""
     return [*port_groups(switch, ports), *trusted_ports(switch, entered)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import p4_products
 import virtual_trees_cases
@@ -121,11 +121,12 @@ def _stored_label(rng: random.Random, form: StoredRoute, own: bool) -> int:
     )[0]
 
 
-def entries_of(tables: SwitchTables, ports: int) -> list[SwitchEntry]:
-    """All entries of a switch with the ports 1..``ports``, routes as in `virtual_trees_cases`."""
+def entries_of(tables: SwitchTables, ports: int | Collection[int]) -> list[SwitchEntry]:
+    """All entries of a switch of these ports, or 1..``ports``; routes of `virtual_trees_cases`."""
     shared = virtual_trees_cases.entries_of(tables, ports)
     source = isinstance(tables.labels, SourceRoute)
-    return [*shared, *(splitting("s", range(1, ports + 1)) if source else ())]
+    held = range(1, ports + 1) if isinstance(ports, int) else ports
+    return [*shared, *(splitting("s", held) if source else ())]
 
 
 def odd_frames(form: LabelFormat) -> Iterator[tuple[str, bytes, str | None]]:

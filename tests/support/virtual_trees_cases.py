@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -117,18 +117,40 @@ def random_stack(
     return labels
 
 
+def spread(rng: random.Random, tables: SwitchTables, ports: int) -> tuple[SwitchTables, list[int]]:
+    """The tables with other numbers, up to 511, for ports 1..``ports``; and these numbers."""
+    numbers = [*rng.sample(range(1, 511), ports - 1), 511]
+
+    def mask(of: int) -> int:
+        return sum(1 << numbers[bit] - 1 for bit in range(ports) if of >> bit & 1)
+
+    moved = dataclasses.replace(
+        tables,
+        trees={number: mask(of) for number, of in tables.trees.items()},
+        hops={number: numbers[port - 1] for number, port in tables.hops.items()},
+        stops={number: numbers[port - 1] for number, port in tables.stops.items()},
+        own={number: mask(of) for number, of in tables.own.items()},
+        host_ports=frozenset(numbers[port - 1] for port in tables.host_ports),
+        sources=frozenset(numbers[port - 1] for port in tables.sources),
+    )
+    return moved, numbers
+
+
 def entries_of(
-    tables: SwitchTables, ports: int, positions: int = LABELS_A_PASS
+    tables: SwitchTables, ports: int | Collection[int], positions: int = LABELS_A_PASS
 ) -> list[SwitchEntry]:
-    """All entries of a switch with ports 1..``ports``; prefixes 10.1/16, 10.2/15 and a host.
+    """All entries of a switch with these ports, or 1..``ports``; prefixes 10.1/16, 10.2/15, a host,
+    and 10.4/16, which leads to port 511.
 
     Of the ports that no stacks may come in by, even ones have a host, and odd ones nothing.
     """
+    ports = range(1, ports + 1) if isinstance(ports, int) else ports
     routes = [_route(prefix, SEND, port=3) for prefix in ("10.1.0.0/16", "10.2.0.0/15")]
+    routes.append(_route("10.4.0.0/16", SEND, port=511))
     routes.append(_route(f"{IPv4Network(HOST)}", DELIVER, mac=HOST_MAC, port=2))
-    groups = port_groups("s", range(1, ports + 1))
+    groups = port_groups("s", ports)
     sources = trusted_ports("s", tables.sources)
-    others = sorted({*range(1, ports + 1)} - tables.sources)
+    others = sorted({*ports} - tables.sources)
     sources += [receiving_port("s", port, 0x0A000000 + port) for port in others if port % 2 == 0]
     return [*groups, *sources, *routes, *table_entries("s", tables, positions)]
 

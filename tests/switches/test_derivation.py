@@ -7,7 +7,9 @@ from collections import Counter
 
 import pytest
 
+from udfs.errors import NetworkError
 from udfs.network.network import Network
+from udfs.network.programs import FILTERING
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.switches import derivation
@@ -34,6 +36,23 @@ def source(*trees, **of_links):
         for link in NETWORK.links
     ]
     return NetworkVersion(Network(NETWORK.switches.values(), NETWORK.hosts.values(), links), trees)
+
+
+def test_a_switch_that_matches_has_64_ports_and_others_511():
+    links = [dataclasses.replace(x, port=400) if x.neighbor == "h1" else x for x in NETWORK.links]
+    hosts = [dataclasses.replace(NETWORK.hosts["h1"], port=400)]
+    hosts += [host for name, host in NETWORK.hosts.items() if name != "h1"]
+    wide = NetworkVersion(Network(NETWORK.switches.values(), hosts, links), ())
+    rack = NETWORK.hosts["h1"].switch
+    assert any(
+        entry.switch == rack and dict(entry.params).get("ports") == (1 << 399).to_bytes(50)
+        for entry in derive(wide, [], PIPELINES, TABLES).entries
+    )
+    # Another switch may match, where this one does not.
+    others = {name: program for name, program in PIPELINES.items() if name != rack}
+    derive(wide, [], dict.fromkeys(others, FILTERING) | {rack: "virtual_trees"}, TABLES)
+    with pytest.raises(NetworkError, match=rf"TOO_MANY_PORTS.*port 400 of '{rack}'.*1\.\.64"):
+        derive(wide, [], PIPELINES | {rack: FILTERING}, TABLES)
 
 
 @pytest.fixture

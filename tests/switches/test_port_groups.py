@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 from port_group import group_of
 
 from udfs.errors import NetworkError
+from udfs.network.network import MAX_PORT
 from udfs.switches.entry import group_id, replicas
-from udfs.switches.ports import FAN_OUT, PORTS, SUBSET, port_groups, port_mask
+from udfs.switches.ports import FAN_OUT, SUBSET, port_groups, port_mask
 
 pytestmark = pytest.mark.unit
 
-SETS = st.sets(st.integers(1, PORTS), max_size=20)
+SETS = st.sets(st.integers(1, MAX_PORT), max_size=20)
 
 
 def subset_of(port):
@@ -41,8 +42,8 @@ def test_every_set_of_a_switchs_ports_is_served_port_by_port(ports, data):
 def test_groups_are_numbered_by_subset_and_mask_and_no_group_is_without_ports(ports):
     entries = port_groups("s", ports)
     numbers = [group_id(entry) for entry in entries]
-    assert numbers == sorted(set(numbers)) and all(0 < n <= FAN_OUT for n in numbers)
-    sizes = [sum(subset_of(p) == s for p in ports) for s in range(PORTS // SUBSET)]
+    assert len(numbers) == len(set(numbers)) and all(0 < n < 1 << 16 for n in numbers)
+    sizes = [sum(subset_of(p) == s for p in ports) for s in range(-(-MAX_PORT // SUBSET))]
     several = sum(map(bool, sizes)) > 1
     assert len(numbers) == sum(2**n - 1 for n in sizes) + several
     assert (FAN_OUT in numbers) == several
@@ -59,10 +60,11 @@ def test_a_full_subset_takes_255_groups():
     assert group_of(0b1010) == 0b1010
     assert group_of(0b1010 << 8) == 0x10A
     assert group_of(1 << 63) == 0x780
+    assert group_of(1 << 510) == 0x3F40
     assert group_of(1 | 1 << 8) == FAN_OUT
 
 
-@pytest.mark.parametrize("port", [0, -1, 65, 510])
+@pytest.mark.parametrize("port", [0, -1, 512, 1000])
 def test_a_port_that_no_mask_holds_is_named(port):
     with pytest.raises(NetworkError, match=f"TOO_MANY_PORTS.*{port}"):
         port_groups("s", [port])

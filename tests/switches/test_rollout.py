@@ -24,7 +24,7 @@ from rollout_world import (
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.network_versions import NetworkVersions
 from udfs.errors import NetworkError
-from udfs.network.network import Network
+from udfs.network.network import Link, Network
 from udfs.network.rows import host_to_row, link_to_row, network_to_rows, tree_to_row
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree, stored
@@ -357,6 +357,31 @@ HOSTS = tuple(NETWORK.hosts.values())
 
 def source(*trees, links=NETWORK.links, hosts=HOSTS):
     return NetworkVersion(Network.from_rows(NETWORK.switches.values(), hosts, links), trees)
+
+
+def with_cable(network, first_id):
+    """The network with a second cable between the first two switches that are linked."""
+    one = next(link for link in network.links if link.neighbor in network.switches)
+    more = [
+        dataclasses.replace(one, id=first_id, port=60, neighbor_port=61),
+        Link(first_id + 1, one.neighbor, 61, one.switch, 60),
+    ]
+    return (one.switch, one.neighbor), [*network.links, *more]
+
+
+def test_a_second_cable_leaves_the_meaning_of_trees_alone():
+    spread = [dataclasses.replace(link, id=link.id + 100) for link in NETWORK.links]
+    pair, after = with_cable(source(links=spread).network, 500)
+    _, before = with_cable(source(links=spread).network, 1)
+    trees = tree(1, edges=(tuple(sorted(pair)),)), tree(2, "retired", (tuple(sorted(pair)),))
+    old = source(*trees, links=spread)
+    rollout.check_meaning(source(*trees, links=after), [old])
+    with pytest.raises(
+        NetworkError, match=r"TREE_ID_REUSED.*link [12] from .* virtual tree 1 goes"
+    ):
+        rollout.check_meaning(source(*trees, links=before), [old])
+    # Where no stack names such a tree, any id will do.
+    rollout.check_meaning(source(links=before), [source(tree(1), links=spread)])
 
 
 def test_an_id_that_stacks_may_name_keeps_its_meaning():

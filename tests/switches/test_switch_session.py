@@ -227,7 +227,7 @@ def test_a_changed_program_leaves_one_copy_for_a_port_however_often_it_changes(
         assert session.refresh(SOME, newer).in_step
         assert device.copies() == once
     other = dataclasses.replace(
-        PIPELINE, p4info_text=PIPELINE.p4info_text.replace("size: 64", "size: 63", 1)
+        PIPELINE, p4info_text=PIPELINE.p4info_text.replace("size: 512", "size: 511", 1)
     )
     assert other.p4info != PIPELINE.p4info
     assert session.refresh(SOME, other).in_step

@@ -22,7 +22,7 @@ from random_trees import mended, random_network, random_publication, random_tree
 from benchmarks.trees.plain_greedy import PlainGreedy
 from udfs.errors import NetworkError
 from udfs.network.labels import FORMATS, HOP, STOP, TREE, WIDE
-from udfs.network.network import Network
+from udfs.network.network import MAX_PORT, Link, Network
 from udfs.network.topology import from_graph
 from udfs.network.virtual_tree import stored
 from udfs.retuning.costs import Replayer
@@ -46,6 +46,40 @@ def wide(network):
     return Network.from_rows(network.switches.values(), network.hosts.values(), links, WIDE)
 
 
+def cabled(rng, network):
+    """The network with ports of any numbers, and with a second or third cable between switches."""
+    ports = {name: rng.sample(range(1, MAX_PORT + 1), 40) for name in network.switches}
+    links = [
+        dataclasses.replace(
+            link,
+            port=ports[link.switch][link.port],
+            neighbor_port=link.neighbor_port and ports[link.neighbor][link.neighbor_port],
+        )
+        for link in network.links
+    ]
+    used = {name: 1 + max(x.port for x in network.links if x.switch == name) for name in ports}
+    at = {(link.switch, link.port): link for link in links}
+    for link in list(links):
+        if link.neighbor in ports and link.switch < link.neighbor and rng.random() < 0.3:
+            u, v = link.switch, link.neighbor
+            back = at[v, link.neighbor_port]
+            for _ in range(rng.randint(1, 2)):
+                one, other = ports[u][used[u]], ports[v][used[v]]
+                used[u] += 1
+                used[v] += 1
+                number, up = len(links) + 1, rng.random() < 0.8
+                more = {"up": up, "weight": rng.choice([link.weight, 1.0])}
+                links.append(Link(number, u, one, v, other, **more))
+                links.append(Link(number + 1, v, other, u, one, **more | {"up": True}))
+            if rng.random() < 0.5:
+                links[links.index(back)] = dataclasses.replace(back, up=False)
+    hosts = [
+        dataclasses.replace(host, port=ports[host.switch][host.port])
+        for host in network.hosts.values()
+    ]
+    return Network.from_rows(network.switches.values(), hosts, links, network.labels)
+
+
 def within_budget(network, trees, most):
     """The trees that fit ``most`` trees a switch, in their order."""
     capacity = TreeCapacity(network, dict.fromkeys(network.switches, most))
@@ -65,6 +99,8 @@ def test_each_receiver_gets_it_once_nobody_else_and_no_frame_goes_astray(
     rng, algorithm, bits, max_labels
 ):
     network = random_network(rng, 10, failing=rng.choice([0, 0.05, 0.15]))
+    if rng.random() < 0.4:
+        network = cabled(rng, network)
     if bits == WIDE.bits:
         network = wide(network)
     trees = within_budget(network, random_trees(rng, network, 12), rng.randint(0, 6))

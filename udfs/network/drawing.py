@@ -45,11 +45,12 @@ def drawing(
 
 
 def cables(network: Network) -> dict[tuple[str, str], bool]:
-    """Returns the links of a drawing in its order, u before v, and whether each can be used."""
-    found = {
-        (min(x.switch, x.neighbor), max(x.switch, x.neighbor)): network.usable(x)
-        for x in network.links
-    }
+    """Returns the links of a drawing in its order, u before v, and whether each can be used; of
+    parallel ones, whether any can."""
+    found: dict[tuple[str, str], bool] = {}
+    for x in network.links:
+        ends = min(x.switch, x.neighbor), max(x.switch, x.neighbor)
+        found[ends] = found.get(ends, False) or network.usable(x)
     return dict(sorted(found.items()))
 
 

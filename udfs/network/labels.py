@@ -52,7 +52,11 @@ class LabelFormat(ABC):
     @property
     def max_port(self) -> int:
         """The highest port of a switch that a label can name."""
-        return 63
+        return 511
+
+    def reaches(self, port: int, link: int) -> bool:
+        """Returns True if labels can name a port of a switch, by which this link leaves."""
+        return port <= self.max_port
 
     @property
     def max_labels(self) -> int:

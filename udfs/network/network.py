@@ -1,8 +1,8 @@
 """The network: switches, hosts and the directed links out of switches.
 
 A link's id is what hop and stop labels carry, so a network holds at most 16,383 directed
-links (14 bits, WERNECKE 5.2.6) or, with wide labels, 1,073,741,823 (30 bits), and a switch at
-most 63 ports (``bit<64>`` of served ports).
+links (14 bits, WERNECKE 5.2.6) or, with wide labels, 1,073,741,823 (30 bits). A switch has at
+most 511 ports, which is what 9 bits of port number can say and ``bit<512>`` of served ports hold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from udfs.network.stored_routes import TREES, BitmapLabels
 if TYPE_CHECKING:
     import networkx as nx
 
-MAX_PORT = 63
+MAX_PORT = 511
 MAX_WEIGHT = 1e12
 MAX_DEVICE = (1 << 64) - 1
 
@@ -51,7 +51,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Link:
-    """A directed link out of ``switch`` by ``port`` (1..63).
+    """A directed link out of ``switch`` by ``port`` (1..511).
 
     ``id`` is unique and fits the network's labels; ``neighbor_port`` is None where the neighbor is
     a host. ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
@@ -90,8 +90,11 @@ class Network:
         self.switches: dict[str, Switch] = {switch.name: switch for switch in switch_rows}
         self.hosts: dict[str, Host] = {host.name: host for host in host_rows}
         self.link_by_id: dict[int, Link] = {link.id: link for link in self.links}
-        self._by_ends = {(link.switch, link.neighbor): link for link in self.links}
         self._by_port = {(link.switch, link.port): link for link in self.links}
+        self._between: dict[tuple[str, str], list[Link]] = {}
+        for link in sorted(self.links, key=self._cable):
+            self._between.setdefault((link.switch, link.neighbor), []).append(link)
+        self._by_ends = {ends: min(some, key=self._rank) for ends, some in self._between.items()}
         _check_names(switch_rows, host_rows)
         _check_room(switch_rows, self.links, labels)
         self._check_links()
@@ -111,13 +114,13 @@ class Network:
         Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
         ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
         ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``,
-        ``PARALLEL_LINK``, ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
+        ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
         """
         return cls(switches, hosts, links, labels)
 
     def link(self, switch: str, neighbor: str) -> Link:
-        """Returns the link from ``switch`` to ``neighbor``; NetworkError ``UNKNOWN_LINK`` if
-        none."""
+        """Returns the link from ``switch`` to ``neighbor``: of parallel ones a usable one, of those
+        the lightest, then that of the lowest ids. NetworkError ``UNKNOWN_LINK`` if none."""
         found = self._by_ends.get((switch, neighbor))
         if found is None:
             raise NetworkError(
@@ -127,6 +130,16 @@ class Network:
                 neighbor=neighbor,
             )
         return found
+
+    def tree_link(self, switch: str, neighbor: str) -> Link:
+        """Returns the link that a stored tree over these switches takes: of parallel ones that of
+        the lowest ids, up or down. NetworkError ``UNKNOWN_LINK`` if none."""
+        self.link(switch, neighbor)
+        return self._between[switch, neighbor][0]
+
+    def parallel(self) -> tuple[tuple[str, str], ...]:
+        """Returns the pairs of switches that several links lead between, each way round."""
+        return tuple(ends for ends, some in self._between.items() if len(some) > 1)
 
     def link_at(self, switch: str, port: int) -> Link:
         """Returns the link out of this port; NetworkError ``UNKNOWN_LINK`` if none."""
@@ -151,7 +164,8 @@ class Network:
         """Returns True if notifications may cross: a cable that failed one way counts as failed."""
         if link.neighbor in self.hosts:
             return link.up
-        return link.up and self._by_ends[link.neighbor, link.switch].up
+        assert link.neighbor_port is not None
+        return link.up and self._by_port[link.neighbor, link.neighbor_port].up
 
     def describe(self, label: int) -> str:
         """Words a label of this network for people: ``tree 1``, ``hop 17 (pod1-rack1:3)``."""
@@ -175,7 +189,7 @@ class Network:
 
     def words(self) -> str:
         """Counts its parts in words, as the report's map does: a link is one each way."""
-        links = len({frozenset((link.switch, link.neighbor)) for link in self.links})
+        links = len({self._cable(link) for link in self.links})
         publishers = len(self.publishers())
         return (
             f"{len(self.switches)} switches, {len(self.subscribers())} subscribers, "
@@ -199,7 +213,7 @@ class Network:
             graph.add_node(switch.name, kind="switch", layer=switch.layer)
         for host in self.hosts.values():
             graph.add_node(host.name, kind="host", role=host.role)
-        for link in self.links:
+        for link in self._by_ends.values():
             graph.add_edge(link.switch, link.neighbor, weight=link.weight, up=self.usable(link))
         return graph
 
@@ -219,6 +233,20 @@ class Network:
     def __repr__(self) -> str:
         counts = f"{len(self.switches)} switches, {len(self.hosts)} hosts, {len(self.links)} links"
         return f"Network({counts})"
+
+    def _back(self, link: Link) -> Link | None:
+        """Returns the link that should be the other way of this one."""
+        return self._by_port.get((link.neighbor, link.neighbor_port or 0))
+
+    def _cable(self, link: Link) -> int:
+        """Returns what the two ways of a cable have in common, in the order of cables."""
+        back = self._back(link)
+        return min(link.id, back.id) if back else link.id
+
+    def _rank(self, link: Link) -> tuple[bool, float, int]:
+        """Returns the order of links between the same switches, the same from either end."""
+        back = self._back(link) or link
+        return not (link.up and back.up), link.weight + back.weight, self._cable(link)
 
     def _check_links(self) -> None:
         largest = self.labels.max_id
@@ -245,18 +273,10 @@ class Network:
                 switch=switch,
                 port=port,
             )
-        if len(self._by_ends) < len(self.links):
-            switch, neighbor = _first_twice((link.switch, link.neighbor) for link in self.links)
-            raise NetworkError(
-                "PARALLEL_LINK",
-                f"two links lead from {switch!r} to {neighbor!r}: merge them into one",
-                switch=switch,
-                neighbor=neighbor,
-            )
         for link in self.links:
-            back = self._by_ends.get((link.neighbor, link.switch))
+            back = self._back(link)
             if link.neighbor in self.switches and (
-                back is None or (back.port, back.neighbor_port) != (link.neighbor_port, link.port)
+                back is None or (back.neighbor, back.neighbor_port) != (link.switch, link.port)
             ):
                 raise NetworkError(
                     "ONE_WAY_LINK",
@@ -392,11 +412,10 @@ def _check_room(switches: list[Switch], links: Iterable[Link], labels: LabelForm
                 switch=switch.name,
             )
     for link in links:
-        if labels.max_port < link.port <= MAX_PORT:
+        if link.port <= MAX_PORT and not labels.reaches(link.port, link.id):
             raise NetworkError(
                 "NO_LABEL",
-                f"link {link.id} leaves {link.switch!r} by port {link.port}: {advice}; ports are "
-                f"1..{labels.max_port}",
+                f"link {link.id} leaves {link.switch!r} by port {link.port}: {advice}",
                 switch=link.switch,
                 port=link.port,
             )

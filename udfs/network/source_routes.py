@@ -20,7 +20,7 @@ TAGS = {PORT: "port", BITMASK: "bitmask", MC_GROUP: "mc_group"}
 #: Ports that one multicast group can send to, as `udfs.switches.ports` numbers groups.
 SUBSET = 8
 _DEVICES = 255
-_EVERY = (1 << 64) - 1
+_EVERY = (1 << 512) - 1
 
 
 class SourceRoute(LabelFormat):
@@ -54,7 +54,7 @@ class SwitchLabels(SourceRoute):
 
     @property
     def max_port(self) -> int:
-        return 16 if self.tag == BITMASK else 63
+        return {BITMASK: 16, PORT: 255}.get(self.tag, 511)
 
     def label(self, device: int, tag: int, value: int) -> int:
         """Makes the label of a switch. Raises StackError ``BAD_LABEL``."""

@@ -57,7 +57,7 @@ class BitmapLabels(StoredRoute):
     id; or ``11``, a block of 11 ports of the switch named last, 3 bits, and a bit for each of them.
 
     Bit p is port 11 * block + p + 1. A host whose link has an id beyond 15 bits has no label of its
-    own: it is named by switch and port alone.
+    own: it is named by switch and port alone. One behind a port above 88 is named by its own alone.
     """
 
     @property
@@ -81,6 +81,9 @@ class BitmapLabels(StoredRoute):
         if not 0 < device <= _SWITCHES:
             self._bad(f"switch {device}")
         return _SWITCH | device
+
+    def reaches(self, port: int, link: int) -> bool:
+        return port <= BLOCKS * BLOCK or link <= _HOSTS
 
     def ports(self, mask: int) -> list[int]:
         """Makes the labels of a switch's ports, bit p - 1 for port p, of up to 88."""
@@ -116,7 +119,7 @@ class BitmapLabels(StoredRoute):
         word, _, number = text.partition(":")
         numbers = [int(n) for n in number.split(",") if n.isascii() and n.isdecimal()]
         known = len(numbers) == number.count(",") + 1
-        if word == "ports" and known and min(numbers) > 0 and max(numbers) <= 8 * BLOCK:
+        if word == "ports" and known and min(numbers) > 0 and max(numbers) <= BLOCKS * BLOCK:
             made = self.ports(sum(1 << port - 1 for port in set(numbers)))
             if len(made) == 1:
                 return made[0]
@@ -136,6 +139,7 @@ class BitmapLabels(StoredRoute):
 
 #: Ports that one label of `BitmapLabels` names.
 BLOCK = 11
+BLOCKS = 8
 _BLOCK = (1 << BLOCK) - 1
 _HOSTS, _SWITCHES = (1 << 15) - 1, (1 << 14) - 1
 _SWITCH, _PORTS = 2 << 14, 3 << 14

@@ -189,13 +189,29 @@ def _change(
 
 def _lost_trees(links: Sequence[Row], held: Sequence[Row], trees: Iterable[Row]) -> dict[int, str]:
     """Returns the states by id of stored trees that mean other ports, or none, now."""
-    after = {tuple(row[name] for name in _ENDS) for row in links}
-    before = {(row["switch"], row["neighbor"]): tuple(row[name] for name in _ENDS) for row in held}
+    after, before = _taken_by_trees(links), _taken_by_trees(held)
     lost: dict[int, str] = {}
     for row in trees:
         tree = tree_from_row(row)
         # An edge to a host is a link one way, and one between switches both ways.
-        known = [[before[p] for p in ((u, v), (v, u)) if p in before] for u, v in tree.edges]
-        if stored([tree]) and not all(found and after.issuperset(found) for found in known):
+        known = [[p for p in ((u, v), (v, u)) if p in before] for u, v in tree.edges]
+        same = all(found and all(before[p] == after.get(p) for p in found) for found in known)
+        if stored([tree]) and not same:
             lost[tree.id] = tree.state
     return lost
+
+
+def _taken_by_trees(links: Sequence[Row]) -> dict[tuple[Any, Any], tuple[Any, ...]]:
+    """Returns the ends of the link that a stored tree takes from one node to another: of parallel
+    ones that of the lowest ids (`Network.tree_link`)."""
+    numbers: dict[Any, int] = {(row["switch"], row["port"]): row["link_id"] for row in links}
+
+    def cable(row: Row) -> int:
+        number = numbers[row["switch"], row["port"]]
+        return min(number, numbers.get((row["neighbor"], row["neighbor_port"]), number))
+
+    found: dict[tuple[Any, Any], tuple[Any, ...]] = {}
+    for row in sorted(links, key=cable):
+        ends = tuple(row[name] for name in _ENDS)
+        found.setdefault((row["switch"], row["neighbor"]), ends)
+    return found

@@ -89,13 +89,14 @@ def tree_ports(network: Network, tree: VirtualTree) -> dict[str, int]:
 
     Edges over failed links are among them: a tree's label keeps its meaning while links
     fail and come back, so no switch has to be written then. The encoder stops copies that would
-    leave by a failed link; one that does so all the same is lost there.
+    leave by a failed link; one that does so all the same is lost there. For the same reason a tree
+    takes one of parallel links, up or down: the encoder sends by another while that one is down.
     Raises NetworkError ``UNKNOWN_LINK`` if an edge is no link of the network.
     """
     ports: dict[str, int] = {}
     for pair in sorted(tree.edges):
         switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
-        link = network.link(switch, neighbor)
+        link = network.tree_link(switch, neighbor)
         ports[switch] = ports.get(switch, 0) | 1 << link.port - 1
         if link.neighbor_port is not None:
             ports[neighbor] = ports.get(neighbor, 0) | 1 << link.neighbor_port - 1

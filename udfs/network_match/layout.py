@@ -17,15 +17,15 @@ from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
 from udfs.filters.meaning.state import clock_of
 from udfs.messages.specification import Field, Header, Specification
 from udfs.network_match.framing import Repetition, repetition
-from udfs.switches.ports import PORTS
+from udfs.switches.ports import NARROW_PORTS
 
 PREFIX = "ingress.subscriptions"
 """The control of the program that the tables of subscriptions stand in."""
 
 STATE_BITS = 32
 PORT_BITS = 9
-MASK_BITS = PORTS
-"""Ports of a switch; bit p - 1 of a mask is port p."""
+MASK_BITS = NARROW_PORTS
+"""Ports of a switch that matches; bit p - 1 of a mask is port p."""
 MAX_EXPANDED = 256
 """Values of a range that become rows of their own where a table matches exactly."""
 GROUP_BITS = 16

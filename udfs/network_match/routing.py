@@ -51,7 +51,7 @@ def ports_towards(network: Network, publisher: str) -> dict[str, dict[str, int]]
             continue
         found[host.switch][name] = host.port
         for u, following in ways[v].items():
-            found[graph.names[u]][name] = graph.bits[u][following].bit_length()
+            found[graph.names[u]][name] = network.link(graph.names[u], graph.names[following]).port
     return found
 
 

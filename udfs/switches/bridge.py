@@ -51,11 +51,7 @@ def spanning_links(network: Network) -> list[Link]:
 
     Those of the least weight, of these of the lowest ids.
     """
-    usable = {
-        (link.switch, link.neighbor): link
-        for link in sorted(network.links, key=lambda link: (-link.weight, -link.id))
-        if link.neighbor in network.switches and network.usable(link)
-    }
+    usable = [x for x in network.links if x.neighbor in network.switches and network.usable(x)]
     part = {name: name for name in network.switches}
 
     def part_of(name: str) -> str:
@@ -64,12 +60,12 @@ def spanning_links(network: Network) -> list[Link]:
         return name
 
     found = []
-    for link in sorted(usable.values(), key=lambda link: (link.weight, link.id)):
-        back = usable.get((link.neighbor, link.switch))
+    for link in sorted(usable, key=lambda link: (link.weight, link.id)):
         one, other = part_of(link.switch), part_of(link.neighbor)
-        if back is not None and one != other:
+        if one != other:
+            assert link.neighbor_port is not None
             part[one] = other
-            found += [link, back]
+            found += [link, network.link_at(link.neighbor, link.neighbor_port)]
     return found
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from udfs.errors import SwitchError
-from udfs.network.network import Network
+from udfs.errors import NetworkError, SwitchError
+from udfs.network.network import MAX_PORT, Network
 from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, REPLICATING, STACKS
 from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.switches.bridge import bridging
 from udfs.switches.entry import GROUPS, SwitchEntry
-from udfs.switches.ports import port_groups
+from udfs.switches.ports import NARROW_PORTS, port_groups
 from udfs.switches.rollout import DesiredEntries, NetworkVersion, rewired, together
 from udfs.switches.routes import ROUTE, routes
 from udfs.switches.sources import sources
@@ -38,12 +38,13 @@ class Derivation:
     entries: of all switches, from a network, the trees that switches hold, and the tables' names of
     the program as it was compiled (none: as it is shipped). kept: whether a stack may need the
     entry, so that it must stay while stacks of older versions are made. ports: those that an entry
-    sends to or is about, bit port - 1.
+    sends to or is about, bit port - 1. most_ports: the highest port that the program can send to.
     """
 
     entries: Entries
     kept: Callable[[SwitchEntry], bool]
     ports: Callable[[SwitchEntry], int]
+    most_ports: int = MAX_PORT
 
 
 def _stacks(
@@ -124,9 +125,9 @@ def _ports(entry: SwitchEntry) -> int:
 
 DERIVATIONS: Mapping[str, Derivation] = {
     **dict.fromkeys(STACKS, Derivation(_stacks, _named_by_stacks, _ports)),
-    FILTERING: Derivation(_without_filters, _never, _ports),
-    ATTRIBUTES: Derivation(_without_passes, _never, _ports),
-    **dict.fromkeys(REPLICATING, Derivation(_of_states, _never, _ports)),
+    FILTERING: Derivation(_without_filters, _never, _ports, NARROW_PORTS),
+    ATTRIBUTES: Derivation(_without_passes, _never, _ports, NARROW_PORTS),
+    **dict.fromkeys(REPLICATING, Derivation(_of_states, _never, _ports, NARROW_PORTS)),
 }
 
 
@@ -148,8 +149,9 @@ def derive(
     in use that nobody can read any more; those that a stack may need stay. memo: makes the next
     call with it cheaper; holds the entries that this one needed.
 
-    `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link,
-    SwitchError ``WRONG_PROGRAM`` where tables are not those of the program.
+    `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link and
+    ``TOO_MANY_PORTS`` for a port that a switch's program cannot send to, SwitchError
+    ``WRONG_PROGRAM`` where tables are not those of the program.
     """
     newest = list(filters)
     # While a stream stands still, versions pile up in which only links failed and came back.
@@ -168,6 +170,7 @@ def derive(
         derivation = DERIVATIONS.get(name)
         if derivation is None:
             continue
+        _check_ports(source.network, name, pipelines, derivation.most_ports)
         names = tables.get(name, ())
         newest += [
             entry
@@ -194,6 +197,19 @@ def derive(
         memo.clear()
         memo.update(made)
     return together(newest, [*kept, unknown], lost.__contains__)
+
+
+def _check_ports(network: Network, program: str, pipelines: Mapping[str, str], most: int) -> None:
+    for link in network.links:
+        if link.port > most and pipelines.get(link.switch) == program:
+            raise NetworkError(
+                "TOO_MANY_PORTS",
+                f"link {link.id} uses port {link.port} of {link.switch!r}, which runs {program}: "
+                f"that has ports 1..{most}",
+                link=link.id,
+                switch=link.switch,
+                port=link.port,
+            )
 
 
 def _decides(source: NetworkVersion) -> Hashable:

@@ -1,6 +1,6 @@
 """Multicast groups for any set of ports: one for each set within 8 neighbours (WERNECKE 3.3.3).
 
-Ports 1..64 are eight subsets: 1..8, 9..16 and so on. A group sends to some ports of one subset; its
+Ports 1..511 are 64 subsets: 1..8, 9..16 and so on. A group sends to some ports of one subset; its
 number is ``subset << 8 | mask`` of the ports within. Where ports of several subsets are wanted,
 `FAN_OUT` makes a copy for each subset, which goes through the switch once more and is sent to its
 own subset's ports alone. So the groups follow from a switch's ports, and neither trees nor
@@ -12,23 +12,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from udfs.errors import NetworkError
+from udfs.network.network import MAX_PORT
 from udfs.switches.entry import SwitchEntry, group_entry
 
-PORTS = 64
+NARROW_PORTS = 64
+"""Ports of a switch whose program has masks of 64 bits: those that match or replicate state."""
 SUBSET = 8
 """Ports that one group can send to."""
 FAN_OUT = 0x1000
-"""The group of one copy a subset; the copy of subset s is of instance s + 1."""
+"""The group of one copy a subset; the copy of subset s is of instance s + 1. No set of ports has a
+number whose last eight bits are 0."""
 
 _WITHIN = (1 << SUBSET) - 1
 
 
 def port_mask(ports: Collection[int]) -> int:
-    """Returns bit p - 1 for each port p. Raises NetworkError ``TOO_MANY_PORTS`` outside 1..64."""
+    """Returns bit p - 1 for each port p. Raises NetworkError ``TOO_MANY_PORTS`` outside 1..511."""
     mask = 0
     for port in ports:
-        if not 0 < port <= PORTS:
-            raise NetworkError("TOO_MANY_PORTS", f"port {port}: ports are 1..{PORTS}", port=port)
+        if not 0 < port <= MAX_PORT:
+            raise NetworkError("TOO_MANY_PORTS", f"port {port}: ports are 1..{MAX_PORT}", port=port)
         mask |= 1 << port - 1
     return mask
 
@@ -42,7 +45,7 @@ def port_groups(switch: str, ports: Collection[int]) -> list[SwitchEntry]:
     mask = port_mask(ports)
     groups: list[SwitchEntry] = []
     lowest: list[tuple[int, int]] = []
-    for subset in range(PORTS // SUBSET):
+    for subset in range(-(-mask.bit_length() // SUBSET)):
         within = mask >> SUBSET * subset & _WITHIN
         for part in _parts(within):
             group = subset << SUBSET | part

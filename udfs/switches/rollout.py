@@ -101,8 +101,9 @@ def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> N
     id until it is retired in all versions in use (`free_ids`). The newest ready versions are always
     in use, so no edit escapes.
 
-    Raises NetworkError ``DUPLICATE_TREE``, ``TREE_ID_REUSED`` (a tree has other edges),
-    ``LINK_ID_REUSED`` (a link's id stands for another port or neighbor).
+    Raises NetworkError ``DUPLICATE_TREE``, ``TREE_ID_REUSED`` (a tree has other edges, or takes
+    another of parallel links), ``LINK_ID_REUSED`` (a link's id stands for another port or
+    neighbor).
     """
     trees: dict[int, VirtualTree] = {}
     for tree in source.trees:
@@ -119,6 +120,7 @@ def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> N
                     "has",
                     tree=tree.id,
                 )
+        _check_parallel(source, other)
         for link in other.network.links:
             found = source.network.link_by_id.get(link.id)
             if found is not None and _ends(found) != _ends(link):
@@ -143,6 +145,26 @@ def free_ids(trees: Iterable[VirtualTree], using: Iterable[NetworkVersion]) -> s
 
 def _ends(link: Link) -> tuple[str, int, str, int | None]:
     return link.switch, link.port, link.neighbor, link.neighbor_port
+
+
+def _check_parallel(source: NetworkVersion, other: NetworkVersion) -> None:
+    """Checks that a new link beside another does not take its place in trees in use: switches that
+    know of it and others that do not would send each other's copies back."""
+    for u, v in source.network.parallel():
+        now, pair = source.network.tree_link(u, v), (min(u, v), max(u, v))
+        before = [x for x in other.network.links if (x.switch, x.neighbor) == (u, v)]
+        if not before or any(x.id == now.id for x in before):
+            continue
+        held = {_ends(x) for x in source.network.links if (x.switch, x.neighbor) == (u, v)}
+        for tree in other.named:
+            if pair in tree.edges and _ends(other.network.tree_link(u, v)) in held:
+                raise NetworkError(
+                    "TREE_ID_REUSED",
+                    f"link {now.id} from {u} to {v} would take the place of the one that virtual "
+                    f"tree {tree.id} goes by: give it a larger id than that has",
+                    tree=tree.id,
+                    link=now.id,
+                )
 
 
 def rewired(source: Network, older: Network) -> dict[str, int]:

@@ -30,9 +30,9 @@ Params = tuple[tuple[str, bytes], ...]
 HOST_PORT = "egress.host_port"
 TAKE_STACK_OFF = "egress.take_stack_off"
 
-SPLIT = 0x1001
+SPLIT = 0x1100
 """The group of source routes that makes two copies of a frame; both come by again."""
-_COPIES = 9, 10
+_COPIES = 65, 66
 
 _ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop", ROOT: "root"}
 _TABLE = re.compile(r"ingress\.label_([1-9]\d*)\.look_up")

@@ -255,14 +255,19 @@ class Encoder:
         work = self._work
         work.wanted[:] = 0
         for host in hosts:
-            work.wanted[self._graph.index[host.switch]] |= 1 << host.port - 1
-        terminals = np.flatnonzero(work.wanted) if within is None else _NONE
+            word, bit = self._graph.word_of(self._graph.index[host.switch], host.port)
+            work.wanted[word] |= bit
+        terminals = _NONE
+        if within is None:
+            terminals = self._graph.switches_of(np.flatnonzero(work.wanted))
+        entry_word, entry = self._graph.word_of(self._root, self._source.port)
         task = EncodingTask(
             self._graph.links,
             self._stored.forest,
             work,
             self._root,
-            1 << self._source.port - 1,
+            entry,
+            entry_word,
             terminals,
             self._rotation,
             self._order,
@@ -294,16 +299,20 @@ class Encoder:
         assert isinstance(form, TypedLabels)
         labels = [form.label(TREE, number) for number in size.trees]
         members = work.members[: size.switch_links + 1]
-        needed, flood, ingress = work.needed[members], work.flood[members], work.ingress[members]
-        for name, hops, stops in zip(
-            (names[u] for u in members.tolist()),
+        words, before = self._graph.words_of(members)
+        needed, flood, ingress = work.needed[words], work.flood[words], work.ingress[words]
+        switches = np.searchsorted(self._graph.links.word, words, side="right") - 1
+        for name, ports, hops, stops in zip(
+            (names[u] for u in switches.tolist()),
+            before.tolist(),
             (needed & ~flood).tolist(),
             (flood & ~(needed | ingress)).tolist(),
             strict=True,
         ):
             for kind, mask in ((HOP, hops), (STOP, stops)):
                 labels += [
-                    form.label(kind, self._network.link_at(name, port).id) for port in _ports(mask)
+                    form.label(kind, self._network.link_at(name, ports + port).id)
+                    for port in _ports(mask)
                 ]
         hosts = sorted(hosts, key=lambda host: host.name)
         return Encoding(tuple(labels), tuple(host.name for host in hosts), self._edges(hosts, size))

@@ -18,7 +18,7 @@ from udfs.errors import NetworkError
 from udfs.network.labels import HOP, MAX_LABELS, TREE
 from udfs.network.network import Host, Link, Network
 from udfs.network.paths import next_links
-from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, ROOT
+from udfs.network.stored_routes import BLOCK, BLOCKS, HYBRID, PORT_BITMAPS, ROOT
 from udfs.network.virtual_tree import VirtualTree, check_ids
 from udfs.trees.encode import Edges, Encoding
 from udfs.trees.steiner import check_receivers
@@ -103,7 +103,7 @@ class _Tree:
         beside: dict[str, list[str]] = {}
         for pair in sorted(tree.edges):
             switch, other = pair if pair[0] in network.switches else pair[::-1]
-            if not network.usable(network.link(switch, other)):
+            if not network.usable(network.tree_link(switch, other)):
                 return None
             beside.setdefault(switch, []).append(other)
             beside.setdefault(other, []).append(switch)
@@ -188,10 +188,15 @@ class PortBitmapEncoder(DestinationsEncoder):
     def _named(self, hosts: Sequence[Host]) -> list[tuple[list[int], list[str]]]:
         """Returns labels that name the hosts of one switch, each time with whom they name."""
         network = self._network
+        beyond = [host for host in hosts if host.port > BLOCKS * BLOCK]
+        if beyond and len(beyond) < len(hosts):
+            within = [host for host in hosts if host not in beyond]
+            return self._named(within) + self._named(beyond)
         alone = [PORT_BITMAPS.host(network.link(host.switch, host.name).id) for host in hosts]
         device = network.switches[hosts[0].switch].device_id
-        ports = PORT_BITMAPS.ports(sum(1 << host.port - 1 for host in hosts))
-        if None not in alone and len(hosts) <= 1 + len(ports):
+        mask = sum(1 << host.port - 1 for host in hosts)
+        ports = [] if beyond else PORT_BITMAPS.ports(mask)
+        if beyond or (None not in alone and len(hosts) <= 1 + len(ports)):
             return [
                 ([label], [host.name]) for label, host in zip(alone, hosts, strict=True) if label
             ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from udfs.errors import NetworkError
 from udfs.network.network import Network
 from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
-from udfs.trees.kernels.arrays import Forest
+from udfs.trees.kernels.arrays import WORD, Forest
 from udfs.trees.switch_graph import SwitchGraph
 
 
@@ -32,26 +32,36 @@ class StoredTrees:
                 )
         active = [(t, p) for t, p in zip(every, ports, strict=True) if t.state == "active"]
         self.ids: tuple[int, ...] = tuple(tree.id for tree, _ in active)
-        masks = [sorted((graph.index[name], bits) for name, bits in p.items()) for _, p in active]
+        masks = [sorted(_words(graph, p)) for _, p in active]
         edges = [
             sorted(graph.edges[pair] for pair in tree.edges if pair in graph.edges)
             for tree, _ in active
         ]
-        switch = np.array([switch for each in masks for switch, _ in each], np.int64)
+        word = np.array([word for each in masks for word, _ in each], np.int64)
         mask = np.array([mask for each in masks for _, mask in each], np.int64)
         numbers = np.repeat(np.arange(len(masks), dtype=np.int64), [len(each) for each in masks])
-        by_switch = np.argsort(switch, kind="stable")
-        counts = np.bincount(switch, minlength=len(graph.names))
+        by_word = np.argsort(word, kind="stable")
+        counts = np.bincount(word, minlength=graph.links.word[-1])
         self.forest = Forest(
             _offsets(masks),
-            switch,
+            word,
             mask,
             _offsets(edges),
             np.array([number for each in edges for number in each], np.int64),
             np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-            numbers[by_switch],
-            mask[by_switch],
+            numbers[by_word],
+            mask[by_word],
         )
+
+
+def _words(graph: SwitchGraph, ports: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    """Yields the ports of each switch by words, those that have some."""
+    for name, mask in ports.items():
+        first, _ = graph.word_of(graph.index[name], 1)
+        for at in range(-(-mask.bit_length() // WORD)):
+            some = mask >> WORD * at & (1 << WORD) - 1
+            if some:
+                yield first + at, some
 
 
 def _offsets(lists: list[list[tuple[int, int]]] | list[list[int]]) -> np.ndarray:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import accumulate
+from operator import itemgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from udfs.errors import NetworkError
 from udfs.network.network import Link, Network
-from udfs.trees.kernels.arrays import Links, Work, workspace
+from udfs.trees.kernels.arrays import WORD, Links, Work, workspace
 from udfs.trees.kernels.search import BY_WEIGHT, grow
 
 # A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
 # short all the same, and no way of more than 64 edges is taken to spare a unit.
 _UNIT = 64
-_KINDS = (np.int32, np.int32, np.int32, np.int64, np.int64, np.int32, np.int32)
+_KINDS = (*[np.int32] * 3, *[np.int64] * 2, *[np.int32] * 4)
 _MOST_UNITS = 511
 
 
@@ -24,8 +27,8 @@ class SwitchGraph:
     """The usable links between switches, ready for many trees. It pickles.
 
     ``names`` and ``index`` translate switches; ``edges`` numbers undirected edges, each a
-    sorted pair of names; ``adjacency[u]`` holds ``(v, number, cost)``; ``bits[u][v]`` is the port
-    bit (``1 << port - 1``) of u towards v. ``links`` has the same as arrays, for the kernels.
+    sorted pair of names: of parallel links, that which stored trees take. ``adjacency[u]`` holds
+    ``(v, number, cost)``, one for each neighbor. ``links`` has the same as arrays, for the kernels.
     """
 
     def __init__(self, network: Network) -> None:
@@ -39,29 +42,53 @@ class SwitchGraph:
         self._unit = _unit(weights)
         heaviest = max(weights, default=1.0)
         classes = 15 if min(weights, default=1.0) < heaviest else 1
+        words = [0] * len(self.names)
+        for link in network.links:
+            at = self.index[link.switch]
+            words[at] = max(words[at], -(-link.port // WORD))
+        self._first_word = [0, *accumulate(max(1, count) for count in words)]
+        cables: dict[int, int] = {}
         rows = []
         for link in usable:
             u, v = self.index[link.switch], self.index[link.neighbor]
-            number = self.edges.setdefault(edge(link.switch, link.neighbor), len(self.edges))
             assert link.neighbor_port is not None
-            rows.append(
-                (
-                    u,
-                    v,
-                    number,
-                    1 << link.port - 1,
-                    1 << link.neighbor_port - 1,
-                    self._cost(link),
-                    max(1, round(link.weight / heaviest * classes)),
-                )
+            back = network.link_at(link.neighbor, link.neighbor_port)
+            number = cables.setdefault(min(link.id, back.id), len(cables))
+            if network.tree_link(link.switch, link.neighbor) == link:
+                self.edges[edge(link.switch, link.neighbor)] = number
+            (port_word, port), (back_word, arriving) = (
+                self.word_of(u, link.port),
+                self.word_of(v, link.neighbor_port),
             )
+            weight = max(1, round(link.weight / heaviest * classes))
+            rows.append(
+                (u, v, number, port, arriving, self._cost(link), weight, port_word, back_word)
+            )
+        self._cables = len(cables)
         rows.sort()
-        table = np.array(rows, np.int64).reshape(len(rows), 7)
+        table = np.array(rows, np.int64).reshape(len(rows), len(_KINDS))
         counts = np.bincount(table[:, 0], minlength=len(self.names))
-        self.links = Links(
-            np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-            *(table[:, column].astype(kind) for column, kind in enumerate(_KINDS)),
-        )
+        columns = (table[:, column].astype(kind) for column, kind in enumerate(_KINDS))
+        offset = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        self.links = Links._make((offset, *columns, np.array(self._first_word, np.int64)))
+
+    def word_of(self, u: int, port: int) -> tuple[int, int]:
+        """Returns the word that a switch's port is in, and its bit there."""
+        word, bit = divmod(port - 1, WORD)
+        return self._first_word[u] + word, 1 << bit
+
+    def words_of(self, members: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the words of these switches, in order, and how many ports are before each."""
+        first = self.links.word
+        if len(first) == first[-1] + 1:
+            return members, np.zeros_like(members)
+        counts = first[members + 1] - first[members]
+        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(first[members], counts) + place, place * WORD
+
+    def switches_of(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the switches that these words, ascending, are of, each once."""
+        return np.unique(np.searchsorted(self.links.word, words, side="right") - 1)
 
     @cached_property
     def adjacency(self) -> list[list[tuple[int, int, int]]]:
@@ -74,22 +101,14 @@ class SwitchGraph:
             links.cost.tolist(),
             strict=True,
         ):
-            found[u].append((v, number, cost))
-        return found
-
-    @cached_property
-    def bits(self) -> list[dict[int, int]]:
-        found: list[dict[int, int]] = [{} for _ in self.names]
-        links = self.links
-        for u, v, bit in zip(
-            links.source.tolist(), links.target.tolist(), links.port.tolist(), strict=True
-        ):
-            found[u][v] = bit
+            # Of parallel links, which stand together, the cheapest.
+            before = found[u].pop() if found[u] and found[u][-1][0] == v else (v, number, cost)
+            found[u].append(min(before, (v, number, cost), key=itemgetter(2)))
         return found
 
     def work(self) -> Work:
         """Returns memory for the kernels: one tree at a time."""
-        return workspace(len(self.names), len(self.edges))
+        return workspace(len(self.names), self._first_word[-1], self._cables)
 
     def grow(
         self, root: int, terminals: Iterable[int], free: Collection[int] = frozenset()

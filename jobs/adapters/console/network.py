@@ -264,7 +264,7 @@ class NetworkView:
         trees = [{"id": t.id, "strategy": t.strategy, "state": t.state} for t in crossing]
         rows = [x for x in network.links if {x.switch, x.neighbor} == {u, v}]
         return {
-            "up": all(map(network.usable, rows)),
+            "up": any(map(network.usable, rows)),
             "down": [x.switch for x in rows if not x.up],
             "ways": ways,
             "trees": trees,

@@ -20,7 +20,7 @@ from udfs.network_match.generic.boxes import Box, Spans, groups, prefixes_of, re
 from udfs.network_match.generic.cells import CellTerms
 from udfs.network_match.generic.table import MAX_ROWS, WAYS, GenericRow, Way, table_of_boxes
 from udfs.network_match.port_terms import PortTerm
-from udfs.switches.ports import PORTS, SUBSET
+from udfs.switches.ports import NARROW_PORTS, SUBSET
 
 WORDS, MAX_PASSES = 8, 16
 """Of ``attribute_value.p4``: words of terms in a pass, and most passes of an event."""
@@ -190,7 +190,7 @@ def _with_vectors(made: Sequence[_Rows], boxes: Sequence[Box], limits: Limits) -
         # Who is refused is a box at a port.
         PortTerm(
             tuple((f"{attribute:02}", values) for attribute, values in box.spans),
-            number * (PORTS + 1) + port,
+            number * (NARROW_PORTS + 1) + port,
             1 << port - 1,
         )
         for number, box in enumerate(boxes)
@@ -212,15 +212,21 @@ def _with_vectors(made: Sequence[_Rows], boxes: Sequence[Box], limits: Limits) -
     return Passes(
         [replace(one or Pass(), rows=rows or ()) for rows, one in zip_longest(made, found)],
         frozenset(
-            (boxes[number // (PORTS + 1)].spans, str(number % (PORTS + 1))) for number in refused
+            (boxes[number // (NARROW_PORTS + 1)].spans, str(number % (NARROW_PORTS + 1)))
+            for number in refused
         ),
     )
 
 
 def _vectors(terms: Merged, passes: int, words: int, subset: int) -> tuple[list[Pass], set[int]]:
-    width = SUBSET if subset else PORTS
+    width = SUBSET if subset else NARROW_PORTS
     names = {name for own in terms.values() for term, _ in own for name, _ in term}
     vectors, refused = vectors_in_words(
-        terms, passes, words * PORTS // width, width, dict.fromkeys(names, Domain(BITS)), MAX_ROWS
+        terms,
+        passes,
+        words * NARROW_PORTS // width,
+        width,
+        dict.fromkeys(names, Domain(BITS)),
+        MAX_ROWS,
     )
     return [Pass((), one, subset) for one in vectors], refused

@@ -1,8 +1,8 @@
 """Arrays that the kernels of trees work on.
 
-Port masks are int64: ports are 1..63. Switches, links, edges and stored trees are known by number.
-A delivery tree is ``work.members[:count]`` (switches, parents first) with ``work.parent[v]``, the
-link it comes by.
+Port masks are words, int64, of `WORD` ports each: those of switch u are at ``word[u]:word[u + 1]``,
+one for most switches. Switches, links, edges and stored trees are known by number. A delivery tree
+is ``work.members[:count]`` (switches, parents first) with ``work.parent[v]``, the link it comes by.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ Integers = NDArray[np.int64]
 #: Looked at once a link and search: half as long, they stay in the nearest cache.
 Short = NDArray[np.int32]
 
+#: Ports in a word: bit 0 of the first is port 1.
+WORD = 63
+
 #: Lists of the queue: one a cost; those beyond share the last.
 LISTS = 1 << 19
 #: Lists are counted in blocks of 64, so that a search steps over what is empty.
@@ -25,8 +28,9 @@ BLOCK_BITS = 6
 class Links(NamedTuple):
     """Directed usable links between switches, sorted by ``(source, target)``.
 
-    ``offset[u]:offset[u + 1]`` leave u. edge: number of the undirected edge. port, back: bits of
-    the ports at source and target. cost: of a search. weight: 1..15.
+    ``offset[u]:offset[u + 1]`` leave u. edge: number of the cable. port, back: bits of the ports at
+    source and target, in the words ``port_word`` and ``back_word``. cost: of a search. weight:
+    1..15. word: of each switch, its first word.
     """
 
     offset: Integers
@@ -37,15 +41,18 @@ class Links(NamedTuple):
     back: Integers
     cost: Short
     weight: Short
+    port_word: Short
+    back_word: Short
+    word: Integers
 
 
 class Forest(NamedTuple):
-    """Stored trees: ``switch`` and ``mask`` (ports that it floods) at ``offset[t]:offset[t + 1]``;
-    its usable edges at ``edge_offset[t]:edge_offset[t + 1]``. The same by switch: ``at_tree`` and
-    ``at_mask`` at ``at_offset[u]:at_offset[u + 1]``."""
+    """Stored trees: ``word`` and ``mask`` (ports that it floods) at ``offset[t]:offset[t + 1]``;
+    its usable edges at ``edge_offset[t]:edge_offset[t + 1]``. The same by word: ``at_tree`` and
+    ``at_mask`` at ``at_offset[w]:at_offset[w + 1]``."""
 
     offset: Integers
-    switch: Integers
+    word: Integers
     mask: Integers
     edge_offset: Integers
     edge: Integers
@@ -83,7 +90,7 @@ class Work(NamedTuple):
     best_parent: Integers
 
 
-def workspace(switches: int, edges: int) -> Work:
+def workspace(switches: int, words: int, edges: int) -> Work:
     """Memory for a graph of this size. ``free`` and ``wanted`` begin as zeros."""
 
     def integers(size: int) -> Integers:
@@ -103,10 +110,10 @@ def workspace(switches: int, edges: int) -> Work:
         listed=np.full(switches, -1, np.int32),
         free=np.zeros(edges, np.int32),
         price=integers(edges),
-        wanted=integers(switches),
-        needed=integers(switches),
-        ingress=integers(switches),
-        flood=integers(switches),
+        wanted=integers(words),
+        needed=integers(words),
+        ingress=integers(words),
+        flood=integers(words),
         best_members=integers(switches),
         best_parent=integers(switches),
     )
@@ -115,9 +122,9 @@ def workspace(switches: int, edges: int) -> Work:
 class EncodingTask(NamedTuple):
     """One publication: who sends to whom, over what.
 
-    entry: the port that the publisher's frames come in by. order: the stored trees, as ties between
-    them are settled. rotation: where switches begin among their links. effort: how many delivery
-    trees may be tried at each step of the refined algorithm.
+    entry: the port that the publisher's frames come in by, in word ``entry_word``. order: the
+    stored trees, as ties between them are settled. rotation: where switches begin among their
+    links. effort: how many delivery trees may be tried at each step of the refined algorithm.
     """
 
     links: Links
@@ -125,6 +132,7 @@ class EncodingTask(NamedTuple):
     work: Work
     root: int
     entry: int
+    entry_word: int
     terminals: Integers
     rotation: int
     order: Integers

@@ -39,17 +39,18 @@ def candidates(task):  # type: ignore[no-untyped-def]
     found = 0
     for member in range(count):
         u = work.members[member]
-        needed, ingress = work.needed[u], work.ingress[u]
-        for at in range(forest.at_offset[u], forest.at_offset[u + 1]):
-            tree, mask = forest.at_tree[at], forest.at_mask[at]
-            if served[tree] == 0:
-                if mask & needed == 0:
-                    continue
-                touched[found] = tree
-                found += 1
-            served[tree] += count_bits(mask & needed)
-            new = mask & ~ingress
-            spared[tree] += 2 * count_bits(new & needed) - count_bits(new)
+        for word in range(task.links.word[u], task.links.word[u + 1]):
+            needed, ingress = work.needed[word], work.ingress[word]
+            for at in range(forest.at_offset[word], forest.at_offset[word + 1]):
+                tree, mask = forest.at_tree[at], forest.at_mask[at]
+                if served[tree] == 0:
+                    if mask & needed == 0:
+                        continue
+                    touched[found] = tree
+                    found += 1
+                served[tree] += count_bits(mask & needed)
+                new = mask & ~ingress
+                spared[tree] += 2 * count_bits(new & needed) - count_bits(new)
     half = task.looked_at // 2
     # Where too few serve a port, the first of the others.
     for tree in task.order:
@@ -71,6 +72,7 @@ def candidates(task):  # type: ignore[no-untyped-def]
         work,
         task.root,
         task.entry,
+        task.entry_word,
         task.terminals,
         task.rotation,
         np.arange(numbers.size),
@@ -100,23 +102,23 @@ def _part(forest, numbers):  # type: ignore[no-untyped-def]
         edge_offset[at + 1] = (
             edge_offset[at] + forest.edge_offset[tree + 1] - forest.edge_offset[tree]
         )
-    switch, mask = np.empty(offset[-1], np.int64), np.empty(offset[-1], np.int64)
+    word, mask = np.empty(offset[-1], np.int64), np.empty(offset[-1], np.int64)
     edge = np.empty(edge_offset[-1], np.int64)
     for at in range(numbers.size):
         first, last = forest.offset[numbers[at]], forest.offset[numbers[at] + 1]
-        switch[offset[at] : offset[at + 1]] = forest.switch[first:last]
+        word[offset[at] : offset[at + 1]] = forest.word[first:last]
         mask[offset[at] : offset[at + 1]] = forest.mask[first:last]
         first, last = forest.edge_offset[numbers[at]], forest.edge_offset[numbers[at] + 1]
         edge[edge_offset[at] : edge_offset[at + 1]] = forest.edge[first:last]
-    for at in range(switch.size):
-        at_offset[switch[at] + 1] += 1
+    for at in range(word.size):
+        at_offset[word[at] + 1] += 1
     at_offset = np.cumsum(at_offset)
     filled = at_offset.copy()
-    at_tree, at_mask = np.empty(switch.size, np.int64), np.empty(switch.size, np.int64)
+    at_tree, at_mask = np.empty(word.size, np.int64), np.empty(word.size, np.int64)
     for tree in range(numbers.size):
         for at in range(offset[tree], offset[tree + 1]):
-            place = filled[switch[at]]
-            filled[switch[at]] += 1
+            place = filled[word[at]]
+            filled[word[at]] += 1
             at_tree[place] = tree
             at_mask[place] = mask[at]
-    return Forest(offset, switch, mask, edge_offset, edge, at_offset, at_tree, at_mask)
+    return Forest(offset, word, mask, edge_offset, edge, at_offset, at_tree, at_mask)

@@ -81,10 +81,11 @@ def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
     hops = stops = ways = np.int64(0)
     for at in range(count):
         u = work.members[at]
-        ways += count_bits(work.wanted[u]) * (work.distance[u] + 2)
-        needed, flood = work.needed[u], work.flood[u]
-        hops += count_bits(needed & ~flood)
-        stops += count_bits(flood & ~(needed | work.ingress[u]))
+        for word in range(links.word[u], links.word[u + 1]):
+            ways += count_bits(work.wanted[word]) * (work.distance[u] + 2)
+            needed, flood = work.needed[word], work.flood[word]
+            hops += count_bits(needed & ~flood)
+            stops += count_bits(flood & ~(needed | work.ingress[word]))
     # A hop or stop leaves the stack where it is used: ``path`` is what each member sends on.
     total = number + hops + stops
     left, crossings = work.path, total
@@ -94,7 +95,9 @@ def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
         if at > 0:
             came = left[links.source[work.parent[u]]]
             crossings += came
-        needed, flood = work.needed[u], work.flood[u]
-        used = count_bits(needed & ~flood) + count_bits(flood & ~(needed | work.ingress[u]))
-        left[u] = came - used
+        left[u] = came
+        for word in range(links.word[u], links.word[u + 1]):
+            needed, flood = work.needed[word], work.flood[word]
+            left[u] -= count_bits(needed & ~flood)
+            left[u] -= count_bits(flood & ~(needed | work.ingress[word]))
     return count, number, hops, stops, crossings, ways

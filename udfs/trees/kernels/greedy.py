@@ -25,7 +25,7 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     if count < 0:
         return count, number, np.int64(0)
     take_needs(task, count)
-    best = count_labels(work, count)
+    best = count_labels(links, work, count)
     keep(work, count)
     # sort(T_virt): trees that replace most hops of the plain tree first.
     rank = np.empty(order.size, np.int64)
@@ -38,7 +38,7 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
         set_flood(forest, work, trees, number + 1)
         tried = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
         take_needs(task, tried)
-        total = count_labels(work, tried) + number + 1
+        total = count_labels(links, work, tried) + number + 1
         if total < best:
             best = total
             count = tried

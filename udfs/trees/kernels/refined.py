@@ -23,6 +23,7 @@ from udfs.trees.kernels.search import (
     count_bits,
     grow,
     helper,
+    listens,
 )
 from udfs.trees.kernels.stack import (
     MOST_TREES,
@@ -56,13 +57,13 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
 
     Begins with ``trees[:number]``, whose flood is set; returns the new ``number``.
     """
-    forest, work, order = task.forest, task.work, task.order
+    links, forest, work, order = task.links, task.forest, task.work, task.order
     gains = np.empty(order.size, np.int64)
-    labels = count_labels(work, count) + number
+    labels = count_labels(links, work, count) + number
     while True:
         best, taken, dropped = np.int64(0), np.int64(-1), np.int64(-1)
         if number < MOST_TREES:
-            take_gains(forest, work, count, gains)
+            take_gains(links, forest, work, count, gains)
             for tree in order:
                 if gains[tree] > best:
                     best, taken = gains[tree], tree
@@ -71,10 +72,10 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
                 spare = trees[out]
                 trees[out] = trees[number - 1]
                 set_flood(forest, work, trees, number - 1)
-                dropping = labels - (count_labels(work, count) + number - 1)
+                dropping = labels - (count_labels(links, work, count) + number - 1)
                 if dropping > best:
                     best, taken, dropped = dropping, np.int64(-1), np.int64(out)
-                take_gains(forest, work, count, gains)
+                take_gains(links, forest, work, count, gains)
                 for tree in order:
                     if dropping + gains[tree] > best:
                         best, taken, dropped = dropping + gains[tree], tree, np.int64(out)
@@ -102,7 +103,7 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
     kept, kept_number, kept_count = trees.copy(), number, count
     members = work.members[:count].copy()
     parent = work.parent[members].copy()
-    labels = count_labels(work, count) + number
+    labels = count_labels(links, work, count) + number
     weight = total_weight(links, work, count)
     better = True
     while better:
@@ -114,7 +115,7 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
                 mode = BY_LABELS if step == 1 else BY_WEIGHT
                 count = grow(links, work, task.root, task.terminals, task.rotation, mode)
                 take_needs(task, count)
-            found = count_labels(work, count) + number
+            found = count_labels(links, work, count) + number
             heavy = total_weight(links, work, count)
             if found < labels or (found == labels and heavy < weight):
                 better = True
@@ -136,12 +137,12 @@ def _regrow(task):  # type: ignore[no-untyped-def]
     links, work = task.links, task.work
     first = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
     take_needs(task, first)
-    labels = count_labels(work, first)
+    labels = count_labels(links, work, first)
     members = work.members[:first].copy()
     parent = work.parent[members].copy()
     second = grow(links, work, task.root, task.terminals, task.rotation, BY_LABELS)
     take_needs(task, second)
-    found = count_labels(work, second)
+    found = count_labels(links, work, second)
     if found < labels:
         return second, found
     put_back(task, members, parent)
@@ -183,10 +184,10 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
         set_flood(forest, work, trees, number)
         count = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
         take_needs(task, count)
-        fewest, best = count_labels(work, count) + number, np.int64(-1)
+        fewest, best = count_labels(links, work, count) + number, np.int64(-1)
         if number == MOST_TREES or fewest <= 1:
             return number
-        take_gains(forest, work, count, gains)
+        take_gains(links, forest, work, count, gains)
         ranked = np.argsort(-gains[order], kind="mergesort")
         for at in range(min(_ROUND, order.size)):
             tree = order[ranked[at]]
@@ -194,7 +195,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
             set_flood(forest, work, trees, number + 1)
             tried = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
             take_needs(task, tried)
-            labels = count_labels(work, tried) + number + 1
+            labels = count_labels(links, work, tried) + number + 1
             if labels < fewest:
                 fewest, best = labels, tree
         if best < 0:
@@ -252,7 +253,7 @@ def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
     """Tries the best with one stored tree less, or one more, and a delivery tree made for it."""
-    forest, work, order = task.forest, task.work, task.order
+    links, forest, work, order = task.links, task.forest, task.work, task.order
     tried = np.empty(MOST_TREES, np.int64)
     promise = np.empty(order.size, np.int64)
     gains = np.empty(order.size, np.int64)
@@ -261,7 +262,7 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
         found = False
         recall(task, count)
         set_flood(forest, work, trees, number)
-        take_gains(forest, work, count, gains)
+        take_gains(links, forest, work, count, gains)
         for at in range(order.size):
             promise[at] = -gains[order[at]]
             for has in range(number):
@@ -323,7 +324,7 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
             break
         if step < count - 1:
             barred, through = members[step + 1], np.int64(-1)
-            if work.wanted[barred] != 0:
+            if listens(links, work, barred):
                 continue
         else:
             barred, through = np.int64(-1), beside[step - count + 1]
@@ -336,7 +337,7 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
             continue
         grown = prune(links, work, grown)
         take_needs(task, grown)
-        if count_labels(work, grown) + number > labels + 1:
+        if count_labels(links, work, grown) + number > labels + 1:
             continue
         tried[:number] = trees[:number]
         grown, begun, fewer = _improve(task, tried, number, grown, labels + 1)

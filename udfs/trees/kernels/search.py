@@ -79,6 +79,24 @@ def _nearest(work, at):  # type: ignore[no-untyped-def]
 
 
 @helper
+def listens(links, work, u):  # type: ignore[no-untyped-def]
+    """Returns True if a receiver is at this switch."""
+    wanted = np.int64(0)
+    for word in range(links.word[u], links.word[u + 1]):
+        wanted |= work.wanted[word]
+    return wanted != 0
+
+
+@helper
+def _flooded(links, work, u):  # type: ignore[no-untyped-def]
+    """Counts the ports of a switch that the stored trees in use send out of."""
+    total = np.int64(0)
+    for word in range(links.word[u], links.word[u + 1]):
+        total += count_bits(work.flood[word])
+    return total
+
+
+@helper
 def _link_cost(links, work, link, mode):  # type: ignore[no-untyped-def]
     """Returns the cost of a link by ``mode``.
 
@@ -93,8 +111,8 @@ def _link_cost(links, work, link, mode):  # type: ignore[no-untyped-def]
     if mode == BY_WEIGHT:
         return np.int64(1) if work.free[edge] > 0 else links.cost[link]
     v = links.target[link]
-    if work.wanted[v] == 0:
-        stops = count_bits(work.flood[v])
+    if not listens(links, work, v):
+        stops = _flooded(links, work, v)
         labels = max(np.int64(0), stops - 2) if work.free[edge] > 0 else stops + 1
     else:
         labels = np.int64(0) if work.free[edge] > 0 else np.int64(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.trees.kernels.search import count_bits, helper
+from udfs.trees.kernels.search import count_bits, helper, listens
 
 #: Trees in a stack at most. A stack has 64 labels.
 MOST_TREES = 64
@@ -19,24 +19,27 @@ def take_needs(task, count):  # type: ignore[no-untyped-def]
     needed[:] = 0
     for at in range(count):
         u = work.members[at]
-        needed[u] = work.wanted[u]
-    ingress[work.members[0]] = task.entry
+        for word in range(links.word[u], links.word[u + 1]):
+            needed[word] = work.wanted[word]
+            ingress[word] = 0
+    ingress[task.entry_word] = task.entry
     for at in range(1, count):
-        v = work.members[at]
-        link = work.parent[v]
-        needed[links.source[link]] |= links.port[link]
-        ingress[v] = links.back[link]
+        link = work.parent[work.members[at]]
+        needed[links.port_word[link]] |= links.port[link]
+        ingress[links.back_word[link]] = links.back[link]
 
 
 @helper
-def count_labels(work, count):  # type: ignore[no-untyped-def]
+def count_labels(links, work, count):  # type: ignore[no-untyped-def]
     """Counts hop and stop labels of the tree whose needs were taken, beside what ``flood``
     sends."""
     total = np.int64(0)
     for at in range(count):
         u = work.members[at]
-        needed, flood = work.needed[u], work.flood[u]
-        total += count_bits(needed & ~flood) + count_bits(flood & ~(needed | work.ingress[u]))
+        for word in range(links.word[u], links.word[u + 1]):
+            needed, flood = work.needed[word], work.flood[word]
+            total += count_bits(needed & ~flood)
+            total += count_bits(flood & ~(needed | work.ingress[word]))
     return total
 
 
@@ -53,7 +56,7 @@ def overlap(forest, work, tree):  # type: ignore[no-untyped-def]
     """Counts the needed ports that the tree serves."""
     total = np.int64(0)
     for at in range(forest.offset[tree], forest.offset[tree + 1]):
-        total += count_bits(forest.mask[at] & work.needed[forest.switch[at]])
+        total += count_bits(forest.mask[at] & work.needed[forest.word[at]])
     return total
 
 
@@ -62,21 +65,22 @@ def serves(forest, work, tree):  # type: ignore[no-untyped-def]
     """Counts the receivers that the tree leads to."""
     total = np.int64(0)
     for at in range(forest.offset[tree], forest.offset[tree + 1]):
-        total += count_bits(forest.mask[at] & work.wanted[forest.switch[at]])
+        total += count_bits(forest.mask[at] & work.wanted[forest.word[at]])
     return total
 
 
 @helper
-def take_gains(forest, work, count, gains):  # type: ignore[no-untyped-def]
+def take_gains(links, forest, work, count, gains):  # type: ignore[no-untyped-def]
     """Counts the labels that each stored tree would spare on the delivery tree as it is, its own
     counted."""
     gains[:] = -1
     for member in range(count):
         u = work.members[member]
-        known, needed = work.flood[u] | work.ingress[u], work.needed[u]
-        for at in range(forest.at_offset[u], forest.at_offset[u + 1]):
-            new = forest.at_mask[at] & ~known
-            gains[forest.at_tree[at]] += 2 * count_bits(new & needed) - count_bits(new)
+        for word in range(links.word[u], links.word[u + 1]):
+            known, needed = work.flood[word] | work.ingress[word], work.needed[word]
+            for at in range(forest.at_offset[word], forest.at_offset[word + 1]):
+                new = forest.at_mask[at] & ~known
+                gains[forest.at_tree[at]] += 2 * count_bits(new & needed) - count_bits(new)
 
 
 @helper
@@ -91,7 +95,7 @@ def set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
 @helper
 def _add(forest, work, tree):  # type: ignore[no-untyped-def]
     for at in range(forest.offset[tree], forest.offset[tree + 1]):
-        work.flood[forest.switch[at]] |= forest.mask[at]
+        work.flood[forest.word[at]] |= forest.mask[at]
     for at in range(forest.edge_offset[tree], forest.edge_offset[tree + 1]):
         work.free[forest.edge[at]] += 1
 
@@ -141,7 +145,7 @@ def prune(links, work, count):  # type: ignore[no-untyped-def]
         children[links.source[work.parent[work.members[at]]]] += 1
     for at in range(count - 1, 0, -1):
         v = work.members[at]
-        if children[v] == 0 and work.wanted[v] == 0:
+        if children[v] == 0 and not listens(links, work, v):
             work.inside[v] = 0
             children[links.source[work.parent[v]]] -= 1
     kept = 0

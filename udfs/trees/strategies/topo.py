@@ -47,11 +47,11 @@ def down_links(network: Network) -> dict[str, list[str]]:
     order."""
     layer = _layers(network)
     place = {name: n for n, name in enumerate((*network.hosts, *network.switches))}
-    ends: dict[str, list[str]] = {name: [] for name in network.switches}
+    ends: dict[str, set[str]] = {name: set() for name in network.switches}
     for link in network.links:
         u, v = link.switch, link.neighbor
         if network.usable(link) and (v in network.hosts or layer.get(v, 0) > layer.get(u, 0)):
-            ends[u].append(v)
+            ends[u].add(v)
     return {name: sorted(down, key=place.__getitem__) for name, down in ends.items()}
 
 

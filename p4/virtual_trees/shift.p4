@@ -1,0 +1,6 @@
+// Masks of ports, shifted: BMv2 shifts by at most 255 bits at once.
+
+ports_t shift(in ports_t ports, in bit<9> by) {
+    bit<8> half = by[8:8] ++ 7w0;
+    return ports << by[7:0] << half << half;
+}
