@@ -299,9 +299,8 @@ class Encoder:
         assert isinstance(form, TypedLabels)
         labels = [form.label(TREE, number) for number in size.trees]
         members = work.members[: size.switch_links + 1]
-        words, before = self._graph.words_of(members)
+        words, switches, before = self._graph.words_of(members)
         needed, flood, ingress = work.needed[words], work.flood[words], work.ingress[words]
-        switches = np.searchsorted(self._graph.links.word, words, side="right") - 1
         for name, ports, hops, stops in zip(
             (names[u] for u in switches.tolist()),
             before.tolist(),

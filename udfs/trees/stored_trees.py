@@ -41,7 +41,7 @@ class StoredTrees:
         mask = np.array([mask for each in masks for _, mask in each], np.int64)
         numbers = np.repeat(np.arange(len(masks), dtype=np.int64), [len(each) for each in masks])
         by_word = np.argsort(word, kind="stable")
-        counts = np.bincount(word, minlength=graph.links.word[-1])
+        counts = np.bincount(word, minlength=graph.links.more[-1])
         self.forest = Forest(
             _offsets(masks),
             word,
@@ -57,11 +57,10 @@ class StoredTrees:
 def _words(graph: SwitchGraph, ports: Mapping[str, int]) -> Iterator[tuple[int, int]]:
     """Yields the ports of each switch by words, those that have some."""
     for name, mask in ports.items():
-        first, _ = graph.word_of(graph.index[name], 1)
-        for at in range(-(-mask.bit_length() // WORD)):
-            some = mask >> WORD * at & (1 << WORD) - 1
+        for before in range(0, mask.bit_length(), WORD):
+            some = mask >> before & (1 << WORD) - 1
             if some:
-                yield first + at, some
+                yield graph.word_of(graph.index[name], before + 1)[0], some
 
 
 def _offsets(lists: list[list[tuple[int, int]]] | list[list[int]]) -> np.ndarray:

@@ -42,11 +42,11 @@ class SwitchGraph:
         self._unit = _unit(weights)
         heaviest = max(weights, default=1.0)
         classes = 15 if min(weights, default=1.0) < heaviest else 1
-        words = [0] * len(self.names)
+        beyond = [0] * len(self.names)
         for link in network.links:
             at = self.index[link.switch]
-            words[at] = max(words[at], -(-link.port // WORD))
-        self._first_word = [0, *accumulate(max(1, count) for count in words)]
+            beyond[at] = max(beyond[at], (link.port - 1) // WORD)
+        self._more = list(accumulate(beyond, initial=len(self.names)))
         cables: dict[int, int] = {}
         rows = []
         for link in usable:
@@ -70,25 +70,30 @@ class SwitchGraph:
         counts = np.bincount(table[:, 0], minlength=len(self.names))
         columns = (table[:, column].astype(kind) for column, kind in enumerate(_KINDS))
         offset = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        self.links = Links._make((offset, *columns, np.array(self._first_word, np.int64)))
+        further = np.repeat(np.arange(len(self.names)), beyond)
+        self.links = Links._make((offset, *columns, further, np.array(self._more, np.int64)))
 
     def word_of(self, u: int, port: int) -> tuple[int, int]:
         """Returns the word that a switch's port is in, and its bit there."""
         word, bit = divmod(port - 1, WORD)
-        return self._first_word[u] + word, 1 << bit
+        return self._more[u] + word - 1 if word else u, 1 << bit
 
-    def words_of(self, members: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the words of these switches, in order, and how many ports are before each."""
-        first = self.links.word
-        if len(first) == first[-1] + 1:
-            return members, np.zeros_like(members)
-        counts = first[members + 1] - first[members]
-        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.repeat(first[members], counts) + place, place * WORD
+    def words_of(
+        self, members: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the words of these switches in order, of each its switch, and how many ports are
+        before it."""
+        more = self.links.more
+        counts = 1 + more[members + 1] - more[members]
+        switches = np.repeat(members, counts)
+        place = np.arange(len(switches)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.where(place == 0, switches, more[switches] + place - 1), switches, place * WORD
 
     def switches_of(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns the switches that these words, ascending, are of, each once."""
-        return np.unique(np.searchsorted(self.links.word, words, side="right") - 1)
+        first = words < len(self.names)
+        further = self.links.further[words[~first] - len(self.names)]
+        return np.union1d(words[first], further)
 
     @cached_property
     def adjacency(self) -> list[list[tuple[int, int, int]]]:
@@ -108,7 +113,7 @@ class SwitchGraph:
 
     def work(self) -> Work:
         """Returns memory for the kernels: one tree at a time."""
-        return workspace(len(self.names), self._first_word[-1], self._cables)
+        return workspace(len(self.names), self._more[-1], self._cables)
 
     def grow(
         self, root: int, terminals: Iterable[int], free: Collection[int] = frozenset()

@@ -1,8 +1,9 @@
 """Arrays that the kernels of trees work on.
 
-Port masks are words, int64, of `WORD` ports each: those of switch u are at ``word[u]:word[u + 1]``,
-one for most switches. Switches, links, edges and stored trees are known by number. A delivery tree
-is ``work.members[:count]`` (switches, parents first) with ``work.parent[v]``, the link it comes by.
+Port masks are words, int64, of `WORD` ports each: the first of switch u is word u, and further
+ones, which few switches have, stand behind those of all. Switches, links, edges and stored trees
+are known by number. A delivery tree is ``work.members[:count]`` (switches, parents first) with
+``work.parent[v]``, the link it comes by; ``work.inside`` is 1 for its members and 0 for others.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Links(NamedTuple):
 
     ``offset[u]:offset[u + 1]`` leave u. edge: number of the cable. port, back: bits of the ports at
     source and target, in the words ``port_word`` and ``back_word``. cost: of a search. weight:
-    1..15. word: of each switch, its first word.
+    1..15. further: of each word that is no first one, ascending, its switch; those of u are the
+    words ``more[u]:more[u + 1]``.
     """
 
     offset: Integers
@@ -43,7 +45,8 @@ class Links(NamedTuple):
     weight: Short
     port_word: Short
     back_word: Short
-    word: Integers
+    further: Integers
+    more: Integers
 
 
 class Forest(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from udfs.trees.kernels.arrays import EncodingTask, Forest
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, word_at, words_of
 from udfs.trees.kernels.stack import take_needs
 
 
@@ -39,7 +39,8 @@ def candidates(task):  # type: ignore[no-untyped-def]
     found = 0
     for member in range(count):
         u = work.members[member]
-        for word in range(task.links.word[u], task.links.word[u + 1]):
+        for step in range(words_of(task.links, u)):
+            word = word_at(task.links, u, step)
             needed, ingress = work.needed[word], work.ingress[word]
             for at in range(forest.at_offset[word], forest.at_offset[word + 1]):
                 tree, mask = forest.at_tree[at], forest.at_mask[at]

@@ -7,8 +7,16 @@ from numba import njit
 
 from udfs.trees.kernels.greedy import greedy
 from udfs.trees.kernels.refined import choose, refined
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow
-from udfs.trees.kernels.stack import by_depth, prune, put_back, recall, set_flood, take_needs
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, word_at, words_of
+from udfs.trees.kernels.stack import (
+    by_depth,
+    labels_of,
+    prune,
+    put_back,
+    recall,
+    set_flood,
+    take_needs,
+)
 
 GREEDY, REFINED, QUICK, SHORTEST = 0, 1, 2, 3
 
@@ -81,7 +89,8 @@ def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
     hops = stops = ways = np.int64(0)
     for at in range(count):
         u = work.members[at]
-        for word in range(links.word[u], links.word[u + 1]):
+        for step in range(words_of(links, u)):
+            word = word_at(links, u, step)
             ways += count_bits(work.wanted[word]) * (work.distance[u] + 2)
             needed, flood = work.needed[word], work.flood[word]
             hops += count_bits(needed & ~flood)
@@ -96,8 +105,6 @@ def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
             came = left[links.source[work.parent[u]]]
             crossings += came
         left[u] = came
-        for word in range(links.word[u], links.word[u + 1]):
-            needed, flood = work.needed[word], work.flood[word]
-            left[u] -= count_bits(needed & ~flood)
-            left[u] -= count_bits(flood & ~(needed | work.ingress[word]))
+        for step in range(words_of(links, u)):
+            left[u] -= labels_of(work, word_at(links, u, step))
     return count, number, hops, stops, crossings, ways

@@ -79,20 +79,34 @@ def _nearest(work, at):  # type: ignore[no-untyped-def]
 
 
 @helper
+def words_of(links, u):  # type: ignore[no-untyped-def]
+    """Counts the words that a switch's ports are in."""
+    return 1 + links.more[u + 1] - links.more[u]
+
+
+@helper
+def word_at(links, u, step):  # type: ignore[no-untyped-def]
+    """Returns one of a switch's words, by its place among them."""
+    return np.int64(u) if step == 0 else links.more[u] + step - 1
+
+
+@helper
 def listens(links, work, u):  # type: ignore[no-untyped-def]
     """Returns True if a receiver is at this switch."""
-    wanted = np.int64(0)
-    for word in range(links.word[u], links.word[u + 1]):
-        wanted |= work.wanted[word]
+    wanted = work.wanted[u]
+    if links.further.size > 0:
+        for word in range(links.more[u], links.more[u + 1]):
+            wanted |= work.wanted[word]
     return wanted != 0
 
 
 @helper
 def _flooded(links, work, u):  # type: ignore[no-untyped-def]
     """Counts the ports of a switch that the stored trees in use send out of."""
-    total = np.int64(0)
-    for word in range(links.word[u], links.word[u + 1]):
-        total += count_bits(work.flood[word])
+    total = count_bits(work.flood[u])
+    if links.further.size > 0:
+        for word in range(links.more[u], links.more[u + 1]):
+            total += count_bits(work.flood[word])
     return total
 
 

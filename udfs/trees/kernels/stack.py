@@ -19,9 +19,11 @@ def take_needs(task, count):  # type: ignore[no-untyped-def]
     needed[:] = 0
     for at in range(count):
         u = work.members[at]
-        for word in range(links.word[u], links.word[u + 1]):
-            needed[word] = work.wanted[word]
-            ingress[word] = 0
+        needed[u], ingress[u] = work.wanted[u], 0
+    for at in range(links.further.size):
+        if work.inside[links.further[at]] == 1:
+            word = links.more[0] + at
+            needed[word], ingress[word] = work.wanted[word], 0
     ingress[task.entry_word] = task.entry
     for at in range(1, count):
         link = work.parent[work.members[at]]
@@ -35,12 +37,18 @@ def count_labels(links, work, count):  # type: ignore[no-untyped-def]
     sends."""
     total = np.int64(0)
     for at in range(count):
-        u = work.members[at]
-        for word in range(links.word[u], links.word[u + 1]):
-            needed, flood = work.needed[word], work.flood[word]
-            total += count_bits(needed & ~flood)
-            total += count_bits(flood & ~(needed | work.ingress[word]))
+        total += labels_of(work, work.members[at])
+    for at in range(links.further.size):
+        if work.inside[links.further[at]] == 1:
+            total += labels_of(work, links.more[0] + at)
     return total
+
+
+@helper
+def labels_of(work, word):  # type: ignore[no-untyped-def]
+    """Counts the hops and stops of a word of ports."""
+    needed, flood = work.needed[word], work.flood[word]
+    return count_bits(needed & ~flood) + count_bits(flood & ~(needed | work.ingress[word]))
 
 
 @helper
@@ -75,12 +83,18 @@ def take_gains(links, forest, work, count, gains):  # type: ignore[no-untyped-de
     counted."""
     gains[:] = -1
     for member in range(count):
-        u = work.members[member]
-        for word in range(links.word[u], links.word[u + 1]):
-            known, needed = work.flood[word] | work.ingress[word], work.needed[word]
-            for at in range(forest.at_offset[word], forest.at_offset[word + 1]):
-                new = forest.at_mask[at] & ~known
-                gains[forest.at_tree[at]] += 2 * count_bits(new & needed) - count_bits(new)
+        _add_gains(forest, work, work.members[member], gains)
+    for at in range(links.further.size):
+        if work.inside[links.further[at]] == 1:
+            _add_gains(forest, work, links.more[0] + at, gains)
+
+
+@helper
+def _add_gains(forest, work, word, gains):  # type: ignore[no-untyped-def]
+    known, needed = work.flood[word] | work.ingress[word], work.needed[word]
+    for at in range(forest.at_offset[word], forest.at_offset[word + 1]):
+        new = forest.at_mask[at] & ~known
+        gains[forest.at_tree[at]] += 2 * count_bits(new & needed) - count_bits(new)
 
 
 @helper
