@@ -106,7 +106,9 @@ def test_a_network_over_14_bits_of_links_needs_wide_labels():
 
 
 def test_a_switch_with_too_many_neighbors_is_named_with_what_to_do():
-    with pytest.raises(NetworkError, match=r"TOO_MANY_PORTS.*needs 515 ports.*fewer hosts") as error:
+    with pytest.raises(
+        NetworkError, match=r"TOO_MANY_PORTS.*needs 515 ports.*fewer hosts"
+    ) as error:
         from_graph(nx.star_graph(512), hosts_per_switch=2)
     assert error.value.switch == "s0"
     assert "513" not in str(error.value).split("needs")[0]

@@ -26,12 +26,13 @@ number whose last eight bits are 0."""
 _WITHIN = (1 << SUBSET) - 1
 
 
-def port_mask(ports: Collection[int]) -> int:
-    """Returns bit p - 1 for each port p. Raises NetworkError ``TOO_MANY_PORTS`` outside 1..511."""
+def port_mask(ports: Collection[int], most: int = MAX_PORT) -> int:
+    """Returns bit p - 1 for each port p. Raises NetworkError ``TOO_MANY_PORTS`` outside
+    1..``most``."""
     mask = 0
     for port in ports:
-        if not 0 < port <= MAX_PORT:
-            raise NetworkError("TOO_MANY_PORTS", f"port {port}: ports are 1..{MAX_PORT}", port=port)
+        if not 0 < port <= most:
+            raise NetworkError("TOO_MANY_PORTS", f"port {port}: ports are 1..{most}", port=port)
         mask |= 1 << port - 1
     return mask
 

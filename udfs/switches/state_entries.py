@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from udfs.network.network import Network
 from udfs.switches.bridge import spanning_links
 from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.ports import port_groups, port_mask
+from udfs.switches.ports import NARROW_PORTS, port_groups, port_mask
 from udfs.switches.routes import routes
 from udfs.switches.sources import SOURCE, receiving_port, trusted_ports
 
@@ -69,8 +69,8 @@ def spanning(
 ) -> SwitchEntry:
     """Returns the entry that tells a switch its ports of the tree, and those before hosts."""
     params = (
-        ("links", canonical(port_mask(list(links)))),
-        ("hosts", canonical(port_mask(list(hosts)))),
+        ("links", canonical(port_mask(list(links), NARROW_PORTS))),
+        ("hosts", canonical(port_mask(list(hosts), NARROW_PORTS))),
         ("lease", canonical(lease)),
     )
     return SwitchEntry(switch, TREE, (("protocol", "exact", canonical(PROTOCOL)),), SPAN, params)

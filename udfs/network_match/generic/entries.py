@@ -28,7 +28,7 @@ from udfs.network_match.generic.table import GenericRow
 from udfs.network_match.layout import FUNCTIONS
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.match import Match, canonical
-from udfs.switches.ports import port_mask
+from udfs.switches.ports import NARROW_PORTS, port_mask
 
 SEND = "ingress.subscriptions.send_to_ports"
 REQUIRE = "ingress.subscriptions.require"
@@ -211,7 +211,7 @@ def _row_entry(switch: str, number: int, row: GenericRow) -> SwitchEntry:
         )
     # P4Runtime leaves a ternary match of no bits out.
     match = [(f.name, f.kind, f.joined()) for f in fields if f.other != b"\0"]
-    ports = port_mask([int(port) for port in row.receivers])
+    ports = port_mask([int(port) for port in row.receivers], NARROW_PORTS)
     return SwitchEntry(
         switch,
         EVENT,
@@ -254,7 +254,7 @@ def _state_entries(switch: str, number: int, rows: Sequence[ValueRow]) -> list[S
         # P4Runtime leaves a range of all values out.
         everything = (low, high) == (0, STATE_MAXIMUM)
         values = () if everything else (("value", "range", _range(low, high)),)
-        ports = (("ports", canonical(port_mask([int(port) for port in receivers]))),)
+        ports = (("ports", canonical(port_mask([int(port) for port in receivers], NARROW_PORTS))),)
         match = (_exact("states", number), *values)
         made.append(SwitchEntry(switch, STATES, match, SEND_BY_STATE, ports, 1))
     return made

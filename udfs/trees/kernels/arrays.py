@@ -67,9 +67,11 @@ class Forest(NamedTuple):
 class Work(NamedTuple):
     """Memory of one search and of one encoding.
 
-    free: stored trees in use that cover an edge. price: what an edge costs where all stored trees
-    are in sight. wanted: ports towards receivers. needed, ingress: ports that each member must send
-    out of, and the one that it receives by. flood: ports that the stored trees in use send out of.
+    stops: of a search by labels, ports of a switch that the stored trees in use send out of, -1
+    where a receiver is. free: stored trees in use that cover an edge. price: what an edge costs
+    where all stored trees are in sight. wanted: ports towards receivers. needed, ingress: ports
+    that each member must send out of, and the one that it receives by. flood: ports that the stored
+    trees in use send out of.
     """
 
     distance: Integers
@@ -83,6 +85,7 @@ class Work(NamedTuple):
     following: NDArray[np.int32]
     previous: NDArray[np.int32]
     listed: NDArray[np.int32]
+    stops: Short
     free: Short
     price: Integers
     wanted: Integers
@@ -111,6 +114,7 @@ def workspace(switches: int, words: int, edges: int) -> Work:
         following=np.zeros(switches, np.int32),
         previous=np.zeros(switches, np.int32),
         listed=np.full(switches, -1, np.int32),
+        stops=np.zeros(switches, np.int32),
         free=np.zeros(edges, np.int32),
         price=integers(edges),
         wanted=integers(words),

@@ -94,20 +94,24 @@ def word_at(links, u, step):  # type: ignore[no-untyped-def]
 def listens(links, work, u):  # type: ignore[no-untyped-def]
     """Returns True if a receiver is at this switch."""
     wanted = work.wanted[u]
-    if links.further.size > 0:
-        for word in range(links.more[u], links.more[u + 1]):
-            wanted |= work.wanted[word]
+    for word in range(links.more[u], links.more[u + 1]):
+        wanted |= work.wanted[word]
     return wanted != 0
 
 
 @helper
-def _flooded(links, work, u):  # type: ignore[no-untyped-def]
-    """Counts the ports of a switch that the stored trees in use send out of."""
-    total = count_bits(work.flood[u])
-    if links.further.size > 0:
-        for word in range(links.more[u], links.more[u + 1]):
-            total += count_bits(work.flood[word])
-    return total
+def _take_stops(links, work):  # type: ignore[no-untyped-def]
+    """Counts the ports of each switch that the stored trees in use send out of; -1 where a receiver
+    is."""
+    stops = work.stops
+    for u in range(stops.size):
+        stops[u] = count_bits(work.flood[u]) if work.wanted[u] == 0 else -1
+    for at in range(links.further.size):
+        u, word = links.further[at], links.more[0] + at
+        if work.wanted[word] != 0:
+            stops[u] = -1
+        elif stops[u] >= 0:
+            stops[u] += count_bits(work.flood[word])
 
 
 @helper
@@ -124,9 +128,8 @@ def _link_cost(links, work, link, mode):  # type: ignore[no-untyped-def]
         return links.cost[link] * work.price[edge] // FULL_PRICE + 1
     if mode == BY_WEIGHT:
         return np.int64(1) if work.free[edge] > 0 else links.cost[link]
-    v = links.target[link]
-    if not listens(links, work, v):
-        stops = _flooded(links, work, v)
+    stops = np.int64(work.stops[links.target[link]])
+    if stops >= 0:
         labels = max(np.int64(0), stops - 2) if work.free[edge] > 0 else stops + 1
     else:
         labels = np.int64(0) if work.free[edge] > 0 else np.int64(3)
@@ -146,6 +149,8 @@ def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, sh
     """
     distance, parent, inside = work.distance, work.parent, work.inside
     waiting, members, path = work.waiting, work.members, work.path
+    if mode == BY_LABELS:
+        _take_stops(links, work)
     distance[:] = _FAR
     inside[:] = 0
     waiting[:] = 0

@@ -12,17 +12,25 @@ MOST_TREES = 64
 
 
 @helper
+def member_word(links, work, count, at):  # type: ignore[no-untyped-def]
+    """Returns a word of the members' ports: below ``count`` the first of each, from there on the
+    further ones of all switches, -1 for those of no member."""
+    if at < count:
+        return work.members[at]
+    if work.inside[links.further[at - count]] == 0:
+        return np.int64(-1)
+    return links.more[0] + at - count
+
+
+@helper
 def take_needs(task, count):  # type: ignore[no-untyped-def]
     """Notes the ports that each member must send out of, and the one that it receives by."""
     links, work = task.links, task.work
     needed, ingress = work.needed, work.ingress
     needed[:] = 0
-    for at in range(count):
-        u = work.members[at]
-        needed[u], ingress[u] = work.wanted[u], 0
-    for at in range(links.further.size):
-        if work.inside[links.further[at]] == 1:
-            word = links.more[0] + at
+    for at in range(count + links.further.size):
+        word = member_word(links, work, count, at)
+        if word >= 0:
             needed[word], ingress[word] = work.wanted[word], 0
     ingress[task.entry_word] = task.entry
     for at in range(1, count):
@@ -36,11 +44,10 @@ def count_labels(links, work, count):  # type: ignore[no-untyped-def]
     """Counts hop and stop labels of the tree whose needs were taken, beside what ``flood``
     sends."""
     total = np.int64(0)
-    for at in range(count):
-        total += labels_of(work, work.members[at])
-    for at in range(links.further.size):
-        if work.inside[links.further[at]] == 1:
-            total += labels_of(work, links.more[0] + at)
+    for at in range(count + links.further.size):
+        word = member_word(links, work, count, at)
+        if word >= 0:
+            total += labels_of(work, word)
     return total
 
 
@@ -82,19 +89,14 @@ def take_gains(links, forest, work, count, gains):  # type: ignore[no-untyped-de
     """Counts the labels that each stored tree would spare on the delivery tree as it is, its own
     counted."""
     gains[:] = -1
-    for member in range(count):
-        _add_gains(forest, work, work.members[member], gains)
-    for at in range(links.further.size):
-        if work.inside[links.further[at]] == 1:
-            _add_gains(forest, work, links.more[0] + at, gains)
-
-
-@helper
-def _add_gains(forest, work, word, gains):  # type: ignore[no-untyped-def]
-    known, needed = work.flood[word] | work.ingress[word], work.needed[word]
-    for at in range(forest.at_offset[word], forest.at_offset[word + 1]):
-        new = forest.at_mask[at] & ~known
-        gains[forest.at_tree[at]] += 2 * count_bits(new & needed) - count_bits(new)
+    for member in range(count + links.further.size):
+        word = member_word(links, work, count, member)
+        if word < 0:
+            continue
+        known, needed = work.flood[word] | work.ingress[word], work.needed[word]
+        for at in range(forest.at_offset[word], forest.at_offset[word + 1]):
+            new = forest.at_mask[at] & ~known
+            gains[forest.at_tree[at]] += 2 * count_bits(new & needed) - count_bits(new)
 
 
 @helper
