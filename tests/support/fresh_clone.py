@@ -26,7 +26,9 @@ def made_like(folder: Path) -> None:
     door = folder / "spark-submit.sh"
     door.unlink()
     door.write_text(
-        '#!/bin/sh\ncase "$1" in env) ;; make) shift; '
+        # Workers would take what they compile from the current folder, and compile it again.
+        "#!/bin/sh\nexport PYTHONSAFEPATH=1\n"
+        'case "$1" in env) export -p | grep PYTHONSAFEPATH ;; make) shift; '
         'PYTHONPATH=.:tests/support exec python -m "tests.make.$@" ;; '
         '*) exec spark-submit "$@" ;; esac\n'
     )
