@@ -1,4 +1,4 @@
-"""Commands of documents on files and interfaces run as they are pasted, and print what is shown.
+"""Commands of documents run as they are pasted, on a lab that they share, and print what is shown.
 
 `ELSEWHERE` and `NOT_HERE` name the others: where a test runs them, or why none can. A command that
 is in none of these lists fails `test_each_command_is_run_or_said_why_not`.
@@ -14,11 +14,10 @@ import subprocess
 import textwrap
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jvm
 import pytest
 from doc_commands import commands
 from fresh_clone import made_like
@@ -28,7 +27,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 DOOR = "./spark-submit.sh"
 MINE = f"{DOOR} --properties-file conf/mine.conf"
-LAB = f"{DOOR} --properties-file var/lab/lab.conf"
 #: On a busy machine a job takes minutes, seconds.
 PATIENCE = 600.0
 ENVIRONMENT = 'eval "$(./spark-submit.sh env)"'
@@ -79,6 +77,7 @@ ALONE = (
         E,
         folder=CAMUS,
     ),
+    Step(f"{DOOR} docs/examples/match_history.py"),
     Step("stackcast attributes encode events.jsonl --attributes attributes.jsonl", code=1),
     Step(
         "stackcast attributes encode events.jsonl --attributes attributes.jsonl "
@@ -112,6 +111,7 @@ ALONE = (
     Step("stackcast itch inspect day.itch --type A --symbol GOOGL", says="stock=GOOGL"),
     Step('(umask 077; echo "1 $(openssl rand -hex 32)" > summary.keys)'),
     Step("(umask 077; stackcast host-key summary.keys h3 > h3.keys)"),
+    Step(f"{DOOR} jobs/load_topology.py --dry-run --topohub topozoo/Abilene", says="switches"),
     Step(f"{DOOR} make structure --at REV", {"REV": "HEAD"}, says="modules"),
 )
 #: In a network of their own, where `sudo` has nobody to ask.
@@ -135,7 +135,105 @@ INTERFACES = (
     ),
     Step("stackcast receive", {"receive": "receive --interface lo"}, until="listening at"),
 )
-GROUPS = (ALONE, INTERFACES)
+ADDRESS = "$(awk '/bootstrap.servers/ {print $2}' var/lab/lab.conf)"
+LAB = f"{DOOR} --properties-file var/lab/lab.conf"
+#: A lab with all that runs beside a stream; conf/mine.conf is that of the lab.
+UP = (
+    Step("stackcast lab up"),
+    Step(f"{LAB} jobs/create_tables.py var/lab/network"),
+    Step(f"{LAB} jobs/refresh_switches.py --once"),
+)
+BESIDE = (
+    Step(
+        f"{MINE} --conf spark.stackcast.metrics.port=9401 jobs/refresh_switches.py",
+        {"9401": "0"},
+        until="switches in step",
+    ),
+    Step(
+        f"{MINE} --conf spark.stackcast.metrics.port=9400 jobs/itch_stream.py",
+        {"9400": "0"},
+        until="workers ready",
+    ),
+)
+RUNNING = (
+    Step(f"{MINE} jobs/rerequest.py", until="re-requests are taken"),
+    Step("stackcast itch publish --generate 100000 --bootstrap ADDRESS", {"ADDRESS": ADDRESS}),
+    Step("stackcast itch publish day.itch --bootstrap 127.0.0.1:9092", {"127.0.0.1:9092": ADDRESS}),
+    Step("stackcast lab status", says="deliveries"),
+    Step("stackcast lab status --watch h3 --watch pod1-rack2,h3", until="pod1-rack2,h3: bytes"),
+    Step(
+        "stackcast explain --session S --sequence N [--properties-file conf/mine.conf] [--host H] "
+        "[--json]",
+        {
+            "--session S": "--session 8ZY63T0000",
+            "--sequence N": "--sequence 4026531840",
+            "[--properties-file conf/mine.conf]": "--properties-file conf/mine.conf",
+            "[--host H]": "",
+            "[--json]": "",
+        },
+        says="8ZY63T0000",
+    ),
+    Step(
+        f"{MINE} jobs/run_sql.py "
+        '"SELECT to_json(struct(id, name, type, scale, offset)) FROM attributes ORDER BY id" '
+        "| grep -o '{.*}' > attributes.jsonl"
+    ),
+    Step(
+        f"{MINE} jobs/run_sql.py "
+        "\"SELECT receivers FROM who_gets(stock => 'GOOGL', price => '60.25')\"",
+        says="receivers",
+    ),
+    Step(
+        f"{MINE} jobs/run_sql.py "
+        '"SELECT id, since, messages FROM subscription_matches ORDER BY messages DESC LIMIT 20"',
+        says="messages",
+    ),
+    Step(
+        f"{DOOR} --conf spark.stackcast.tables=var/lab/tables jobs/run_sql.py "
+        '"SELECT subscriber, filter FROM subscriptions LIMIT 5" '
+        '"SELECT subscriber, sum(messages) AS messages, sum(bytes) AS bytes '
+        'FROM delivery_statistics GROUP BY subscriber" '
+        '"SELECT field, state, text, next FROM filter_entries '
+        "WHERE field = 'add_order.stock' LIMIT 5\"",
+        says="subscriber",
+    ),
+    Step(
+        f"{DOOR} jobs/retune_trees.py --dry-run",
+        {DOOR: f"{DOOR} --conf spark.stackcast.tables=var/lab/tables"},
+        says="the report is",
+    ),
+    Step(
+        f"{MINE} jobs/retune_trees.py --window 1h --every 15m --wait 120",
+        until="the report is",
+    ),
+    Step(
+        f"{MINE} jobs/deliver_from.py ID --from OFFSET|TIME",
+        {"ID": "s0001", "OFFSET|TIME": "earliest"},
+    ),
+    Step(f"{MINE} jobs/console.py", {".py": ".py --listen 127.0.0.1:0"}, until="the console:"),
+)
+#: So that a deployment of ITCH has attributes to tell.
+ATTRIBUTE = (
+    "INSERT INTO attributes (id, name, type, scale, offset) "
+    "VALUES (0, 'temp', 'decimal', 0.1, -100)"
+)
+EMPTY = {"conf/mine.conf": "conf/empty.conf"}
+#: Once the stream has ended, and on tables of their own.
+AFTER = (
+    Step(f"{MINE} jobs/check_delivery.py var/lab"),
+    Step(f"{MINE} jobs/backup.py /backups/2026-05-04", {"/backups": "backups"}),
+    Step(f"{MINE} jobs/backup.py --restore /backups/2026-05-04", {"/backups": "backups"} | EMPTY),
+    Step("stackcast lab down"),
+)
+LOADED = tuple(
+    Step(f"{MINE} jobs/load_topology.py {how}", EMPTY, says="switches")
+    for how in (
+        "--fabric pods=8,racks=4,hosts=2,planes=2,spines=2",
+        "--jellyfish switches=256,degree=8,seed=1 --hosts-per-switch 4",
+        '--graphml mine.graphml --address-pattern "{switch}.lan:9559"',
+    )
+)
+GROUPS = (ALONE, INTERFACES, UP, BESIDE, RUNNING, AFTER, LOADED)
 
 EMBEDDED = "tests/lab/test_embedded.py"
 #: Run by other tests, as they are.
@@ -148,18 +246,17 @@ ELSEWHERE = {
     ENVIRONMENT: "tests/house/test_tutorial.py",
     "ruff check && ruff format --check && mypy && lint-imports": "tests/house/test_house.py",
     f"{DOOR} make docs": "tests/house/test_docs.py",
+    f"{MINE} jobs/retune_trees.py --window 1d --rules 40 --max-changed-rules 500 --wait 120": (
+        "tests/retuning/test_retune.py"
+    ),
 }
 CLUSTER = "tests/cluster/test_standalone_cluster.py runs it with names of this machine"
 MACHINE = "changes accounts, services or rights of the machine"
 MINUTES = "measures for minutes; tests/benchmarks hold its parts"
 BMV2 = "BMv2 is not there; tests/software_switch has the same program on switches of ours"
 TESTS = "starts these tests"
-LATER = "needs Spark or a lab: tests/house/test_doc_commands.py holds that it is there, no more"
 #: Not run, and why.
 NOT_HERE = {
-    r".*(conf/mine\.conf|var/lab|stackcast\.tables=var/lab).*": LATER,
-    r"\./spark-submit\.sh (jobs/load_topology\.py.*|docs/examples/.*|jobs/retune.*)": LATER,
-    r"stackcast (itch publish|lab (status|down|up)|explain).*": LATER,
     r"sudo simple_switch_grpc .*": BMV2,
     r"for pair in .*": BMV2,
     r".* spark\.stackcast\.tables=var/three .*": BMV2,
@@ -173,7 +270,8 @@ NOT_HERE = {
     r"\./spark-submit\.sh make p4 .*": "needs p4c; tests/p4_program holds what it makes",
     r"\./spark-submit\.sh make packages .*": "asks the package registry for every package",
     r"(echo .* \| )?stackcast states .*": "as tests/cli/test_states_command.py has it",
-    r".*jobs/state_stream\.py .*": "tests/states/test_state_jobs.py has its parts on real hosts",
+    r".*jobs/(state_stream|replica_controller)\.py.*": "tests/states/test_state_jobs.py has its "
+    "parts on real hosts",
     r"stackcast lab switch --tls-.*": "tests/switches/test_refresher_access.py has such a switch",
     r"stackcast receive --events .*": "tests/network_match/test_reliable_events.py has it",
     r"python3 -m venv s3 .*": "a package that only `test --s3` needs",
@@ -190,6 +288,8 @@ IN_SHORT = {
     f"{DOOR} jobs/rerequest.py": f"{MINE} jobs/rerequest.py",
     f"{DOOR} jobs/deliver_from.py ID --from TIME": f"{MINE} jobs/deliver_from.py ID "
     "--from OFFSET|TIME",
+    f"{DOOR} jobs/load_topology.py": f"{MINE} jobs/load_topology.py --fabric "
+    "pods=8,racks=4,hosts=2,planes=2,spines=2",
     f"{DOOR} jobs/check_delivery.py FOLDER": f"{MINE} jobs/check_delivery.py var/lab",
     f"{DOOR} jobs/refresh_switches.py": f"{LAB} jobs/refresh_switches.py --once",
     f"{MINE} jobs/itch_stream.py": f"{LAB} jobs/itch_stream.py",
@@ -243,8 +343,7 @@ class Shell:
     @contextmanager
     def running(self, step: Step) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
         """Starts it, and waits for what it prints; Ctrl-C at the end, where it runs on."""
-        output = self._folder / "said"
-        output = output.with_name(f"said-{time.monotonic_ns()}")
+        output = self._folder / f"said-{time.monotonic_ns()}"
         with output.open("wb") as said:
             process = subprocess.Popen(
                 [*self._prefix, "bash", "-c", f'sudo() {{ "$@"; }}; {step.pasted}'],
@@ -287,13 +386,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder like a fresh clone, with the files that documents speak of."""
     folder = tmp_path_factory.mktemp("pasted")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("STACKCAST_VAR", str(folder / "var"))
-        for name, value in jvm.as_shipped().items():
-            patched.setenv(name, value)
-        made_like(folder)
+        made_like(folder, patched)
         for name in ("attributes.jsonl", "events.jsonl", "my.rules"):
             (folder / name).write_text(_of_attributes(name))
+        (folder / "mine.graphml").write_text(GRAPHML)
         yield folder
+
+
+GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<graph edgedefault="undirected"><node id="a"/><node id="b"/><node id="c"/>
+<edge source="a" target="b"/><edge source="b" target="c"/></graph></graphml>
+"""
 
 
 def _of_attributes(name: str) -> str:
@@ -336,3 +439,42 @@ def test_commands_on_interfaces_open_them(place: Path, namespace: list[str]):
     finally:
         held.kill()
         held.wait()
+
+
+def test_commands_on_a_deployment_do_what_is_said(place: Path):
+    shell = Shell(place, [])
+    if not (place / "day.itch").exists():
+        shell.run(next(step for step in ALONE if "itch generate" in step.line))
+    with ExitStack() as ending:
+        ending.callback(shell.run, Step("stackcast lab down || true"))
+        for step in UP:
+            shell.run(step)
+        _make_configurations(place)
+        shell.run(Step(f'{LAB} jobs/run_sql.py "{ATTRIBUTE}"'))
+        with ExitStack() as stack:
+            for step in BESIDE:
+                stack.enter_context(shell.running(step))
+            for step in RUNNING:
+                shell.run(step)
+        for step in AFTER:
+            shell.run(step)
+        tables, made = (place / "var" / name / "tables" for name in ("empty", "made"))
+        shutil.rmtree(tables)
+        shell.run(Step(f"{DOOR} --properties-file conf/empty.conf jobs/create_tables.py"))
+        tables.rename(made)
+        for step in LOADED:
+            shutil.copytree(made, tables)
+            shell.run(step)
+            shutil.rmtree(tables)
+
+
+def _make_configurations(place: Path) -> None:
+    """conf/mine.conf as of the lab; conf/empty.conf the same, with tables and checkpoint of its
+    own."""
+    lab = (place / "var" / "lab" / "lab.conf").read_text()
+    (place / "conf" / "mine.conf").write_text(lab)
+    own = re.sub(
+        r"^(spark\.stackcast\.(tables|checkpoint)\s+).*$", r"\1var/empty/\2", lab, flags=re.M
+    )
+    assert own != lab
+    (place / "conf" / "empty.conf").write_text(own)

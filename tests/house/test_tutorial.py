@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import jvm
 import pytest
 from fresh_clone import made_like
 from paths import ROOT
@@ -47,10 +46,7 @@ def clone(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
             monkeypatch.delenv(name, raising=False)
         subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "clone"], check=True)
         return tmp_path / "clone"
-    made_like(tmp_path)
-    monkeypatch.setenv("STACKCAST_VAR", str(tmp_path / "var"))
-    for name, value in jvm.as_shipped().items():
-        monkeypatch.setenv(name, value)
+    made_like(tmp_path, monkeypatch)
     return tmp_path
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import jvm
+import pytest
 from paths import ROOT
 
 
-def made_like(folder: Path) -> None:
-    """Fills a folder; with ``STACKCAST_VAR`` set to its ``var``, what jobs leave is there.
+def made_like(folder: Path, environment: pytest.MonkeyPatch) -> None:
+    """Fills a folder, and has what is run in it leave its files in its ``var``.
 
     Folders are links, but for ``conf``, into which readers put files of their own.
     """
+    environment.setenv("STACKCAST_VAR", str(folder / "var"))
+    # Or workers take modules from the current folder, and compile what is compiled elsewhere.
+    environment.setenv("PYTHONSAFEPATH", "1")
+    for name, value in jvm.as_shipped().items():
+        environment.setenv(name, value)
     listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
     for name in {line.partition("/")[0] for line in listed.splitlines()} - {"conf"}:
         (folder / name).symlink_to(ROOT / name)
@@ -26,9 +33,7 @@ def made_like(folder: Path) -> None:
     door = folder / "spark-submit.sh"
     door.unlink()
     door.write_text(
-        # Workers would take what they compile from the current folder, and compile it again.
-        "#!/bin/sh\nexport PYTHONSAFEPATH=1\n"
-        'case "$1" in env) export -p | grep PYTHONSAFEPATH ;; make) shift; '
+        '#!/bin/sh\ncase "$1" in env) ;; make) shift; '
         'PYTHONPATH=.:tests/support exec python -m "tests.make.$@" ;; '
         '*) exec spark-submit "$@" ;; esac\n'
     )
