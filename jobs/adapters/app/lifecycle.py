@@ -1,4 +1,5 @@
-"""Ends a job: after the batch in progress on SIGTERM, at once on Ctrl-C, and never half.
+"""Ends a job: after the batch in progress on SIGTERM; on Ctrl-C at once, or after what a stream in
+real time has in hand; and never half.
 
 ``spark-submit`` is a JVM with the Python program as its child, and a signal may reach either. A
 hook holds the JVM back until the Python side has finished, whichever of the two was signalled.
@@ -173,8 +174,13 @@ class Lifecycle:
         The query is stopped between batches: one in progress ends first, and its offsets are
         committed, so that the next start does not send it again.
         """
-        while query.isActive and not self.stopping.is_set() and not finished():
-            _wait(query)
+        try:
+            while query.isActive and not self.stopping.is_set() and not finished():
+                _wait(query)
+        except KeyboardInterrupt:
+            # Or Spark goes down under it, and tells so at length.
+            query.stop()
+            raise
         if self.stopping.is_set():
             log.warning("asked to stop: ending after the batch in progress")
         self.stopping.set()
