@@ -170,6 +170,7 @@ def test_views_are_used_in_a_browser(ran: Deployment, tmp_path: Path):
         page.size(1440, 950)
         page.open(f"{address}/#map&token={TOKEN}")
         page.wait_for("document.documentElement.dataset.ready === 'yes'")
+        assert page.run("return location.hash") == "#map", "of the address the token alone leaves"
         page.wait_for("document.getElementById('map-scale').innerText.includes('busiest')")
         page.click("#map-measures [value=broadcast]")
         page.wait_for("location.hash.includes('broadcast')")

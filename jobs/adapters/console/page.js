@@ -3,7 +3,7 @@
 const given = /[#&]token=([^&]*)/.exec(location.hash);
 if (given) {
   sessionStorage.setItem("token", decodeURIComponent(given[1]));
-  history.replaceState(null, "", location.pathname + location.search);
+  history.replaceState(null, "", location.pathname + location.search + location.hash.replace(given[0], ""));
 }
 async function ask(path, body) {
   const options = body === undefined ? {} : {
