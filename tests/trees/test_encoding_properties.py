@@ -23,7 +23,7 @@ from benchmarks.trees.plain_greedy import PlainGreedy
 from udfs.errors import NetworkError
 from udfs.network.labels import FORMATS, HOP, STOP, TREE, WIDE
 from udfs.network.network import MAX_PORT, Link, Network
-from udfs.network.topology import from_graph
+from udfs.network.topology import from_graph, jellyfish
 from udfs.network.virtual_tree import stored
 from udfs.retuning.costs import Replayer
 from udfs.stacks.forwarding import ForwardingModel, network_tables
@@ -242,6 +242,52 @@ def test_split_stacks_of_refined_have_no_more_labels_in_all_than_those_of_greedy
     )
     # Where greedy finds stacks, refined does.
     assert greedy is None or refined <= greedy
+
+
+@examples(150)
+@given(randomness, st.sampled_from(ALGORITHMS), st.sampled_from([64, 20, 14]))
+def test_no_part_is_longer_than_the_stack_of_algorithm_5_1_for_its_receivers(
+    rng, algorithm, max_labels
+):
+    network = random_network(rng, 12, hosts=rng.choice([2, 9]))
+    trees = random_trees(rng, network, rng.choice([3, 12, 40]))
+    publisher, receivers = random_publication(rng, network)
+    try:
+        parts = Encoder(network, publisher, trees, max_labels, algorithm).encode(receivers)
+    except NetworkError as error:
+        assert error.code == "NETWORK.STACK_TOO_LONG"
+        return
+    for part in parts:
+        some = frozenset(part.receivers)
+        greedy = labels_of_any_length("greedy", network, trees, publisher, some)
+        assert len(part.labels) <= greedy
+        # Greedy's own is another only where this would be too long.
+        if algorithm == "greedy":
+            assert len(part.labels) == greedy or greedy > max_labels
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_frames_are_few_and_have_few_labels_more_than_one_stack_of_any_length(algorithm):
+    network = jellyfish(64, 6, publishers=0)
+    publisher, *hosts = network.hosts
+    situation = Situation(network, Clients({}), Statistics(), 0)
+    selected = select(STRATEGIES["random-variant"], situation, uniform(network, 12))
+    trees = numbered(selected, "random-variant")
+    rng = random.Random(0)
+    frames = cut = whole = 0
+    for _ in range(20):
+        receivers = frozenset(rng.sample(hosts, 25))
+        found = Encoder(network, publisher, trees, 20, algorithm).sizes(receivers)
+        frames += len(found)
+        cut += sum(size.labels for size in found)
+        whole += labels_of_any_length(algorithm, network, trees, publisher, receivers)
+    assert cut <= 1.4 * whole
+    assert 20 * frames <= 1.4 * cut
+
+
+def labels_of_any_length(algorithm, network, trees, publisher, receivers):
+    (size,) = Encoder(network, publisher, trees, None, algorithm).sizes(receivers)
+    return size.labels
 
 
 def sizes(encoder, receivers):

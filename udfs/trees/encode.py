@@ -14,6 +14,10 @@ it looks at 32, and Algorithm 5.1 is ended early, as the text allows, after the 
 in its order (`udfs.trees.kernels.candidates`). ``quick`` takes the plain
 Steiner tree and the stored trees that pay on it: one search, for networks where one a stored tree
 takes too long.
+
+Where one stack would be too long, its delivery tree is cut into pieces (`udfs.trees.kernels.cut`),
+and the receivers of each get a stack: one that begins with the stored trees of the whole
+(`udfs.trees.kernels.refined.resumed`), or that of Algorithm 5.1 where it is shorter.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -32,7 +36,16 @@ from udfs.network.labels import HOP, MAX_LABELS, STOP, TREE, TypedLabels
 from udfs.network.network import Host, Network
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.kernels.arrays import EncodingTask, Work
-from udfs.trees.kernels.encode import GREEDY, QUICK, REFINED, SHORTEST, encode_branch
+from udfs.trees.kernels.cut import cut
+from udfs.trees.kernels.encode import (
+    GREEDY,
+    LISTED,
+    QUICK,
+    REFINED,
+    SHORTEST,
+    encode_branch,
+    encode_part,
+)
 from udfs.trees.kernels.encode import encode as run_encode
 from udfs.trees.kernels.stack import MOST_TREES
 from udfs.trees.steiner import check_receivers
@@ -181,59 +194,104 @@ class Encoder:
         hosts = self._hosts(receivers)
         if not hosts:
             return []
-        return self._parts(hosts, self._algorithm, read)
+        return self._parts(hosts, read)
 
     def _parts(
-        self, hosts: list[Host], algorithm: int, read: Callable[[list[Host], Size], _Result]
+        self, hosts: list[Host], read: Callable[[list[Host], Size], _Result]
     ) -> list[tuple[Size, _Result]]:
-        size = self._run(hosts, algorithm)
+        size = self._run(hosts, self._algorithm)
         if size.labels > self._max_labels:
-            return self._split(hosts, size, algorithm, read)
+            return self._split(hosts, size, read)
         whole = [(size, read(hosts, size))]
         if len(hosts) == 1 or size.greedy <= self._max_labels:
             return whole
         # One stack here and several of greedy's: those may yet have fewer labels in all.
-        size = self._run(hosts, GREEDY)
+        size = self._run(hosts, LISTED)
         with suppress(NetworkError):
-            return min(whole, self._split(hosts, size, algorithm, read), key=_labels)
+            return min(whole, self._split(hosts, size, read), key=_labels)
         return whole
 
     def _split(
-        self,
-        hosts: list[Host],
-        size: Size,
-        algorithm: int,
-        read: Callable[[list[Host], Size], _Result],
+        self, hosts: list[Host], size: Size, read: Callable[[list[Host], Size], _Result]
     ) -> list[tuple[Size, _Result]]:
-        """Encodes parts of ``hosts``, cut along the delivery tree in the memory, whose stack of
-        this size is too long."""
+        """Encodes parts of ``hosts``, whose stack of this size stands in the memory and is too
+        long: pieces of its delivery tree, those that are still too long cut again, and those of
+        fewest labels joined while they fit."""
         self._check_long(hosts, size)
-        if algorithm == QUICK:
+        size, encode = self._part_encoder(hosts, size)
+        parts: list[tuple[Size, list[Host], _Result]] = []
+        waiting = self._cut(hosts, size)
+        while waiting:
+            some = waiting.pop()
+            size = encode(some)
+            if size.labels > self._max_labels and len(some) == 1:
+                # What is made for the whole set may be a detour for one.
+                size = self._run(some, QUICK if self._algorithm == QUICK else REFINED)
+            if size.labels <= self._max_labels:
+                parts.append((size, some, read(some, size)))
+            else:
+                self._check_long(some, size)
+                waiting += self._cut(some, size)
+        while len(parts) > 1:
+            parts.sort(key=lambda part: part[0].labels)
+            (first, some, _), (second, others, _) = parts[:2]
+            apart = first.labels + second.labels
+            # One way to both spares some labels, but hardly more.
+            if 2 * apart > 3 * self._max_labels:
+                break
+            both = some + others
+            size = encode(both)
+            if size.labels > self._max_labels:
+                break
+            parts[:2] = [(size, both, read(both, size))]
+        if self._algorithm == QUICK:
+            return [(size, result) for size, _, result in parts]
+        return [self._plain_or(*part, read) for part in parts]
+
+    def _part_encoder(
+        self, hosts: list[Host], size: Size
+    ) -> tuple[Size, Callable[[list[Host]], Size]]:
+        """Returns what encodes some of ``hosts``, whose stack has this size, and the size of the
+        stack whose delivery tree is to be cut, in the memory. Greedy and refined have the same, so
+        they have the same parts."""
+        if self._algorithm == QUICK:
             # Steiner trees are deep, and each stack has the way to its branch in it.
             size = self._run(hosts, SHORTEST)
-        members = self._work.members[: size.switch_links + 1].copy()
-        walk = _Walk(members, self._work.parent[members], self._graph.links.source)
-        # Branch by branch of the delivery tree: receivers near each other stay together.
-        index = self._graph.index
-        hosts = sorted(hosts, key=lambda host: (walk.place[index[host.switch]], host.name))
-        found = []
-        for some in _cut(hosts, -(-size.labels // self._max_labels)):
-            if algorithm == QUICK:
-                found += self._branches(some, walk, read)
-            else:
-                found += self._parts(some, algorithm, read)
-        return found
+            members = self._work.members[: size.switch_links + 1].copy()
+            tree = members, self._work.parent[members]
+            return size, lambda some: self._run(some, QUICK, within=tree)
+        trees = np.searchsorted(self._stored.ids, size.trees)
+        return size, lambda some: self._run(some, self._algorithm, begun=trees)
 
-    def _branches(
-        self, hosts: list[Host], walk: _Walk, read: Callable[[list[Host], Size], _Result]
-    ) -> list[tuple[Size, _Result]]:
-        """Encodes ``hosts``, in the order of ``walk``, on the delivery tree that was walked."""
-        ends = (self._graph.index[hosts[at].switch] for at in (0, -1))
-        size = self._run(hosts, QUICK, walk.between(*ends))
-        if size.labels <= self._max_labels:
-            return [(size, read(hosts, size))]
-        self._check_long(hosts, size)
-        return [part for some in _cut(hosts, 2) for part in self._branches(some, walk, read)]
+    def _plain_or(
+        self,
+        size: Size,
+        hosts: list[Host],
+        result: _Result,
+        read: Callable[[list[Host], Size], _Result],
+    ) -> tuple[Size, _Result]:
+        """Returns the stack of Algorithm 5.1 for a part instead of the given one where it is
+        shorter; for greedy, which is there to compare with, wherever it fits."""
+        greedy = self._algorithm == GREEDY
+        plain = self._run(hosts, GREEDY if greedy else LISTED)
+        if plain.labels < size.labels or (greedy and plain.labels <= self._max_labels):
+            return plain, read(hosts, plain)
+        return replace(size, greedy=plain.labels), result
+
+    def _cut(self, hosts: list[Host], size: Size) -> list[list[Host]]:
+        """Cuts ``hosts`` into two parts or more, by pieces of the delivery tree of the stack of
+        this size, which stands in the memory; hosts of one switch into halves."""
+        switches = [self._graph.index[host.switch] for host in hosts]
+        room = self._max_labels
+        while room:
+            found = cut(self._graph.links, self._work, size.switch_links + 1, room)
+            parts: dict[int, list[Host]] = {}
+            for host, piece in zip(hosts, found[switches].tolist(), strict=True):
+                parts.setdefault(piece, []).append(host)
+            if len(parts) > 1:
+                return list(parts.values())
+            room //= 2
+        return [hosts[: len(hosts) // 2], hosts[len(hosts) // 2 :]]
 
     def _check_long(self, hosts: list[Host], size: Size) -> None:
         if len(hosts) == 1:
@@ -249,9 +307,10 @@ class Encoder:
         hosts: Sequence[Host],
         algorithm: int,
         within: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        begun: NDArray[np.int64] | None = None,
     ) -> Size:
         """Encodes into the memory; ``within``: members and parents of a delivery tree to encode
-        on."""
+        on; ``begun``: numbers of the stored trees to begin with."""
         work = self._work
         work.wanted[:] = 0
         for host in hosts:
@@ -276,10 +335,12 @@ class Encoder:
             LOOKED_AT,
         )
         trees = np.empty(MOST_TREES, np.int64)
-        if within is None:
-            found = run_encode(task, trees, algorithm, self._max_labels)
-        else:
+        if within is not None:
             found = encode_branch(task, *within, trees)
+        elif begun is not None:
+            found = encode_part(task, begun, trees)
+        else:
+            found = run_encode(task, trees, algorithm, self._max_labels)
         count, number, hops, stops, crossings, ways, first = found
         if count < 0:
             raise self._graph.unreachable(self._root, terminals.tolist(), work)
@@ -330,51 +391,6 @@ class Encoder:
             *between,
             *((host.switch, host.name) for host in hosts),
         )
-
-
-class _Walk:
-    """The switches of a delivery tree in depth-first order, to cut it where stacks would be too
-    long.
-
-    ``members``: int64, parents before children, the root first; ``parent``: the link that each came
-    by, in the same order; ``source``: the links' sources. ``place[v]`` is a switch's place.
-    """
-
-    def __init__(
-        self, members: NDArray[np.int64], parent: NDArray[np.int64], source: NDArray[np.int32]
-    ) -> None:
-        found = members.tolist()
-        above = dict(zip(found[1:], source[parent[1:]].tolist(), strict=True))
-        children: dict[int, list[int]] = {u: [] for u in found}
-        for v, u in above.items():
-            children[u].append(v)
-        order: list[int] = []
-        waiting = [found[0]]
-        while waiting:
-            u = waiting.pop()
-            order.append(u)
-            waiting += reversed(children[u])
-        self.place: dict[int, int] = {u: at for at, u in enumerate(order)}
-        self._above = above
-        self._order = order
-        self._link = dict(zip(found, parent.tolist(), strict=True))
-
-    def between(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the part of the tree that leads to the switches from ``first`` to ``last`` in the
-        walk: members, parents before children, and the links that they came by."""
-        way = []
-        at = first
-        while at in self._above:
-            at = self._above[at]
-            way.append(at)
-        part = way[::-1] + self._order[self.place[first] : self.place[last] + 1]
-        return np.array(part, np.int64), np.array([self._link[v] for v in part], np.int64)
-
-
-def _cut(hosts: list[Host], parts: int) -> list[list[Host]]:
-    """Cuts the list into so many parts of equal size, in order."""
-    parts = min(parts, len(hosts))
-    return [hosts[len(hosts) * n // parts : len(hosts) * (n + 1) // parts] for n in range(parts)]
 
 
 def _labels(parts: list[tuple[Size, _Result]]) -> int:

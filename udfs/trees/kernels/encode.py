@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from udfs.trees.kernels.candidates import candidates
 from udfs.trees.kernels.greedy import greedy
-from udfs.trees.kernels.refined import choose, refined
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, word_at, words_of
+from udfs.trees.kernels.refined import choose, refined, resumed
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, listens, word_at, words_of
 from udfs.trees.kernels.stack import (
     by_depth,
     labels_of,
-    prune,
-    put_back,
     recall,
     set_flood,
     take_needs,
 )
 
-GREEDY, REFINED, QUICK, SHORTEST = 0, 1, 2, 3
+#: LISTED: greedy over the stored trees that refined would list, which are all where those are few.
+GREEDY, REFINED, QUICK, SHORTEST, LISTED = 0, 1, 2, 3, 4
 
 
 @njit(cache=True, nogil=True)
@@ -36,11 +36,11 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
     first = np.int64(0)
     if algorithm in (QUICK, SHORTEST):
         work.free[:] = 0
-    if algorithm in (GREEDY, REFINED):
+    if algorithm in (GREEDY, REFINED, LISTED):
         if algorithm == GREEDY:
             count, number, first = greedy(task, trees, task.order)
         else:
-            count, number, first = refined(task, trees, most)
+            count, number, first = refined(task, trees, most if algorithm == REFINED else 0)
         if count > 0:
             recall(task, count)
             set_flood(task.forest, work, trees, number)
@@ -66,9 +66,38 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
 def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
     """Works out a stack as :func:`encode` does, on the part of a given delivery tree that receivers
     need: ``members``, parents first, with ``parent`` in the same order."""
-    put_back(task, members, parent)
-    count = prune(task.links, task.work, members.size)
+    links, work = task.links, task.work
+    inside = work.inside
+    inside[:] = 0
+    inside[members[0]] = 1
+    for at in range(members.size - 1, 0, -1):
+        if inside[members[at]] == 1 or listens(links, work, members[at]):
+            inside[members[at]] = inside[links.source[parent[at]]] = 1
+    count = 0
+    for at in range(members.size):
+        v = members[at]
+        if inside[v] == 1:
+            work.members[count], work.parent[v] = v, parent[at]
+            count += 1
     return *_finished(task, count, _chosen(task, count, trees), trees), np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def encode_part(task, begun, trees):  # type: ignore[no-untyped-def]
+    """Works out a stack as :func:`encode` does, for some of the receivers of a stack that has the
+    stored trees ``begun``, int64: these are one beginning."""
+    small, _, numbers = candidates(task)
+    number = 0
+    for at in range(numbers.size):
+        for tree in begun:
+            if numbers[at] == tree:
+                trees[number] = at
+                number += 1
+    count, number = resumed(small, trees, number)
+    recall(small, count)
+    set_flood(small.forest, small.work, trees, number)
+    trees[:number] = numbers[trees[:number]]
+    return *_finished(task, count, number, trees), np.int64(0)
 
 
 @njit(cache=True, nogil=True)

@@ -3,9 +3,10 @@
 A beginning is a set of stored trees and a delivery tree. From it, stored trees are added, dropped
 and exchanged for the delivery tree as it is, and a delivery tree is grown by what each link adds to
 the stack with the stored trees as they are, in turn while labels fall (:func:`_improve`).
-Beginnings are the greedy answer, the plain Steiner tree, delivery trees grown with all stored trees
-in sight, rounds of best gain, and single trees; the best of all is then changed by a tree or a
-switch at a time.
+Beginnings are the greedy answer, delivery trees grown with all stored trees in sight, the plain
+Steiner tree, rounds of best gain, and single trees; the best of all is then changed by a tree or a
+switch at a time. Parts of a set that was cut have quick beginnings alone, and the stored trees of
+the whole set for the first (:func:`resumed`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from udfs.trees.kernels.stack import (
 )
 
 _FAR = np.int64(1 << 62)
+#: Beginnings before those of single trees, and how many of them parts have.
+_STARTS, _QUICK_STARTS = 5, 3
 #: Trees that are added to the best, at most, with a delivery tree made for them.
 _TRIED = 6
 #: How many labels one of them may cost on the delivery tree as it is.
@@ -205,9 +208,8 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
-    """Improves every beginning and keeps the best; the greedy answer is given, as the best so
-    far."""
+def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyped-def]
+    """Improves so many beginnings and keeps the best; the first is given, as the best so far."""
     links, forest, work = task.links, task.forest, task.work
     rank = np.empty(task.order.size, np.int64)
     for at in range(task.order.size):
@@ -215,7 +217,7 @@ def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
     ranked = task.order[np.argsort(rank, kind="mergesort")]
     tried = np.empty(MOST_TREES, np.int64)
     weight = np.int64(0)
-    for start in range(5 + min(task.effort, ranked.size)):
+    for start in range(starts):
         begun = 0
         if start == 0:
             begun = number
@@ -225,16 +227,16 @@ def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
             grown = count
         else:
             mode = BY_WEIGHT
-            if start in (2, 3):
+            if start in (1, 2):
                 mode = BY_PRICE
-                _set_prices(task, start == 3)
+                _set_prices(task, start == 2)
             elif start == 4:
                 begun = _best_gains(task, tried)
-            elif start > 4:
-                tried[0] = ranked[start - 5]
+            elif start >= _STARTS:
+                tried[0] = ranked[start - _STARTS]
                 begun = 1
             set_flood(forest, work, tried, begun)
-            if start > 4:
+            if start >= _STARTS:
                 grown, found = _regrow(task)
                 if found + 1 > labels + _NEAR:
                     continue
@@ -349,6 +351,17 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
+def resumed(task, trees, number):  # type: ignore[no-untyped-def]
+    """Improves these stored trees, with a delivery tree grown for them, and the delivery trees
+    grown with all in sight. Returns ``(count, number)``; the best is kept."""
+    set_flood(task.forest, task.work, trees, number)
+    count, labels = _regrow(task)
+    keep(task.work, count)
+    count, number, _ = _begin(task, trees, number, count, labels + number, _QUICK_STARTS)
+    return count, number
+
+
+@njit(cache=True, nogil=True)
 def refined(task, trees, most):  # type: ignore[no-untyped-def]
     """Improves the answer of :func:`udfs.trees.kernels.greedy.greedy`, and never has more labels.
     Above twice ``most`` labels, and where none is found of at most ``most``, the greedy answer
@@ -366,7 +379,8 @@ def refined(task, trees, most):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _shorter(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
-    count, number, labels = _begin(task, trees, number, count, labels)
+    starts = _STARTS + min(task.effort, task.order.size)
+    count, number, labels = _begin(task, trees, number, count, labels, starts)
     effort = task.effort
     before = labels + 1
     while 1 < labels < before:
