@@ -21,7 +21,7 @@ from udfs.trees.strategies.nodes import Nodes, halving
 from udfs.trees.strategies.partitions import Clusters, Partitions, communities, partitions_of
 from udfs.trees.strategies.random_trees import RandomVariant, trees_of_parts
 from udfs.trees.strategies.relation import FreqRelation, Hybrid, Relation
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 
@@ -192,7 +192,8 @@ def test_figure_6_4_pairs_that_one_link_joins_get_no_tree():
     network = with_a_host_each(FIGURE_6_4)
     nodes = Nodes(network)
     order = [nodes.index[name] for name in "37645812"]
-    trees = [between_switches(edges) for edges in trees_of_parts(nodes, order)]
+    room = TreeCapacity(network, uniform(network, 9))
+    trees = [between_switches(edges) for edges in trees_of_parts(nodes, order, room)]
     # Halves are 3764 and 5812, quarters 37, 64, 58 and 12: one link joins each of those.
     ring, rest = trees
     assert len(ring) == 3 and ring < {"37", "67", "46", "34"}

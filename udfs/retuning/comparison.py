@@ -175,7 +175,7 @@ class _Graph(SwitchGraph):
         return self._shared
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_shared": None}
+        return super().__getstate__() | {"_shared": None}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,11 @@ class SwitchGraph:
         offset = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         further = np.repeat(np.arange(len(self.names)), beyond)
         self.links = Links._make((offset, *columns, further, np.array(self._more, np.int64)))
+        #: Memory of searches that have ended, for those to come.
+        self._spare: list[Work] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_spare": []}
 
     def word_of(self, u: int, port: int) -> tuple[int, int]:
         """Returns the word that a switch's port is in, and its bit there."""
@@ -126,7 +132,7 @@ class SwitchGraph:
 
         Raises NetworkError ``UNREACHABLE`` with the switches that no usable link leads to.
         """
-        work = self.work()
+        work = self._spare.pop() if self._spare else self.work()
         work.free[list(free)] = 1
         wanted = np.array(sorted(set(terminals)), np.int64)
         count = grow(self.links, work, root, wanted, 0, BY_WEIGHT)
@@ -136,6 +142,8 @@ class SwitchGraph:
         parent = [-1] * len(self.names)
         for v in members[1:]:
             parent[v] = int(self.links.source[work.parent[v]])
+        work.free[list(free)] = 0
+        self._spare.append(work)
         return members, parent
 
     def shortest_paths(self, root: int) -> tuple[list[int], list[int]]:

@@ -13,6 +13,9 @@ from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Situation, TreeC
 
 #: Trees in a row that are known or do not fit, after which no more are drawn.
 _TRIES = 50
+#: Nodes of orders, after which no other is drawn: about as many trees are grown. Networks of 1,500
+#: switches do with them, 10,000 would take minutes to find some small trees more.
+_ORDERED = 30_000
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ class RandomVariant:
     """Joins all nodes, then parts of an order that is drawn from ``situation.seed``.
 
     When all parts are as small as can be, another order of the nodes whose switch may hold another
-    tree is drawn, as long as one of its trees fits. A part has two terminals or more, and its tree
-    two links or more between switches.
+    tree is drawn, as long as one of its trees fits, and orders have had fewer than 30,000 nodes. A
+    part has two terminals or more, and its tree two links or more between switches.
     """
 
     name: str = "random-variant"
@@ -78,13 +81,14 @@ class RandomVariant:
                 capacity.reserve(edges)
                 yield edges
         known: set[Edges] = set()
-        fitting = True
-        while fitting:
+        fitting, ordered = True, 0
+        while fitting and ordered < _ORDERED:
             fitting = False
             for each in orders:
                 order = with_capacity(nodes, each, capacity)
+                ordered += len(order)
                 lots.shuffle(order)
-                for edges in trees_of_parts(nodes, order):
+                for edges in trees_of_parts(nodes, order, capacity):
                     if edges not in known and capacity.fits(edges):
                         capacity.reserve(edges)
                         known.add(edges)
@@ -92,9 +96,13 @@ class RandomVariant:
                         yield edges
 
 
-def trees_of_parts(nodes: Nodes, order: Sequence[int]) -> Iterator[Edges]:
-    """Yields trees over the halves of ``order``, its quarters and so on."""
+def trees_of_parts(nodes: Nodes, order: Sequence[int], capacity: TreeCapacity) -> Iterator[Edges]:
+    """Yields trees over the halves of ``order``, its quarters and so on, but for parts with a node
+    whose switch may hold no more tree by then."""
     for terminals in islice(halving(order, smallest=2), 1, None):
+        # A tree is not grown to be thrown away: of 10,000 switches most would be.
+        if any(capacity.left[nodes.names[node]] <= 0 for node in terminals):
+            continue
         edges = nodes.steiner(terminals)
         hosts = sum(len(nodes.hosts[node]) for node in terminals)
         if len(edges) - hosts >= FEWEST_EDGES:
