@@ -155,6 +155,21 @@ def test_rings_of_a_large_network_are_found_link_by_link():
     assert on_rings == {frozenset(pair) for pair in grid.edges}
 
 
+def test_of_a_large_network_each_link_is_on_a_ring_as_short_as_any_through_it():
+    graph = nx.random_regular_graph(6, 600, seed=1)
+    rings = cycle_basis(adjacency(graph))
+    shortest: dict[frozenset[int], int] = {}
+    for ring in rings:
+        assert len(set(ring)) == len(ring)
+        assert all(graph.has_edge(u, v) for u, v in pairwise([*ring, ring[0]]))
+        for pair in pairwise([*ring, ring[0]]):
+            shortest.setdefault(frozenset(pair), len(ring))
+    for u, v in list(graph.edges):
+        graph.remove_edge(u, v)
+        assert shortest[frozenset((u, v))] == nx.shortest_path_length(graph, u, v) + 1
+        graph.add_edge(u, v)
+
+
 @examples(80)
 @given(graphs)
 def test_no_two_communities_merged_would_be_better(graph):
