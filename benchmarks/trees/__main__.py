@@ -5,9 +5,9 @@
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
 lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels, optimum,
-builders, index and large; all without one. Lines are kept under ``var/bench``; ``document`` draws
-the pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the
-last run of each part.
+builders, index, large and strategies; all without one. Lines are kept under ``var/bench``;
+``document`` draws the pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of
+docs/evaluation.md from the last run of each part.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ PARTS = (
     "builders",
     "index",
     "large",
+    "strategies",
     "document",
 )
 RUNS = {"fabric": 25, "zoo": 1, "churn": 1}

@@ -16,7 +16,10 @@ from benchmarks.trees.networks import CANDIDATES
 from benchmarks.trees.zoo import AUTOMATIC, RULES, SHOWN
 
 FILE = ROOT / "docs" / "evaluation.md"
-PARTS = ("fabric", "zoo", "churn", "speed", "large", "labels", "optimum", "builders", "index")
+PARTS = (
+    *("fabric", "zoo", "churn", "speed", "large", "labels", "optimum", "builders", "index"),
+    "strategies",
+)
 MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -1,5 +1,5 @@
 """Speed of the encoder: beside Algorithm 5.1 in plain networkx, in a large network, and by the
-index of candidates where many trees are stored."""
+index of candidates where many trees are stored; and of strategies in a large network."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from udfs.network.network import Network
 from udfs.network.topology import fabric, jellyfish
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.encode import Encoder
-from udfs.trees.publications import Clients, Statistics
+from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.strategies.random_trees import RandomVariant
+from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import (
     FEWEST_EDGES,
     Edges,
     Situation,
     numbered,
+    select,
     uniform,
 )
 from udfs.trees.switch_graph import SwitchGraph
@@ -41,6 +43,8 @@ PLAIN = {"mehlhorn": 2, "takahashi-matsuyama": 1, "kou": 1}
 FEW_RECEIVERS, TENANTS, TENANT_HOSTS = 10, 3_000, 16
 ONE_STACK, FRAMES = "one stack of any length", "frames of 64 labels"
 LARGE_SWITCHES, LARGE_RECEIVERS, LARGE_RUNS = 10_000, 1_000, 20
+#: Of the strategies there: publications on record, publishers, and trees that a switch may hold.
+LARGE_RECORD, LARGE_PUBLISHERS, LARGE_RULES = 1_000, 5, 20
 
 Wanted = tuple[str, frozenset[str]]
 
@@ -223,6 +227,30 @@ def _large() -> dict[str, float]:
     }
 
 
+def strategies() -> None:
+    """Every strategy at 10,000 switches, with publications to 10 receivers each on record."""
+    lines = Lines("trees", "strategies")
+    network = jellyfish(LARGE_SWITCHES, DEGREE, publishers=LARGE_PUBLISHERS, labels=WIDE)
+    hosts, random = network.subscribers(), Random("strategies")
+    record = [
+        Publication(publisher, frozenset(random.sample(hosts, FEW_RECEIVERS)), 1, 120)
+        for publisher in network.publishers()
+        for _ in range(LARGE_RECORD // LARGE_PUBLISHERS)
+    ]
+    clients = Clients(dict.fromkeys(network.publishers(), frozenset(hosts)))
+    situation = Situation(network, clients, Statistics(record))
+    seconds: dict[str, float] = {}
+    for name, strategy in STRATEGIES.items():
+        began = time.thread_time()
+        trees = select(strategy, situation, uniform(network, LARGE_RULES))
+        seconds[name] = time.thread_time() - began
+        lines.say(name, trees=len(trees), edges=sum(map(len, trees)), seconds=seconds[name])
+    slowest = max(seconds, key=lambda name: seconds[name])
+    lines.floor(
+        f"slowest strategy at {LARGE_SWITCHES:,} switches ({slowest})", seconds[slowest], 60, "s"
+    )
+
+
 def _forget_peak() -> None:
     """A process begins with its parent's peak, where the kernel does not let it be forgotten."""
     with suppress(OSError):
@@ -295,4 +323,4 @@ def tenants(network: Network, count: int, size: int) -> tuple[list[VirtualTree],
     return numbered(groups, "tenants"), list(groups.values())
 
 
-PARTS = {"speed": run, "large": large, "index": index}
+PARTS = {"speed": run, "large": large, "index": index, "strategies": strategies}
