@@ -203,10 +203,6 @@ RUNNING = (
         says="the report is",
     ),
     Step(
-        f"{MINE} jobs/retune_trees.py --window 1h --every 15m --wait 120",
-        until="the report is",
-    ),
-    Step(
         f"{MINE} jobs/deliver_from.py ID --from OFFSET|TIME",
         {"ID": "s0001", "OFFSET|TIME": "earliest"},
     ),
@@ -248,6 +244,9 @@ ELSEWHERE = {
     f"{DOOR} make docs": "tests/house/test_docs.py",
     f"{MINE} jobs/retune_trees.py --window 1d --rules 40 --max-changed-rules 500 --wait 120": (
         "tests/retuning/test_retune.py"
+    ),
+    f"{MINE} jobs/retune_trees.py --window 1h --every 15m --wait 120": (
+        "tests/retuning/test_retune_service.py"
     ),
 }
 CLUSTER = "tests/cluster/test_standalone_cluster.py runs it with names of this machine"
