@@ -457,14 +457,18 @@ def test_commands_on_a_deployment_do_what_is_said(place: Path):
                 shell.run(step)
         for step in AFTER:
             shell.run(step)
-        tables, made = (place / "var" / name / "tables" for name in ("empty", "made"))
+        _load_networks(shell, place / "var" / "empty" / "tables")
+
+
+def _load_networks(shell: Shell, tables: Path) -> None:
+    """Each into tables of its own that were just made."""
+    shutil.rmtree(tables)
+    shell.run(Step(f"{DOOR} --properties-file conf/empty.conf jobs/create_tables.py"))
+    made = tables.rename(tables.with_name("made"))
+    for step in LOADED:
+        shutil.copytree(made, tables)
+        shell.run(step)
         shutil.rmtree(tables)
-        shell.run(Step(f"{DOOR} --properties-file conf/empty.conf jobs/create_tables.py"))
-        tables.rename(made)
-        for step in LOADED:
-            shutil.copytree(made, tables)
-            shell.run(step)
-            shutil.rmtree(tables)
 
 
 def _make_configurations(place: Path) -> None:
