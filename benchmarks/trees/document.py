@@ -17,7 +17,15 @@ from benchmarks.trees.zoo import AUTOMATIC, RULES, SHOWN
 
 FILE = ROOT / "docs" / "evaluation.md"
 PARTS = (
-    *("fabric", "zoo", "churn", "speed", "large", "labels", "optimum", "builders", "index"),
+    "fabric",
+    "zoo",
+    "churn",
+    "speed",
+    "large",
+    "labels",
+    "optimum",
+    "builders",
+    "index",
     "strategies",
 )
 MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
