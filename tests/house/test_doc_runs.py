@@ -1,5 +1,6 @@
 """Commands of documents run as they are pasted, on a lab that they share, and print what is shown.
 
+With ``--clone`` in a clone with an environment of its own, and with those that take minutes.
 `ELSEWHERE` and `NOT_HERE` name the others: where a test runs them, or why none can. A command that
 is in none of these lists fails `test_each_command_is_run_or_said_why_not`.
 """
@@ -15,13 +16,18 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import certificates
 import pytest
 from doc_commands import commands
-from fresh_clone import made_like
+from fresh_clone import made
 from paths import ROOT
+from state_hosts import StateHosts, endpoint, state_hosts
+
+from lab.traffic.publisher import ensure_topic
+from lab.up.broker import Broker
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -52,6 +58,10 @@ class Step:
             assert word in line, (word, line)
             line = line.replace(word, instead)
         return line
+
+    def here(self, words: Mapping[str, str]) -> Step:
+        """Returns the same with those of the words that it has."""
+        return replace(self, paste={w: i for w, i in words.items() if w in self.line})
 
 
 E = {" E": " --format camus.spec --rules camus.rules"}
@@ -134,6 +144,21 @@ INTERFACES = (
         until="a trial that loses 10%",
     ),
     Step("stackcast receive", {"receive": "receive --interface lo"}, until="listening at"),
+    Step(
+        "stackcast receive --events bitmask --interface eth1 --summary-address 10.0.0.7 "
+        "--rerequest 10.64.0.9:26402",
+        {"eth1": "lo", "10.0.0.7": "127.0.0.1"},
+        until="listening at",
+    ),
+    Step(
+        "stackcast lab switch --tls-certificate switch.pem --tls-key switch.key --tls-ca ca.pem "
+        "--role refresher=refresher --role =operator",
+        {
+            "lab switch": "lab switch --json p4/virtual_trees.json --p4info "
+            "p4/virtual_trees.p4info.txtpb --grpc 127.0.0.1:0 --device-id 2 --port 1=host0"
+        },
+        until='"p4runtime": "127.0.0.1:',
+    ),
 )
 ADDRESS = "$(awk '/bootstrap.servers/ {print $2}' var/lab/lab.conf)"
 LAB = f"{DOOR} --properties-file var/lab/lab.conf"
@@ -216,6 +241,7 @@ ATTRIBUTE = (
 EMPTY = {"conf/mine.conf": "conf/empty.conf"}
 #: Once the stream has ended, and on tables of their own.
 AFTER = (
+    Step(f"{MINE} jobs/itch_stream.py --take-over", until="workers ready"),
     Step(f"{MINE} jobs/check_delivery.py var/lab"),
     Step(f"{MINE} jobs/backup.py /backups/2026-05-04", {"/backups": "backups"}),
     Step(f"{MINE} jobs/backup.py --restore /backups/2026-05-04", {"/backups": "backups"} | EMPTY),
@@ -229,7 +255,42 @@ LOADED = tuple(
         '--graphml mine.graphml --address-pattern "{switch}.lan:9559"',
     )
 )
-GROUPS = (ALONE, INTERFACES, UP, BESIDE, RUNNING, AFTER, LOADED)
+#: On a switch of states that has a host behind each port, as `_of_states` fills in.
+STATES = (
+    Step(
+        "stackcast states controller --address 10.0.0.1 --bootstrap-servers kafka:9092",
+        until='"listen"',
+    ),
+    Step(
+        "stackcast states middleware --address 10.0.0.2 --controller 10.0.0.1:65430",
+        until='"listen"',
+    ),
+    Step('echo "21 degrees" | stackcast states publish rooms --name sensor'),
+    Step("stackcast states subscribe rooms --name reader", until="21 degrees"),
+)
+STATES_IN_SPARK = (
+    Step(f"{MINE} jobs/replica_controller.py", until="the replica controller listens"),
+    Step(f"{MINE} jobs/state_stream.py table:sales.prices --by city", until="as state prices"),
+    Step(
+        f"{DOOR} ... jobs/state_stream.py topic:scanner.reports --by scanner "
+        "--columns 'scanner INT, rssi INT'",
+        until="as state scanner.reports",
+    ),
+)
+#: Of a clone alone: they take minutes.
+LONG = (
+    Step(f"{DOOR} --conf spark.stackcast.lab.publishers=5 jobs/itch_stream.py", says="exact"),
+    Step(
+        f"{DOOR} --conf spark.stackcast.match=network jobs/attribute_stream.py",
+        says="exact",
+    ),
+    Step(
+        f"{DOOR} --conf spark.stackcast.match=network --conf spark.stackcast.lab.network=fabric "
+        "--conf spark.stackcast.lab.subscriptions=5000 jobs/attribute_stream.py",
+        says="exact",
+    ),
+)
+GROUPS = (ALONE, INTERFACES, UP, BESIDE, RUNNING, AFTER, LOADED, STATES, STATES_IN_SPARK, LONG)
 
 EMBEDDED = "tests/lab/test_embedded.py"
 #: Run by other tests, as they are.
@@ -268,17 +329,10 @@ NOT_HERE = {
     r"\./spark-submit\.sh test( .*)?": TESTS,
     r"\./spark-submit\.sh make p4 .*": "needs p4c; tests/p4_program holds what it makes",
     r"\./spark-submit\.sh make packages .*": "asks the package registry for every package",
-    r"(echo .* \| )?stackcast states .*": "as tests/cli/test_states_command.py has it",
-    r".*jobs/(state_stream|replica_controller)\.py.*": "tests/states/test_state_jobs.py has its "
-    "parts on real hosts",
-    r"stackcast lab switch --tls-.*": "tests/switches/test_refresher_access.py has such a switch",
-    r"stackcast receive --events .*": "tests/network_match/test_reliable_events.py has it",
+    r"stackcast states switch-controller .*": "tests/support/state_hosts.py starts one beside its "
+    "switches",
     r"python3 -m venv s3 .*": "a package that only `test --s3` needs",
     r"stackcast lab feed .*": "needs switches that match; tests/network_match has them",
-    r".* --conf spark\.stackcast\.lab\.network=fabric .*": f"as {EMBEDDED} runs it, longer",
-    r".*spark\.stackcast\.match=network jobs/attribute_stream\.py": f"a part of {EMBEDDED}",
-    r".*lab\.publishers=5 .*": "tests/stream/test_several_publishers.py has them in a stream",
-    r".*jobs/itch_stream\.py --take-over": "tests/stream/test_one_writer.py has two writers",
 }
 #: README's table names others' commands in short: what stands for which.
 IN_SHORT = {
@@ -301,6 +355,8 @@ IN_SHORT = {
     "--sequence 4026531840 --properties-file var/lab/lab.conf",
     "stackcast states controller": "stackcast states controller --address 10.0.0.1 "
     "--bootstrap-servers kafka:9092",
+    f"{DOOR} jobs/state_stream.py table:NAME": f"{MINE} jobs/state_stream.py table:sales.prices "
+    "--by city",
 }
 
 
@@ -327,6 +383,8 @@ class Shell:
     def __init__(self, folder: Path, prefix: list[str]) -> None:
         self._folder = folder
         self._prefix = prefix
+        # Of a clone its own; else the one of the tests.
+        self._environment = f"{ENVIRONMENT}; " if (folder / "var" / "env").exists() else ""
         self._shown = {command.line: command.shown for command in commands() if command.shown}
 
     def run(self, step: Step) -> None:
@@ -345,7 +403,12 @@ class Shell:
         output = self._folder / f"said-{time.monotonic_ns()}"
         with output.open("wb") as said:
             process = subprocess.Popen(
-                [*self._prefix, "bash", "-c", f'sudo() {{ "$@"; }}; {step.pasted}'],
+                [
+                    *self._prefix,
+                    "bash",
+                    "-c",
+                    f'sudo() {{ "$@"; }}; {self._environment}{step.pasted}',
+                ],
                 cwd=self._folder / step.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -381,11 +444,15 @@ def _without_time(line: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder like a fresh clone, with the files that documents speak of."""
-    folder = tmp_path_factory.mktemp("pasted")
+def place(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Path]:
+    """A fresh clone, or a folder like one, with the files that documents speak of."""
     with pytest.MonkeyPatch.context() as patched:
-        made_like(folder, patched)
+        clone = pytestconfig.getoption("--clone")
+        folder = made(tmp_path_factory.mktemp("pasted"), patched, clone)
+        pems = certificates.make(tmp_path_factory.mktemp("tls"))
+        for file, name in (("server.pem", "switch.pem"), ("server.key", "switch.key")):
+            shutil.copy(pems / file, folder / name)
+        shutil.copy(pems / "ca.pem", folder)
         for name in ("attributes.jsonl", "events.jsonl", "my.rules"):
             (folder / name).write_text(_of_attributes(name))
         (folder / "mine.graphml").write_text(GRAPHML)
@@ -458,6 +525,65 @@ def test_commands_on_a_deployment_do_what_is_said(place: Path):
         for step in AFTER:
             shell.run(step)
         _load_networks(shell, place / "var" / "empty" / "tables")
+
+
+def test_commands_on_states_do_what_is_said(place: Path, broker: Broker):
+    ensure_topic(broker.bootstrap_servers, "scanner.reports", 1)
+    with state_hosts(2, started=False) as hosts:
+        shell, here = Shell(place, []), _of_states(hosts, broker)
+        (place / "conf" / "states.conf").write_text(
+            f"spark.stackcast.kafka.bootstrap.servers {broker.bootstrap_servers}\n"
+            "spark.stackcast.tables var/states/tables\n"
+            "spark.stackcast.states.checkpoint var/states/checkpoint\n"
+            "spark.stackcast.states.topics pasted\n"
+            "spark.stackcast.states.address 10.0.0.1\n"
+            f"spark.stackcast.states.link {_link(hosts, 1)}\n"
+            f"spark.stackcast.states.listen {endpoint(hosts.listen[1])}\n"
+            f"spark.stackcast.states.middleware {endpoint(hosts.listen[2])}\n"
+        )
+        with ExitStack() as middleware, ExitStack() as controller:
+            for step, stack in zip(STATES, (controller, middleware), strict=False):
+                stack.enter_context(shell.running(step.here(here)))
+            for step in STATES[2:]:
+                shell.run(step.here(here))
+            controller.close()
+            shell.run(Step(f"{MINE} jobs/create_tables.py").here(here))
+            shell.run(Step(f'{MINE} jobs/run_sql.py "{PRICES}"').here(here))
+            controller.enter_context(shell.running(STATES_IN_SPARK[0].here(here)))
+            for step in STATES_IN_SPARK[1:]:
+                shell.run(step.here(here))
+
+
+PRICES = (
+    "CREATE TABLE delta.\\`$PWD/var/prices\\` USING delta "
+    "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true') AS SELECT 'turin' AS city, 5 AS price"
+)
+
+
+def _of_states(hosts: StateHosts, broker: Broker) -> dict[str, str]:
+    """What a reader puts in place of words, where all hosts are on one machine."""
+    return {
+        "--address 10.0.0.1": f"--address 10.0.0.1 --link {_link(hosts, 1)} "
+        f"--listen {endpoint(hosts.listen[1])} --topics pasted",
+        "kafka:9092": broker.bootstrap_servers,
+        "--address 10.0.0.2": f"--address 10.0.0.2 --link {_link(hosts, 2)} "
+        f"--listen {endpoint(hosts.listen[2])}",
+        "10.0.0.1:65430": endpoint(hosts.listen[1]),
+        "--name": f"--middleware {endpoint(hosts.listen[2])} --name",
+        "conf/mine.conf": "conf/states.conf",
+        " ... ": " --properties-file conf/states.conf ",
+        "sales.prices": "var/prices",
+    }
+
+
+def _link(hosts: StateHosts, port: int) -> str:
+    return f"udp:{endpoint(hosts.far[port])}/{endpoint(hosts.near[port])}"
+
+
+@pytest.mark.clone
+@pytest.mark.parametrize("step", LONG)
+def test_commands_that_take_minutes_do_what_is_said(step: Step, place: Path):
+    Shell(place, []).run(step)
 
 
 def _load_networks(shell: Shell, tables: Path) -> None:

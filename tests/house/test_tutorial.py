@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fresh_clone import made_like
+from fresh_clone import made
 from paths import ROOT
 from terminal import Terminal
 
@@ -20,11 +19,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 #: What its title says, seconds.
 LIMIT_S = 600
-#: What this process has of its own environment, and a clone makes for itself.
-HERE = (
-    *("STACKCAST_HOME", "STACKCAST_VAR", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH"),
-    *("SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON", "NUMBA_CACHE_DIR"),
-)
 #: What the text promises of them.
 TOLD = ("|mine|", "|broken|", "|shares >= 900")
 #: Of a clone alone: tests/lab/test_embedded.py runs it.
@@ -41,16 +35,8 @@ def blocks() -> Iterator[str]:
 @pytest.fixture
 def clone(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder like a fresh clone; with ``--clone`` one that makes an environment of its own."""
-    if request.config.getoption("--clone"):
-        for name in HERE:
-            monkeypatch.delenv(name, raising=False)
-        folder = tmp_path / "clone"
-        subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
-        # Packages, and what is compiled: not of the ten minutes, as the text says.
-        subprocess.run(["./spark-submit.sh", "env"], cwd=folder, check=True)
-        return folder
-    made_like(tmp_path, monkeypatch)
-    return tmp_path
+    # Packages, and what is compiled: not of the ten minutes, as the text says.
+    return made(tmp_path, monkeypatch, request.config.getoption("--clone"))
 
 
 class Reader:

@@ -1,4 +1,4 @@
-"""A folder like a fresh clone, whose door leads to the environment that is there."""
+"""A fresh clone, or a folder like one, whose door leads to the environment that is there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,26 @@ from pathlib import Path
 import jvm
 import pytest
 from paths import ROOT
+
+#: What this process has of its own environment, and a clone makes for itself.
+HERE = (
+    *("STACKCAST_HOME", "STACKCAST_VAR", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH"),
+    *("SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON", "NUMBA_CACHE_DIR"),
+)
+
+
+def made(folder: Path, environment: pytest.MonkeyPatch, clone: bool) -> Path:
+    """Returns a folder in ``folder``, in which commands are pasted: a clone that has made an
+    environment of its own, or one that is like it."""
+    if not clone:
+        made_like(folder, environment)
+        return folder
+    for name in HERE:
+        environment.delenv(name, raising=False)
+    folder /= "clone"
+    subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
+    subprocess.run(["./spark-submit.sh", "env"], cwd=folder, check=True)
+    return folder
 
 
 def made_like(folder: Path, environment: pytest.MonkeyPatch) -> None:
