@@ -15,6 +15,8 @@ from benchmarks.support.results import Lines
 #: Records a second, and the floors of p50 and p99, milliseconds.
 RATES = {2_000: (3.0, 15.0), 10_000: (4.0, 25.0), 30_000: (6.0, 50.0)}
 SECONDS, WARM_UP = 20.0, 5.0
+#: Records a second and seconds until the JVMs of broker and job have compiled what they do.
+STEADY = 10_000, 45.0
 #: Seconds to the first frame, kernels to be compiled included.
 PATIENCE = 600.0
 
@@ -32,6 +34,7 @@ def run(world: World, lines: Lines) -> None:
         Job(settings, world.fresh("realtime.log"), spark=slots) as job,
     ):
         await_first(world, topic, receiver, job)
+        feed(world, topic, packets, STEADY[0], STEADY[1] * scale)
         for rate, floors in RATES.items():
             feed(world, topic, packets, rate, WARM_UP * scale)
             fed = feed(world, topic, packets, rate, SECONDS * scale)

@@ -81,7 +81,7 @@ class World:
         self.tunnel = Wire.make_tunnel() if self.wire.kind != "udp" else self.wire
         self._far = self.wire.hold()
         self._tunnel_far = self._far if self.tunnel is self.wire else self.tunnel.hold()
-        self._broker = Broker(default_class_path(), self.folder / "broker")
+        self._broker = Broker(default_class_path(), self.folder / "broker", lasting=True)
         self._broker.start()
         return self
 

@@ -147,15 +147,23 @@ class Broker:
     folder: where configuration, ``data`` and ``log`` go. Data of an earlier run are removed,
         so that a topic always begins at offset 0.
     java: the Java 17 (or newer) executable.
+    lasting: whether it lives for long, so that it pays to compile what it does well.
 
     ``bootstrap_servers`` is ``"127.0.0.1:PORT"`` once ``start`` has returned.
     Errors: ``LabError`` ``BROKER_FAILED`` with the last lines of the broker's log.
     """
 
-    def __init__(self, jars: Iterable[str | Path], folder: str | Path, java: str = "java") -> None:
+    def __init__(
+        self,
+        jars: Iterable[str | Path],
+        folder: str | Path,
+        java: str = "java",
+        lasting: bool = False,
+    ) -> None:
         self._class_path = os.pathsep.join(_expand(jars))
         self.folder = Path(folder).absolute()
         self._java = java
+        self._lasting = lasting
         self._child: subprocess.Popen[bytes] | None = None
         self.bootstrap_servers = ""
 
@@ -260,8 +268,7 @@ class Broker:
             "-Xmx512m",
             "-Xms128m",
             "-XX:+UseSerialGC",
-            # The lab's broker lives for minutes: start quickly.
-            "-XX:TieredStopAtLevel=1",
+            *(() if self._lasting else ("-XX:TieredStopAtLevel=1",)),
             "-XX:+UnlockDiagnosticVMOptions",
             "-XX:-BytecodeVerificationRemote",
             "-Djava.net.preferIPv4Stack=true",
