@@ -20,7 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import certificates
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from doc_commands import commands
 from fresh_clone import made
 from paths import ROOT
@@ -527,8 +529,12 @@ def test_commands_on_a_deployment_do_what_is_said(place: Path):
         _load_networks(shell, place / "var" / "empty" / "tables")
 
 
-def test_commands_on_states_do_what_is_said(place: Path, broker: Broker):
+def test_commands_on_states_do_what_is_said(place: Path, broker: Broker, empty_tables: Path):
     ensure_topic(broker.bootstrap_servers, "scanner.reports", 1)
+    shutil.copytree(empty_tables, place / "var" / "states" / "tables")
+    feed = {"delta.enableChangeDataFeed": "true"}
+    prices = pa.table({"city": ["turin"], "price": [5]})
+    write_deltalake(place / "var" / "prices", prices, configuration=feed)
     with state_hosts(2, started=False) as hosts:
         shell, here = Shell(place, []), _of_states(hosts, broker)
         (place / "conf" / "states.conf").write_text(
@@ -547,17 +553,9 @@ def test_commands_on_states_do_what_is_said(place: Path, broker: Broker):
             for step in STATES[2:]:
                 shell.run(step.here(here))
             controller.close()
-            shell.run(Step(f"{MINE} jobs/create_tables.py").here(here))
-            shell.run(Step(f'{MINE} jobs/run_sql.py "{PRICES}"').here(here))
             controller.enter_context(shell.running(STATES_IN_SPARK[0].here(here)))
             for step in STATES_IN_SPARK[1:]:
                 shell.run(step.here(here))
-
-
-PRICES = (
-    "CREATE TABLE delta.\\`$PWD/var/prices\\` USING delta "
-    "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true') AS SELECT 'turin' AS city, 5 AS price"
-)
 
 
 def _of_states(hosts: StateHosts, broker: Broker) -> dict[str, str]:
@@ -572,7 +570,7 @@ def _of_states(hosts: StateHosts, broker: Broker) -> dict[str, str]:
         "--name": f"--middleware {endpoint(hosts.listen[2])} --name",
         "conf/mine.conf": "conf/states.conf",
         " ... ": " --properties-file conf/states.conf ",
-        "sales.prices": "var/prices",
+        "sales.prices": "$PWD/var/prices",
     }
 
 
