@@ -4,8 +4,9 @@
 
 Draws networks in Chromium as the console does, drags and zooms them by events of a mouse, and
 gives a tenth of the links another weight, as news do every two seconds. A line of JSON each:
-milliseconds from frame to frame, at the median and for 99 of 100, and how often the median of the
-smallest network. Headless Chromium draws by the processor alone; a graphics card takes less.
+milliseconds from frame to frame, at the median, for 99 of 100 and at most, and how often the median
+of the smallest network; ``rest`` is the longest frame after a movement has ended. Headless Chromium
+draws by the processor alone; a graphics card takes less.
 """
 
 from __future__ import annotations
@@ -63,11 +64,16 @@ def measured(window: Browser, address: str, least: dict[str, float]) -> Iterator
     window.open(address)
     window.wait_for("window.drawnIn")
     yield {"what": "draw", "ms": round(window.run("return drawnIn"), 1)}
-    for what, frames in (("drag", FRAMES), ("zoom", FRAMES), ("weigh", 5)):
+    moves = (("drag", FRAMES), ("rest", 1), ("zoom", FRAMES), ("rest", 1), ("weigh", 5))
+    for what, frames in moves:
         times = sorted(window.run(f"return {what}({frames})"))
         median, high = times[len(times) // 2], times[int(0.99 * (len(times) - 1))]
         first = least.setdefault(what, median)
-        told = {"p50_ms": round(median, 1), "p99_ms": round(high, 1)}
+        told = {
+            "p50_ms": round(median, 1),
+            "p99_ms": round(high, 1),
+            "most_ms": round(times[-1], 1),
+        }
         yield {"what": what, **told, "to_smallest": round(median / first, 2)}
 
 

@@ -22,6 +22,8 @@ window.drag = async (frames) => {
   mouse("mouseup", 30, 400);
   return times;
 };
+// The longest of the frames after a movement has ended.
+window.rest = async () => [Math.max(...await measure(60, () => {}))];
 window.zoom = (frames) => measure(frames, (at) => canvas().dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true, ctrlKey: true, deltaY: at % 40 < 20 ? -20 : 20, clientX: 600, clientY: 400 })));
 // News: every tenth link has another weight.
 window.weigh = (frames) => measure(frames, (at) => map.weigh(data.links.map((_, number) => ((number % 10 ? number : number + at) % 17) / 17)));

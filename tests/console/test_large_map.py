@@ -39,6 +39,15 @@ function zoomTo(link) {
   const turned = { bubbles: true, cancelable: true, ctrlKey: true, deltaY: -60, clientX, clientY };
   for (let turn = 0; turn < 120; turn += 1) canvas.dispatchEvent(new WheelEvent("wheel", turned));
 }
+// By the mouse, held on the ground beside the link.
+function drag(link, dx, dy) {
+  const [x, y] = onPage(link), canvas = document.querySelector("#map canvas:not(.map-links)");
+  const mouse = (kind, clientX, clientY) => canvas.dispatchEvent(new MouseEvent(
+    kind, { bubbles: true, cancelable: true, view: window, clientX, clientY, button: 0 }));
+  mouse("mousedown", x + 40, y);
+  for (const part of [0.5, 1]) mouse("mousemove", x + 40 + part * dx, y + part * dy);
+  mouse("mouseup", x + 40 + dx, y + dy);
+}
 async function saved(link) {
   const image = new Image(), canvas = make("canvas");
   image.src = await map.png();
@@ -47,7 +56,7 @@ async function saved(link) {
   canvas.getContext("2d").drawImage(image, 0, 0);
   window.inPicture = pixel(canvas, at(link)).join();
 }
-Object.assign(window, { map, middle, onPage, heat, zoomTo, saved });
+Object.assign(window, { map, middle, onPage, heat, zoomTo, drag, saved });
 """
 #: A link by itself, so that its middle is nobody else's: a host's.
 LINK = ["h1", "pod1-rack1"]
@@ -94,3 +103,12 @@ def test_the_picture_of_a_map_has_its_links(page: Browser) -> None:
     page.wait_for(f"middle({LINK}) === '{colour(page, 'hot')}'")
     page.run("saved(arguments[0])", LINK)
     assert page.wait_for("window.inPicture") == colour(page, "hot")
+
+
+def test_a_map_that_is_dragged_goes_with_the_mouse(page: Browser) -> None:
+    page.run("heat(arguments[0])", LINK)
+    page.wait_for(f"middle({LINK}) === '{colour(page, 'hot')}'")
+    x, y = page.run("return onPage(arguments[0])", LINK)
+    page.run("drag(arguments[0], -60, 30)", LINK)
+    assert page.run("return onPage(arguments[0])", LINK) == pytest.approx([x - 60, y + 30])
+    page.wait_for(f"middle({LINK}) === '{colour(page, 'hot')}'")

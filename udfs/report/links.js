@@ -1,7 +1,8 @@
 // The links of a large network, on a canvas behind cytoscape's, which would go through every style of every link
 // for each frame. While the map moves the canvas moves with it; it is drawn anew in slices that leave time for
-// frames. looks: how a link of each step is drawn, {width, colour}; a link that is down is dashed.
-function linkCanvas(container, map, links, position, looks) {
+// frames. view: what the map shows at the moment. looks: how a link of each step is drawn, {width, colour}; a link that
+// is down is dashed.
+function linkCanvas(container, map, view, links, position, looks) {
   const SLICE_MS = 8, AT_ONCE = 100, NEAR = 6;
   const shown = make("canvas", { className: "map-links" }), next = make("canvas");
   const context = next.getContext("2d", { willReadFrequently: true });
@@ -30,17 +31,17 @@ function linkCanvas(container, map, links, position, looks) {
     context.globalAlpha = faint ? 0.4 : 1;
     slice(0, { zoom: map.zoom(), ...map.pan() }, looks());
   }
-  function slice(from, view, look) {
+  function slice(from, wanted, look) {
     const until = performance.now() + SLICE_MS;
     let at = from;
     do {
-      for (const stop = Math.min(at + AT_ONCE, links.length); at < stop; at += 1) line(order[at], view, look[steps[order[at]]]);
+      for (const stop = Math.min(at + AT_ONCE, links.length); at < stop; at += 1) line(order[at], wanted, look[steps[order[at]]]);
       context.getImageData(0, 0, 1, 1);  // or all would be drawn at the end, at once
     } while (at < links.length && performance.now() < until);
-    if (at < links.length) { requestAnimationFrame(() => slice(at, view, look)); return; }
+    if (at < links.length) { requestAnimationFrame(() => slice(at, wanted, look)); return; }
     [shown.width, shown.height] = [next.width, next.height];
     shown.getContext("2d").drawImage(next, 0, 0);
-    drawn = view;
+    drawn = wanted;
     drawing = false;
     follow();
     if (again) draw();
@@ -53,7 +54,7 @@ function linkCanvas(container, map, links, position, looks) {
   }
   function follow() {
     if (!drawn) return;
-    const factor = map.zoom() / drawn.zoom, { x, y } = map.pan();
+    const { zoom, x, y } = view(), factor = zoom / drawn.zoom;
     shown.style.transform = `translate(${x - factor * drawn.x}px, ${y - factor * drawn.y}px) scale(${factor})`;
   }
   function placed() {
@@ -64,7 +65,7 @@ function linkCanvas(container, map, links, position, looks) {
   map.on("dragfree", "node", placed);
 
   return {
-    placed, draw, canvas: shown,
+    placed, draw, follow, canvas: shown,
     // Those of most bytes are drawn last, on the others.
     weigh: (now) => { steps = now; order.sort((one, other) => steps[one] - steps[other]); draw(); },
     fade: (faded) => { if (faint !== faded) { faint = faded; draw(); } },

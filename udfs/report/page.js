@@ -112,7 +112,11 @@ function networkMap(container, nodes, links) {
     container, elements, style: style(), layout: { name: "preset" }, minZoom: 0.005, maxZoom: 3, boxSelectionEnabled: false,
     autounselectify: true, textureOnViewport: large, ...(large && { pixelRatio: 1 }),
   });
-  const apart = large ? linkCanvas(container, drawn, links, (id) => drawn.getElementById(nodeIds.get(id)).position(), looks) : null;
+  let apart = null;
+  if (large) {
+    const view = movedAsPicture(container, drawn, () => apart?.follow());
+    apart = linkCanvas(container, drawn, view, links, (id) => drawn.getElementById(nodeIds.get(id)).position(), looks);
+  }
   const middle = () => ({ x: container.clientWidth / 2, y: container.clientHeight / 2 });
   const zoom = (factor) => drawn.zoom({ level: drawn.zoom() * factor, renderedPosition: middle() });
   container.parentElement.append(make("div", { className: "zoom" }, ...[

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _PARTS = Path(__file__).parent
+_SCRIPTS = ("page.js", "moving.js", "links.js")
 
 
 def render(title: str, body: str, script: str, content: Any, connects: bool = False) -> str:
@@ -28,7 +29,7 @@ def render(title: str, body: str, script: str, content: Any, connects: bool = Fa
         ("/*{style}*/", _part("page.css")),
         ("/*{body}*/", body),
         ("/*{cytoscape}*/", _part("cytoscape.min.js")),
-        ("/*{script}*/", _part("page.js") + _part("links.js") + script),
+        ("/*{script}*/", "".join(map(_part, _SCRIPTS)) + script),
         # Last, so that no mark inside a user's text is ever filled in.
         ("/*{data}*/", script_safe(content)),
     ):
