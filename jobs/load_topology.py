@@ -5,11 +5,12 @@
     spark-submit jobs/load_topology.py --topohub topozoo/Abilene
     spark-submit jobs/load_topology.py --graphml FILE
 
-Prints what the network is like, and what its graph lost (all but the largest component, parallel
-edges, edges from a node to itself). Weights (`weight`) and failed links (`up`) of a graph are
-kept. Switches that the tables know keep address, program and limits, links between the same ports
-their id and whether they are up. The same command again changes nothing. Trees are not made here:
-jobs/retune_trees.py chooses them, and without any, hop labels lead everywhere.
+Prints what the network is like, and what its graph lost (all but the largest component, edges
+from a node to itself and, without --parallel, all but one of those between two nodes). Weights
+(`weight`) and failed links (`up`) of a graph are kept. Switches that the tables know keep address,
+program and limits, links between the same ports their id and whether they are up. The same command
+again changes nothing. Trees are not made here: jobs/retune_trees.py chooses them, and without any,
+hop labels lead everywhere.
 
 Exit code: 0 done, 1 with --dry-run where only --replace would write, 2 an error.
 """
@@ -88,6 +89,11 @@ def parser() -> argparse.ArgumentParser:
         "--publishers", metavar="N", type=_least(0), default=1, help="feed1, feed2, ... (1)"
     )
     made.add_argument(
+        "--parallel",
+        action="store_true",
+        help="parallel edges of a graph are cables of their own, not one",
+    )
+    made.add_argument(
         "--address-pattern",
         metavar="TEXT",
         type=_said(address_pattern),
@@ -130,6 +136,7 @@ def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) 
         options.graphml,
         options.hosts_per_switch or 1,
         options.publishers,
+        options.parallel,
     )
     network, dropped = build(asked, labels)
     print(describe(network, measure(network)))

@@ -140,6 +140,19 @@ def test_a_link_is_up_by_one_rule_wherever_it_is_told(ran: Deployment):
         assert link["down"] == [down[0]]
         told = samples(ask.get("/metrics").text)
         assert told["stackcast_link_up", u, v] == told["stackcast_link_up", v, u] == 0
+    # A second cable between the two: what is up by one of them is up.
+    first = [row for row in rows if {row["switch"], row["neighbor"]} == {u, v}]
+    last = max(row["link_id"] for row in rows)
+    second = [
+        row | {"link_id": last + 1 + at, "port": 60, "neighbor_port": 60, "up": True}
+        for at, row in enumerate(first)
+    ]
+    for row in first:
+        row["up"] = False
+    ran.tables.overwrite("links", rows + second)
+    link = ask.get("/api/detail", params={"kind": "link", "u": u, "v": v}).json()
+    assert (link["up"], sorted(link["down"])) == (True, sorted((u, v)))
+    assert [[cable["up"] for cable in way["cables"]] for way in link["ways"]] == [[False, True]] * 2
 
 
 def test_bytes_of_each_link_are_told_to_prometheus_as_they_come(ran: Deployment):

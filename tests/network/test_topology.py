@@ -130,6 +130,25 @@ def test_what_a_graph_loses_is_counted():
     )
 
 
+def test_parallel_edges_are_cables_of_their_own_where_asked_for():
+    graph = nx.MultiGraph()
+    graph.add_edges_from([("b", "a", {"weight": 3}), ("b", "c", {}), ("a", "b", {"weight": 2})])
+    graph.add_edge("a", "b", up=False)
+    read = read_graph(graph, parallel=True)
+    cables = [
+        (link.switch, link.neighbor, link.weight, link.up)
+        for link in read.network.links
+        if link.neighbor in read.network.switches
+    ]
+    assert cables[:6:2] == [("a", "b", 2, True), ("a", "b", 3, True), ("a", "b", 1, False)]
+    assert len({link.port for link in read.network.links if link.switch == "a"}) == 5
+    assert str(read.dropped) == ""
+    # Edges that go opposite ways are one cable.
+    both = nx.MultiDiGraph([("a", "b"), ("b", "a"), ("b", "a")])
+    assert len(read_graph(both, parallel=True).network.parallel()) == 2
+    assert read_graph(both).dropped.parallel == 2
+
+
 def test_nothing_is_said_of_a_graph_that_is_a_network():
     assert str(read_graph(nx.cycle_graph(4)).dropped) == ""
 

@@ -26,14 +26,15 @@ def published_network(
     hosts_per_switch: int,
     publishers: int,
     labels: LabelFormat,
+    parallel: bool = False,
 ) -> GraphNetwork:
     """Returns the network of a GraphML file, or of topohub where there is no file's ``content``.
 
-    name: of the file, or of the network in topohub. Raises NetworkError ``UNKNOWN_NETWORK``,
-    ``BAD_GRAPHML`` and those of `read_graph`.
+    name: of the file, or of the network in topohub. parallel: as of `read_graph`. Raises
+    NetworkError ``UNKNOWN_NETWORK``, ``BAD_GRAPHML`` and those of `read_graph`.
     """
     graph = topohub_graph(name) if content is None else graphml_graph(content, name)
-    return read_graph(graph, hosts_per_switch, publishers, labels)
+    return read_graph(graph, hosts_per_switch, publishers, labels, parallel)
 
 
 def geography(graph: nx.Graph) -> dict[str, tuple[float, float]]:

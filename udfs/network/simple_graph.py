@@ -1,4 +1,4 @@
-"""Simple, connected graphs from graphs as people draw networks."""
+"""Connected graphs of named switches from graphs as people draw networks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import math
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from udfs.errors import NetworkError
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+#: Whether it is down, and its weight.
+_Edge = tuple[bool, float]
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class SimpleGraph:
-    """A simple graph: ``switches`` maps nodes to names, in order; ``links`` by both ends, in
+    """A connected graph: ``switches`` maps nodes to names, in order; ``links`` by both ends, in
     order."""
 
     switches: dict[Hashable, str]
@@ -61,45 +66,55 @@ class SimpleGraph:
     dropped: Dropped
 
 
-def simple_graph(graph: nx.Graph) -> SimpleGraph:
-    """Returns the largest connected component, without directions, self-loops and parallel edges.
+def simple_graph(graph: nx.Graph, parallel: bool = False) -> SimpleGraph:
+    """Returns the largest connected component, without directions and self-loops.
 
-    Of parallel edges the lightest of those that are up counts; of components of one size, the one
-    with the first node. An edge's ``weight`` is kept, 1 where it has none, and ``up`` if it says
-    that it is not. A switch is called after the node's ``label`` or ``name``, else the node
-    itself, in lower case with dashes, and no two alike. The order in which the graph was built has
-    no effect.
+    parallel: keeps parallel edges, which else are one: the lightest of those that are up. Of
+    components of one size, the one with the first node counts. An edge's ``weight`` is kept, 1
+    where it has none, and ``up`` if it says that it is not. A switch is called after the node's
+    ``label`` or ``name``, else the node itself, in lower case with dashes, and no two alike. The
+    order in which the graph was built has no effect.
 
     Raises NetworkError ``BAD_WEIGHT`` if a weight is no number above 0.
     """
     nodes = sorted(graph.nodes, key=_natural)
     place = {node: index for index, node in enumerate(nodes)}
-    edges: dict[tuple[int, int], tuple[bool, float]] = {}
+    # By both ends: the edges one way, and in a directed graph those the other way.
+    edges: dict[tuple[int, int], tuple[list[_Edge], list[_Edge]]] = {}
     neighbors: list[set[int]] = [set() for _ in nodes]
-    loops = parallel = 0
+    loops = 0
     for u, v, data in graph.edges(data=True):
         a, b = sorted((place[u], place[v]))
         if a == b:
             loops += 1
             continue
-        found = not _is_up(data.get("up")), _weight(data.get("weight"), u, v)
-        parallel += (a, b) in edges
-        edges[a, b] = min(found, edges.get((a, b), found))
+        way = edges.setdefault((a, b), ([], []))[graph.is_directed() and place[u] == b]
+        way.append((not _is_up(data.get("up")), _weight(data.get("weight"), u, v)))
         neighbors[a].add(b)
         neighbors[b].add(a)
     parts = _components(neighbors)
     kept = max(parts, key=len, default=[])  # the first of equals
     names = _switch_names([(nodes[index], graph.nodes[nodes[index]]) for index in kept])
     by_index = dict(zip(kept, names, strict=True))
+    cables = {ends: _cables(*ways)[: None if parallel else 1] for ends, ways in edges.items()}
     links = tuple(
         SimpleLink(by_index[a], by_index[b], weight, not down)
-        for (a, b), (down, weight) in sorted(edges.items())
+        for (a, b), found in sorted(cables.items())
         if a in by_index
+        for down, weight in found
     )
+    total = sum(map(len, cables.values()))
+    merged = 0 if parallel else graph.number_of_edges() - loops - total
     dropped = Dropped(
-        max(len(parts) - 1, 0), len(nodes) - len(kept), len(edges) - len(links), parallel, loops
+        max(len(parts) - 1, 0), len(nodes) - len(kept), total - len(links), merged, loops
     )
     return SimpleGraph({nodes[index]: by_index[index] for index in kept}, links, dropped)
+
+
+def _cables(one: list[_Edge], other: list[_Edge]) -> list[_Edge]:
+    """Returns the edges between two nodes, the best first; two that go opposite ways are one."""
+    both = zip_longest(sorted(one), sorted(other), fillvalue=(True, math.inf))
+    return [min(pair) for pair in both]
 
 
 def _count(number: int, what: str) -> str:

@@ -144,18 +144,23 @@ class GraphNetwork:
 
 
 def read_graph(
-    graph: nx.Graph, hosts_per_switch: int = 1, publishers: int = 1, labels: LabelFormat = NARROW
+    graph: nx.Graph,
+    hosts_per_switch: int = 1,
+    publishers: int = 1,
+    labels: LabelFormat = NARROW,
+    parallel: bool = False,
 ) -> GraphNetwork:
     """Makes a network with one switch a node of ``graph``, ``hosts_per_switch`` hosts on each.
 
     It is that of :func:`simple_graph`: the largest connected component, with weights,
-    failed links (``up``) and names. Publishers hang on the first switches in turn.
+    failed links (``up``) and names; ``parallel`` edges are cables of their own. Publishers hang on
+    the first switches in turn.
 
     Raises NetworkError as :func:`fabric` does, ``BAD_WEIGHT``, and ``NO_SWITCH`` for an empty
     graph.
     """
     _check_sizes({"hosts_per_switch": hosts_per_switch}, publishers)
-    simple = simple_graph(graph)
+    simple = simple_graph(graph, parallel)
     names = list(simple.switches.values())
     build = NetworkBuilder()
     build.add_switches(names)

@@ -24,10 +24,10 @@ function movedAsPicture(container, map, moved) {
   }
   map.on("render", () => { drawn = current(); show(); });
 
-  container.addEventListener("wheel", (event) => {
+  picture.addEventListener("wheel", (event) => {
     if (!event.ctrlKey) return;
     event.preventDefault();
-    event.stopImmediatePropagation();
+    event.stopPropagation();
     const { zoom, x, y } = view(), box = container.getBoundingClientRect();
     const wanted = zoom * 10 ** (-event.deltaY * (event.deltaMode === 1 ? 33 : 1) / TENFOLD);
     const next = Math.min(map.maxZoom(), Math.max(map.minZoom(), wanted)), factor = next / zoom;
@@ -38,22 +38,26 @@ function movedAsPicture(container, map, moved) {
     resting = setTimeout(rest, REST_MS);
   }, { capture: true });
 
-  // Whether it is the ground that is held, and no node, cytoscape says.
-  container.addEventListener("mousedown", () => map.userPanningEnabled(false), { capture: true });
-  map.on("tapstart", ({ target, originalEvent: { type, button, clientX, clientY } }) => {
-    if (target === map && type === "mousedown" && button === 0) held = { clientX, clientY };
-  });
-  addEventListener("mousemove", ({ clientX, clientY }) => {
+  function drag({ clientX, clientY }) {
     if (!held) return;
     const { zoom, x, y } = view();
     moving = { zoom, x: x + clientX - held.clientX, y: y + clientY - held.clientY };
     held = { clientX, clientY };
     show();
-  });
-  addEventListener("mouseup", () => {
-    map.userPanningEnabled(true);
-    held = null;
-    rest();
+  }
+  picture.addEventListener("mousedown", () => {
+    map.userPanningEnabled(false);
+    addEventListener("mousemove", drag);
+    addEventListener("mouseup", () => {
+      removeEventListener("mousemove", drag);
+      map.userPanningEnabled(true);
+      held = null;
+      rest();
+    }, { once: true });
+  }, { capture: true });
+  // Whether it is the ground that is held, and no node, cytoscape says.
+  map.on("tapstart", ({ target, originalEvent: { type, button, clientX, clientY } }) => {
+    if (target === map && type === "mousedown" && button === 0) held = { clientX, clientY };
   });
   return view;
 }

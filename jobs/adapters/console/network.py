@@ -235,8 +235,8 @@ class NetworkView:
         }
 
     def link(self, u: str, v: str) -> dict[str, Any]:
-        """Returns what a link is about: ``up`` as for the map and a switch, ``down`` the ends
-        from where table ``links`` has it down, ``trees``, and each of its ``ways``.
+        """Returns what a link is about: ``up`` as for the map, ``down`` the ends from where table
+        ``links`` has it down, ``trees``, and each of its ``ways`` with the ``cables`` that it has.
 
         Raises ConsoleError NO_SUCH_NODE.
         """
@@ -248,14 +248,17 @@ class NetworkView:
         for at, pair in enumerate(loads.pairs):
             if set(pair) != {u, v}:
                 continue
-            own = [x for x in network.links if (x.switch, x.neighbor) == pair]
             ways.append(
                 {
                     "from": pair[0],
                     "to": pair[1],
                     "now": now[at],
                     **{way: int(row[at]) for way, row in zip(WAYS, since, strict=True)},
-                    **{key: getattr(x, key) for x in own for key in ("id", "port", "weight")},
+                    "cables": [
+                        {"id": x.id, "port": x.port, "weight": x.weight, "up": network.usable(x)}
+                        for x in network.links
+                        if (x.switch, x.neighbor) == pair
+                    ],
                 }
             )
         if not ways:
@@ -265,7 +268,7 @@ class NetworkView:
         rows = [x for x in network.links if {x.switch, x.neighbor} == {u, v}]
         return {
             "up": any(map(network.usable, rows)),
-            "down": [x.switch for x in rows if not x.up],
+            "down": list(dict.fromkeys(x.switch for x in rows if not x.up)),
             "ways": ways,
             "trees": trees,
         }

@@ -25,7 +25,8 @@ PATTERN = f"{{switch}}:{FIRST_PORT}"
 class Asked:
     """One of ``fabric``, ``jellyfish`` (sizes by name), ``topohub`` (name), ``graphml`` (file).
 
-    ``hosts_per_switch`` is not for a fabric, which has ``hosts`` on each rack.
+    ``hosts_per_switch`` is not for a fabric, which has ``hosts`` on each rack. ``parallel`` edges
+    of a graph are cables of their own.
     """
 
     fabric: Mapping[str, int] | None = None
@@ -34,6 +35,7 @@ class Asked:
     graphml: Path | None = None
     hosts_per_switch: int = 1
     publishers: int = 1
+    parallel: bool = False
 
 
 def build(asked: Asked, labels: LabelFormat) -> tuple[Network, Dropped]:
@@ -58,7 +60,7 @@ def _build(asked: Asked, labels: LabelFormat) -> tuple[Network, Dropped]:
         ), Dropped()
     content = None if asked.graphml is None else _content(asked.graphml)
     name = asked.topohub if content is None else str(asked.graphml)
-    read = published_network(name or "", content, each, publishers, labels)
+    read = published_network(name or "", content, each, publishers, labels, asked.parallel)
     return read.network, read.dropped
 
 
