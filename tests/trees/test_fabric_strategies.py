@@ -24,7 +24,15 @@ from udfs.trees.strategies.topo import Topo, down_links, port_sets
 pytestmark = pytest.mark.unit
 
 FABRIC = fabric(4, 2, 2, 2, 2, publishers=0)
-EVERY = [Broadcast(), Topo(), Tree(), Path(), Threshold(30), Threshold(30, paths=False)]
+EVERY = [
+    Broadcast(),
+    Topo(),
+    Tree(),
+    Tree(shared=True),
+    Path(),
+    Threshold(30),
+    Threshold(30, paths=False),
+]
 
 
 def situation(network, potential, sent=(), permanent=None):
@@ -135,6 +143,31 @@ def test_base_trees_spread_over_the_spines_and_join_all_that_may_subscribe():
     assert len(spines) == 4 and max(spines.values()) - min(spines.values()) <= 2
     assert sorted(min(leaves(edges) - {"h1", "h7", "h16"}) for edges in trees) == sorted(far)
     assert all({"h1", "h7", "h16"} < leaves(edges) for edges in trees)
+
+
+def test_publishers_of_a_spine_share_a_tree_that_takes_fewer_rules_and_more_stops():
+    found = drawn(FABRIC, 3)
+    own = select(Tree(paths=False), found, uniform(FABRIC, 99))
+    shared = select(Tree(paths=False, shared=True), found, uniform(FABRIC, 99))
+    potential, spines = found.clients.potential, spine_trees(FABRIC)
+    publishers = [name for name in FABRIC.hosts if potential.get(name)]
+    wanted = set()
+    for place, spine in enumerate(spines):
+        of_it = publishers[place :: len(spines)]
+        terminals = {*of_it}.union(*(potential[name] for name in of_it))
+        whole = {tuple(sorted(pair)) for pair in spine.parent.items()}
+        wanted.add(frozenset(pruned_as_the_text_does(whole, terminals)))
+    assert set(shared) == wanted
+
+    def rules(trees):
+        return sum(len({node for edge in tree for node in edge}) for tree in trees)
+
+    def stops(trees):
+        for name in publishers:
+            yield min(len(leaves(tree) - {name, *potential[name]}) for tree in trees)
+
+    assert rules(shared) < rules(own)
+    assert sum(stops(own)) == 0 < sum(stops(shared))
 
 
 def test_subscribers_in_one_pod_need_no_spine():

@@ -22,6 +22,7 @@ _ALL: tuple[Strategy, ...] = (
     Partitions(),
     Clusters(),
     Tree(),
+    Tree(shared=True),
     Threshold(30),
     Path(),
     Lama(),

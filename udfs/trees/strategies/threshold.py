@@ -1,5 +1,5 @@
-"""The strategies ``threshold``, ``tree`` and ``path``: a tree a publisher, then paths to its other
-subscribers (WERNECKE 5.3.4 to 5.3.6, Fig. 5.8)."""
+"""The strategies ``threshold``, ``tree`` and ``path``: a tree a publisher, or for several of them,
+then paths to their other subscribers (WERNECKE 5.3.4 to 5.3.6, Fig. 5.8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Threshold:
 
     With ``paths``, the places left are for virtual paths, each from a host up to a spine: those
     first that would carry the most notifications which base trees do not carry. Without, hops
-    reach the other subscribers (Fig. 5.13).
+    reach the other subscribers (Fig. 5.13). ``shared``: the publishers of a spine have one base
+    tree, to all of them and all their subscribers (Algorithm 5.2): fewer rules, more stops.
 
     A network that names no spines has one: its most central switch.
 
@@ -31,6 +32,7 @@ class Threshold:
 
     percent: int
     paths: bool = True
+    shared: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.percent <= 100:
@@ -38,7 +40,8 @@ class Threshold:
 
     @property
     def name(self) -> str:
-        return f"threshold-{self.percent}" + ("" if self.paths else "-hops")
+        ends = ("" if self.paths else "-hops") + ("-shared" if self.shared else "")
+        return f"threshold-{self.percent}{ends}"
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
         capacity = TreeCapacity(situation.network, budget)
@@ -47,8 +50,9 @@ class Threshold:
             return
         carried: dict[str, Edges] = {}
         known: set[Edges] = set()
-        for publisher, spine in publishers.items():
-            base = spine.joining((publisher, *self._base(situation, publisher)))
+        for group in self._groups(publishers):
+            joined = [host for each in group for host in (each, *self._base(situation, each))]
+            base = publishers[group[0]].joining(joined)
             if len(base) < FEWEST_EDGES:
                 continue
             if base not in known and capacity.fits(base):
@@ -56,9 +60,17 @@ class Threshold:
                 known.add(base)
                 yield base
             if base in known:
-                carried[publisher] = base
+                carried.update(dict.fromkeys(group, base))
         if self.paths:
             yield from _paths(situation, publishers, carried, known, capacity)
+
+    def _groups(self, publishers: Mapping[str, RootedTree]) -> list[list[str]]:
+        """Returns the publishers that have a base tree together, those of most notifications
+        first."""
+        groups: dict[str, list[str]] = {}
+        for publisher, spine in publishers.items():
+            groups.setdefault(spine.root if self.shared else publisher, []).append(publisher)
+        return list(groups.values())
 
     def _base(self, situation: Situation, publisher: str) -> list[str]:
         """Returns the publisher's subscribers that belong into its base tree."""
@@ -78,14 +90,18 @@ class Tree:
     """Prunes a broadcast tree (Algorithm 5.2) to each publisher and its potential subscribers.
 
     The threshold strategy at 0 %: statistics only say which publishers come first. Publishers
-    whose tree does not fit get paths.
+    whose tree does not fit get paths. ``shared``: the publishers of a spine have one tree.
     """
 
     paths: bool = True
-    name: str = "tree"
+    shared: bool = False
+
+    @property
+    def name(self) -> str:
+        return "shared-tree" if self.shared else "tree"
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
-        return Threshold(0, self.paths).candidates(situation, budget)
+        return Threshold(0, self.paths, self.shared).candidates(situation, budget)
 
 
 @dataclass(frozen=True)
