@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from udfs.errors import StackcastError
 from udfs.network.labels import MAX_LABELS
@@ -77,7 +77,7 @@ class Record:
         self.network = network
         self._max_labels = max_labels
         self.objective: Objective = objective
-        self._graph = _Graph(network)
+        self._graph = SwitchGraph(network)
         part = _parts(network)
         self.left_out = 0
         # A notification that trees cannot bring to a host costs more than any way to it would.
@@ -159,23 +159,6 @@ class Record:
         mean = labels / notifications if notifications else 0.0
         way = ways / deliveries if deliveries else 0.0
         return Trial(sum(costs), on_links, mean, way, uses, tuple(costs), tuple(named))
-
-
-class _Graph(SwitchGraph):
-    """A switch graph with one memory for all encoders: replays take turns, most of few
-    publications."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__(network)
-        self._shared: Any = None
-
-    def work(self) -> Any:
-        if self._shared is None:
-            self._shared = super().work()
-        return self._shared
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_shared": None}
 
 
 @dataclass(frozen=True)
