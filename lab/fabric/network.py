@@ -7,18 +7,18 @@ A switch drops all frames until its program has been set over P4Runtime.
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps the
 ``encoding`` of its stacks and ``label_bits``, the width of labels of virtual trees (16 or 32). When
-all is up, one JSON line says where:
-``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}, "tunnels": {host:
-address}, "pid"}``. A tunnel host is another program, which sends and gets whole frames, each in a
-datagram between its address and the one in ``tunnels``; it may be any host of the network. Then
-JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
-counters, ``{"command": "stop"}`` with a last status, ``{"command": "loss", "share": 0.01}`` with
-counters once links lose another share of frames. It also ends at the end of its input and on
-SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
-payload, again and again; ``<host>.times`` has an u64 for each, the nanoseconds since 1970 at which
-its frame came to the first switch's socket. A frame that was acknowledged to its sender is in the
-files. ``ADDRESSES`` is the line of a network that has ended: this one is where it was, and its
-hosts write on.
+all is up, one JSON line says where: ``{"p4runtime", "ingress": {publisher: address}, "hosts":
+{host: address}, "tunnels": {host: address}, "pid"}``. A tunnel host is another program, which sends
+and gets whole frames, each in a datagram between its address and the one in ``tunnels``; it may be
+any host of the network. Then JSON lines on standard input are answered on standard output:
+``{"command": "status"}`` with counters, ``{"command": "stop"}`` with a last status, ``{"command":
+"loss", "share": 0.01}`` with counters once links lose another share of frames, ``{"command":
+"link", "between": ["u", "v"], "up": false}`` with counters once the links between two switches are
+down, or up. It also ends at the end of its input and on SIGTERM. What hosts receive is in
+``DIR/receipts/<host>.mold``: a u16 big-endian length and a payload, again and again;
+``<host>.times`` has an u64 for each, the nanoseconds since 1970 at which its frame came to the
+first switch's socket. A frame that was acknowledged to its sender is in the files. ``ADDRESSES`` is
+the line of a network that has ended: this one is where it was, and its hosts write on.
 """
 
 from __future__ import annotations
@@ -337,6 +337,10 @@ class LabNetwork:
             command = asked["command"]
             if command == "loss":
                 self._fabric.loss, command = float(asked["share"]), "status"
+            elif command == "link":
+                one, other = asked["between"]
+                self._fabric.plug(str(one), str(other), bool(asked["up"]))
+                command = "status"
         except (ValueError, KeyError, TypeError):
             command = None
         if command in ("status", "stop"):
@@ -344,8 +348,9 @@ class LabNetwork:
             return bool(command == "status")
         answer(
             {
-                "error": 'a command is {"command": "status"}, {"command": "stop"} or '
-                '{"command": "loss", "share": 0.01}'
+                "error": 'a command is {"command": "status"}, {"command": "stop"}, '
+                '{"command": "loss", "share": 0.01} or '
+                '{"command": "link", "between": ["u", "v"], "up": false}'
             }
         )
         return True

@@ -110,6 +110,14 @@ class Fabric:
         self.drops["loss"] += 1
         return True
 
+    def plug(self, one: str, other: str, up: bool) -> None:
+        """Brings the links between two switches up or down, whatever tables say of them."""
+        names = f"{one}->{other}", f"{other}->{one}"
+        for wires in self._out.values():
+            for wire in wires.values():
+                if wire.name in names:
+                    wire.up = up
+
     def link_bytes(self) -> dict[str, int]:
         """Returns bytes that each direction of each link has carried: ``{"u->v": bytes}``."""
         wires = [*self._into.values(), *(w for out in self._out.values() for w in out.values())]

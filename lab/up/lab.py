@@ -164,6 +164,11 @@ class Lab:
         self._ask({"command": "loss", "share": share})
         self._loss = share
 
+    def plug(self, one: str, other: str, up: bool) -> None:
+        """Brings the links between two switches up or down. Tables say nothing of it by themselves,
+        as a cable that somebody pulls does not either."""
+        self._ask({"command": "link", "between": [one, other], "up": up})
+
     def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
         if self._switches is None:
             raise LabError("NOT_UP", "the lab does not run: call up() first")

@@ -113,6 +113,17 @@ def test_copies_into_a_failed_link_or_an_empty_port_are_counted() -> None:
     assert carried == {"feed1->a": len(frame((NARROW.label(TREE, 1),)))}
 
 
+def test_a_link_that_is_unplugged_loses_frames_until_it_is_plugged_in_again() -> None:
+    pipelines = {name: SimpleSwitch() for name in "bc"} | {"a": holding(*tree(1, 0b1))}
+    network = Fabric(triangle(), pipelines, lambda host, frame: None)
+    sent = frame((NARROW.label(TREE, 1),))
+    for up, lost, carried in ((True, 0, 1), (False, 1, 1), (True, 1, 2)):
+        network.plug("b", "a", up)
+        network.send("feed1", sent)
+        assert network.all_drops()["link_down"] == lost
+        assert network.link_bytes()["a->b"] == carried * len(sent)
+
+
 def test_a_switch_whose_program_is_not_set_drops_all() -> None:
     pipelines = {name: SimpleSwitch() for name in "abc"}
     network = Fabric(triangle(), pipelines, lambda host, frame: None)

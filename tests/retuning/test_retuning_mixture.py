@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,14 @@ from udfs.retuning.mixture import choose, mix
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
+from udfs.trees.strategies.strategy import (
+    Edges,
+    Situation,
+    TreeCapacity,
+    numbered,
+    select,
+    uniform,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -154,11 +162,32 @@ def test_a_mixture_takes_what_another_strategy_has_and_drops_what_lengthens_ways
     groups = [HOSTS[:4], HOSTS[4:8]]
     record = Record(NETWORK, [Publication(g[0], frozenset(g[1:]), 10, 100) for g in groups])
     first, second = (steiner_tree(NETWORK, group) for group in groups)
-    mixed = mix(record, [first], [second], uniform(NETWORK, 2))
+    mixed, trial = mix(record, [first], [second], uniform(NETWORK, 2))
     assert set(mixed) == {first, second}
-    assert record.replay(mixed).labels == 1
+    assert trial == record.replay(mixed) and trial.labels == 1
     # With no room beside it, it stays out.
-    assert set(mix(record, [first], [], uniform(NETWORK, 1))) == {first}
+    assert mix(record, [first], [], uniform(NETWORK, 1)) == ((first,), record.replay([first]))
+
+
+def test_a_search_encodes_no_publication_twice_under_the_same_trees():
+    seen: Counter[tuple[int, frozenset[Edges]]] = Counter()
+
+    class Watched(Record):
+        def replay(self, trees, only=None):
+            every = range(len(self.publications))
+            seen.update((at, frozenset(trees)) for at in (every if only is None else only))
+            return super().replay(trees, only)
+
+    record, budget = Watched(NETWORK, PUBLISHED), uniform(NETWORK, 4)
+    outcomes = [evaluate(strategy, SITUATION, budget, RECORD) for strategy in SOME]
+    pool = list(dict.fromkeys(edges for each in outcomes for edges in each.pools[0]))
+    for outcome in outcomes:
+        seen.clear()
+        mixed, trial = mix(record, outcome.trees, pool, budget)
+        assert set(seen.values()) == {1}
+        # What is remembered is what a replay says.
+        assert trial == RECORD.replay(mixed)
+    assert len(seen) > 2 * len(PUBLISHED)
 
 
 def test_what_was_learnt_from_one_half_is_judged_by_the_other():
@@ -166,6 +195,7 @@ def test_what_was_learnt_from_one_half_is_judged_by_the_other():
     assert isinstance(outcome, StrategyResult) and not outcome.error
     halves = [RECORD.part(n, 2) for n in (0, 1)]
     assert outcome.unseen == sum(halves[1 - n].replay(outcome.halves[n]).cost for n in (0, 1))
+    assert outcome.seen == tuple(halves[n].replay(outcome.halves[n]).cost for n in (0, 1))
 
 
 def test_a_search_that_takes_too_long_leaves_the_best_strategy():

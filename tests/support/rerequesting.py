@@ -6,7 +6,8 @@ import dataclasses
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from asking_host import AskingHost
@@ -17,7 +18,9 @@ from ports import free_port
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.service import Rerequests
 from jobs.adapters.wire.pcap import read_pcap
-from udfs.messages.summaries import Summary, is_summary
+from udfs.messages.recovery.receiver import Output, Receiver, ReceiverOptions
+from udfs.messages.summaries import Summary, is_summary, request
+from udfs.messages.summary_keys import HostKeys
 from udfs.stacks.dissect import dissect
 
 HOSTS = ("h1", "h2", "h3", "h4")
@@ -82,6 +85,43 @@ class Client(AskingHost):
                 return datagrams
             datagrams += found
             at = summary.until
+
+
+def repaired(
+    service: Rerequests,
+    host: str,
+    datagrams: Sequence[bytes],
+    ends: Mapping[bytes, int],
+    keys: HostKeys | None = None,
+) -> tuple[list[bytes], Receiver]:
+    """What a host has once it is sure to have all below ``ends``, by session, as it asks for what
+    lacks in what it heard of the stream; and the receiver that did."""
+    client = Client(service)
+    client.socket.settimeout(0.05)
+    receiver = Receiver(ReceiverOptions(from_start=True), 0.0, ends, seed=1, keys=keys)
+    delivered: list[bytes] = []
+
+    def take(out: Output) -> None:
+        delivered.extend(each.datagram for each in out.deliveries)
+        assert not out.losses
+        for asked in out.requests:
+            client.send(request(asked.session, asked.sequence, asked.count, host))
+
+    now, deadline = 0.0, time.monotonic() + PATIENCE
+    take(receiver.receive(datagrams, now))
+    while any(receiver.sessions()[session][1] < end for session, end in ends.items()):
+        assert time.monotonic() < deadline, receiver.sessions()
+        now += 0.05
+        answers = []
+        with suppress(TimeoutError):
+            while True:
+                found = client.socket.recv(65536)
+                if not client.takes_cookie(found):
+                    answers.append(found)
+        take(receiver.receive(answers, now, answer=True))
+        take(receiver.time(now))
+    client.socket.close()
+    return delivered, receiver
 
 
 def check(datagrams: list[bytes], summary: Summary) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 @given(st.randoms(use_true_random=False), st.integers(1, 40))
 def test_pieces_hang_together_and_have_room_unless_a_switch_alone_has_too_much(rng, room):
     graph = SwitchGraph(random_network(rng, 14, failing=0, hosts=5))
-    links, work = graph.links, graph.work()
+    links, work = graph.links, graph.work
     switches = range(len(graph.names))
     listening = sorted(rng.sample(switches, rng.randint(1, len(switches))))
     count = grow(links, work, 0, np.array(listening, np.int64), 0, BY_WEIGHT)

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from udfs.errors import StackcastError
 from udfs.network.labels import MAX_LABELS
@@ -77,7 +77,7 @@ class Record:
         self.network = network
         self._max_labels = max_labels
         self.objective: Objective = objective
-        self._graph = _Graph(network)
+        self._graph = SwitchGraph(network)
         part = _parts(network)
         self.left_out = 0
         # A notification that trees cannot bring to a host costs more than any way to it would.
@@ -161,35 +161,20 @@ class Record:
         return Trial(sum(costs), on_links, mean, way, uses, tuple(costs), tuple(named))
 
 
-class _Graph(SwitchGraph):
-    """A switch graph with one memory for all encoders: replays take turns, most of few
-    publications."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__(network)
-        self._shared: Any = None
-
-    def work(self) -> Any:
-        if self._shared is None:
-            self._shared = super().work()
-        return self._shared
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_shared": None}
-
-
 @dataclass(frozen=True)
 class StrategyResult:
     """Holds a strategy's trees, and the cost of the publications under them.
 
-    unseen: cost where each half of the record is replayed under the trees chosen by the other
-    (``halves``): the cost to expect of publications to come. pools: trees that the strategy would
-    choose with larger budgets, by the whole record and by each half. error: why there is no result.
+    seen: cost of each half of the record under the trees chosen by itself (``halves``). unseen:
+    cost where each is replayed under those of the other: to expect of publications to come.
+    pools: trees that the strategy would choose with larger budgets, by the whole record and by
+    each half. error: why there is no result.
     """
 
     name: str
     trees: Trees = ()
     trial: Trial = field(default_factory=lambda: Trial(0))
+    seen: tuple[int, int] = (0, 0)
     unseen: int = 0
     halves: tuple[Trees, Trees] = ((), ())
     pools: tuple[Trees, Trees, Trees] = ((), (), ())
@@ -214,26 +199,28 @@ def evaluate(
         trees, first, second = (tuple(select(strategy, known, budget)) for known in learnt)
         every, some, others = (tuple(select(strategy, known, more)) for known in learnt)
         trial = record.replay(trees)
-        halves = first, second
-        unseen = sum(_other_half(record, n, halves[n], trees, trial) for n in (0, 1))
+        # By the half that trees were chosen by, and the half that is replayed.
+        cost = [[_half(record, of, by, trees, trial) for of in (0, 1)] for by in (first, second)]
     except StackcastError as error:
         return StrategyResult(strategy.name, error=str(error), seconds=time.perf_counter() - began)
     return StrategyResult(
         strategy.name,
         trees,
         trial,
-        unseen,
-        halves,
+        (cost[0][0], cost[1][1]),
+        cost[0][1] + cost[1][0],
+        (first, second),
         (every, some, others),
         time.perf_counter() - began,
     )
 
 
-def _other_half(record: Record, number: int, half: Trees, trees: Trees, trial: Trial) -> int:
-    """Returns the bytes of the half that ``half`` was not chosen by; without a replay if known."""
-    if half == trees:
-        return sum(trial.costs[1 - number :: 2])
-    return record.part(1 - number, 2).replay(half).cost
+def _half(record: Record, number: int, chosen: Trees, trees: Trees, trial: Trial) -> int:
+    """Returns the cost of a half of the record under the trees that some half chose; without a
+    replay where those are ``trees``, of which ``trial`` tells."""
+    if chosen == trees:
+        return sum(trial.costs[number::2])
+    return record.part(number, 2).replay(chosen).cost
 
 
 def _weight(each: Publication) -> int:

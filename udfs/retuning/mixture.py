@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from udfs.retuning.comparison import Record, StrategyResult, Trial
+from udfs.retuning.comparison import Record, StrategyResult, Trees, Trial
 from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, TreeCapacity
 
 NAME = "mixture"
@@ -69,11 +69,10 @@ def choose(
         mixed, unseen = _mixture(record, known, budget, current, single.unseen, check)
     except TimeoutError:
         return replace(alone, complete=False)
-    if not mixed:
+    if mixed is None:
         return alone
-    return ChosenTrees(
-        NAME, {edges: by_name[edges] for edges in mixed}, record.replay(mixed), unseen
-    )
+    trees, trial = mixed
+    return ChosenTrees(NAME, {edges: by_name[edges] for edges in trees}, trial, unseen)
 
 
 def _mixture(
@@ -83,20 +82,21 @@ def _mixture(
     current: Sequence[Edges],
     limit: int,
     check: Callable[[], None],
-) -> tuple[Sequence[Edges], int]:
-    """Returns a mixture and its unseen cost, below ``limit``; no trees if there is none."""
+) -> tuple[tuple[Trees, Trial] | None, int]:
+    """Returns a mixture with its replay, and its unseen cost, below ``limit``; None if there is
+    none."""
     unseen = 0
     for number in (0, 1):
         train, test = record.part(number, 2), record.part(1 - number, 2)
         starts = [result.halves[number] for result in known]
-        best = min(range(len(known)), key=lambda n: (train.replay(starts[n]).cost, known[n].name))
+        best = min(range(len(known)), key=lambda n: (known[n].seen[number], known[n].name))
         pools = [result.pools[number + 1] for result in known]
         check()
         pool = _merged([*starts, *pools, current])
-        mixed = mix(train, starts[best], pool, budget, check=check)
+        mixed, _ = mix(train, starts[best], pool, budget, check=check)
         unseen += test.replay(mixed).cost
     if unseen >= limit:
-        return (), unseen
+        return None, unseen
     start = min(known, key=lambda result: (result.trial.cost, result.name))
     pool = _merged([*(o.trees for o in known), *(o.pools[0] for o in known), current])
     return mix(record, start.trees, pool, budget, start.trial, check), unseen
@@ -109,36 +109,85 @@ def mix(
     budget: Mapping[str, int],
     trial: Trial | None = None,
     check: Callable[[], None] = _go_on,
-) -> tuple[Edges, ...]:
-    """Exchanges trees of ``start`` for those of ``pool``, never for more cost on the record.
+) -> tuple[Trees, Trial]:
+    """Exchanges trees of ``start`` for those of ``pool``, never for more cost on the record, and
+    returns them with their replay. ``trial``: the replay of ``start``, made if not given.
 
     ``start`` fits the budget, and so does what comes back.
     """
+    begun = record.replay(start) if trial is None else trial
     sample = record.heaviest(_MOST_PUBLICATIONS)
-    trees, now = tuple(start), sample.replay(start)
+    replays = _Replays(sample, [*start, *pool])
+    if sample is record:
+        replays.know(start, begun)
+    trees, now = tuple(start), replays.of(start)
     share = 1.0
     for _ in range(_ROUNDS):
-        changed = _exchanged(sample, trees, now, pool, budget, share, check)
+        changed = _exchanged(replays, trees, now, pool, budget, share, check)
         if set(changed) == set(trees):
             if share <= 0.1:
                 break
             share /= 3
             continue
-        then = sample.replay(changed)
+        then = replays.of(changed)
         if then.cost < now.cost:
             trees, now = changed, then
         else:
             share /= 3
             if share < 0.02:
                 break
-    if sample is record:
-        return trees
-    before = trial or record.replay(start)
-    return trees if record.replay(trees).cost < before.cost else tuple(start)
+    trees = replays.ordered(trees)
+    if sample is not record:
+        now = begun if trees == tuple(start) else record.replay(trees)
+    return (trees, now) if now.cost < begun.cost else (tuple(start), begun)
+
+
+class _Replays:
+    """Holds replays of a sample of the record: each publication is encoded under each set of trees
+    once, however often the search comes back to the set.
+
+    ``trees``: all that may be in a set. They stand in this order in every replay, so what a set
+    costs does not depend on how the search came to it. Only equal sets are sure to give a
+    publication the same stack: a tree that is far from its way, or that no label names, still has
+    its say in prices and ties (`udfs.trees.kernels.refined`).
+    """
+
+    def __init__(self, sample: Record, trees: Iterable[Edges]) -> None:
+        self.sample = sample
+        self._place = {edges: at for at, edges in enumerate(dict.fromkeys(trees))}
+        self._trials: dict[frozenset[Edges], Trial] = {}
+        self._costs: dict[frozenset[Edges], dict[int, int]] = defaultdict(dict)
+
+    def ordered(self, trees: Iterable[Edges]) -> Trees:
+        return tuple(sorted(set(trees), key=self._place.__getitem__))
+
+    def know(self, trees: Sequence[Edges], trial: Trial) -> None:
+        """Takes over a replay of trees that stand in order."""
+        self._trials[frozenset(trees)] = trial
+
+    def of(self, trees: Iterable[Edges]) -> Trial:
+        """Returns the replay of all publications."""
+        every = frozenset(trees)
+        found = self._trials.get(every)
+        if found is None:
+            found = self._trials[every] = self.sample.replay(self.ordered(every))
+        return found
+
+    def cost(self, trees: Iterable[Edges], only: Sequence[int]) -> int:
+        """Returns the cost of some publications, by their number."""
+        every = frozenset(trees)
+        trial = self._trials.get(every)
+        if trial is not None:
+            return sum(trial.costs[at] for at in only)
+        known = self._costs[every]
+        new = [at for at in only if at not in known]
+        if new:
+            known.update(zip(new, self.sample.replay(self.ordered(every), new).costs, strict=True))
+        return sum(known[at] for at in only)
 
 
 def _exchanged(
-    sample: Record,
+    replays: _Replays,
     trees: Sequence[Edges],
     now: Trial,
     pool: Sequence[Edges],
@@ -147,9 +196,9 @@ def _exchanged(
     check: Callable[[], None],
 ) -> tuple[Edges, ...]:
     """Exchanges up to a ``share`` of the trees for others that promise more."""
-    losses = _losses(sample, trees, now, check)
-    gains = _gains(sample, trees, now, pool)
-    capacity = TreeCapacity(sample.network, budget)
+    losses = _losses(replays, trees, now, check)
+    gains = _gains(replays, trees, now, pool)
+    capacity = TreeCapacity(replays.sample.network, budget)
     for edges in trees:
         capacity.reserve(edges)
     cost = {edges: len(capacity.switches(edges)) for edges in [*trees, *gains]}
@@ -180,7 +229,7 @@ def _exchanged(
 
 
 def _losses(
-    sample: Record, trees: Sequence[Edges], now: Trial, check: Callable[[], None]
+    replays: _Replays, trees: Sequence[Edges], now: Trial, check: Callable[[], None]
 ) -> dict[Edges, int]:
     """Returns what each tree's publications would cost more without it."""
     users: dict[Edges, list[int]] = defaultdict(list)
@@ -194,13 +243,13 @@ def _losses(
             losses[edges] = 0
             continue
         check()
-        without = sample.replay([other for other in trees if other != edges], own)
-        losses[edges] = without.cost - sum(now.costs[at] for at in own)
+        without = replays.cost((other for other in trees if other != edges), own)
+        losses[edges] = without - sum(now.costs[at] for at in own)
     return losses
 
 
 def _gains(
-    sample: Record, trees: Sequence[Edges], now: Trial, pool: Sequence[Edges]
+    replays: _Replays, trees: Sequence[Edges], now: Trial, pool: Sequence[Edges]
 ) -> dict[Edges, float]:
     """Returns the cost that each tree of the pool promises to save, if all of them were there."""
     standing = set(trees)
@@ -208,7 +257,7 @@ def _gains(
     gains: dict[Edges, float] = defaultdict(float)
     if not new:
         return {}
-    then = sample.replay([*trees, *new])
+    then = replays.of([*trees, *new])
     for before, after, named in zip(now.costs, then.costs, then.named, strict=True):
         causes = [edges for edges in named if edges not in standing]
         for edges in causes:

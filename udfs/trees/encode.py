@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,7 @@ class Encoder:
     """Encodes receiver sets of one publisher over one network and its active trees.
 
     ``graph`` and ``stored``, of this network and these trees, are made if not given: encoders of
-    many publishers may share them.
+    many publishers may share them. All encoders of a graph are for one thread.
     ``max_labels`` None: stacks of any length, to compare with; no switch would take them.
     Equally good choices differ by publisher, so that publishers spread over the network.
 
@@ -142,15 +142,10 @@ class Encoder:
         if algorithm == "refined" and not self._effort:
             algorithm = "quick"
         self._algorithm = _ALGORITHMS[algorithm]
-        self._memory: Work | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_memory": None}
 
     def of(self, publisher: str) -> Encoder:
-        """Returns the encoder of another publisher, which shares all else with this one: both are
-        for one thread. Raises NetworkError ``UNKNOWN_HOST``."""
-        assert self._work is not None
+        """Returns the encoder of another publisher, which shares all else with this one. Raises
+        NetworkError ``UNKNOWN_HOST``."""
         made = copy(self)
         made._send_from(publisher)
         return made
@@ -343,15 +338,13 @@ class Encoder:
             found = run_encode(task, trees, algorithm, self._max_labels)
         count, number, hops, stops, crossings, ways, first = found
         if count < 0:
-            raise self._graph.unreachable(self._root, terminals.tolist(), work)
+            raise self._graph.unreachable(self._root, terminals.tolist())
         ids = tuple(self._stored.ids[at] for at in trees[:number].tolist())
         return Size(ids, hops, stops, count - 1, crossings, ways, first)
 
     @property
     def _work(self) -> Work:
-        if self._memory is None:
-            self._memory = self._graph.work()
-        return self._memory
+        return self._graph.work
 
     def _encoding(self, hosts: list[Host], size: Size) -> Encoding:
         """Reads the stack of this size that stands in the memory."""

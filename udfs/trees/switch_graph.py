@@ -25,7 +25,7 @@ _MOST_UNITS = 511
 
 
 class SwitchGraph:
-    """The usable links between switches, ready for many trees. It pickles.
+    """The usable links between switches, ready for many trees. For one thread; it pickles.
 
     ``names`` and ``index`` translate switches; ``edges`` numbers undirected edges, each a
     sorted pair of names: of parallel links, that which stored trees take. ``adjacency[u]`` holds
@@ -73,11 +73,9 @@ class SwitchGraph:
         offset = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         further = np.repeat(np.arange(len(self.names)), beyond)
         self.links = Links._make((offset, *columns, further, np.array(self._more, np.int64)))
-        #: Memory of searches that have ended, for those to come.
-        self._spare: list[Work] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_spare": []}
+        return {name: value for name, value in self.__dict__.items() if name != "work"}
 
     def word_of(self, u: int, port: int) -> tuple[int, int]:
         """Returns the word that a switch's port is in, and its bit there."""
@@ -117,8 +115,9 @@ class SwitchGraph:
             found[u].append(min(before, (v, number, cost), key=itemgetter(2)))
         return found
 
+    @cached_property
     def work(self) -> Work:
-        """Returns memory for the kernels: one tree at a time."""
+        """The memory that all searches and encoders of this graph take turns in."""
         return workspace(len(self.names), self._more[-1], self._cables)
 
     def grow(
@@ -132,18 +131,17 @@ class SwitchGraph:
 
         Raises NetworkError ``UNREACHABLE`` with the switches that no usable link leads to.
         """
-        work = self._spare.pop() if self._spare else self.work()
+        work = self.work
+        work.free[:] = 0
         work.free[list(free)] = 1
         wanted = np.array(sorted(set(terminals)), np.int64)
         count = grow(self.links, work, root, wanted, 0, BY_WEIGHT)
         if count < 0:
-            raise self.unreachable(root, wanted, work)
+            raise self.unreachable(root, wanted)
         members = work.members[:count].tolist()
         parent = [-1] * len(self.names)
         for v in members[1:]:
             parent[v] = int(self.links.source[work.parent[v]])
-        work.free[list(free)] = 0
-        self._spare.append(work)
         return members, parent
 
     def shortest_paths(self, root: int) -> tuple[list[int], list[int]]:
@@ -165,10 +163,9 @@ class SwitchGraph:
                     heappush(heap, (reached + cost, v, u))
         return distance, parent
 
-    def unreachable(self, root: int, terminals: Iterable[int], work: Work) -> NetworkError:
-        """Makes the error that names the terminals which the last search in ``work`` did not
-        find."""
-        apart = sorted(self.names[v] for v in terminals if not work.inside[v])
+    def unreachable(self, root: int, terminals: Iterable[int]) -> NetworkError:
+        """Makes the error that names the terminals which the last search did not find."""
+        apart = sorted(self.names[v] for v in terminals if not self.work.inside[v])
         return NetworkError(
             "UNREACHABLE",
             f"no usable link leads from {self.names[root]!r} to {', '.join(apart)}",
