@@ -23,6 +23,7 @@
 #   ./spark-submit.sh bench NAME [arguments]     one of these:
 #
 #     attributes   headers, entries and frames of attribute/value events
+#     camus        filters in a switch and at a host, by sockets and by a queue; compile time
 #     compile      the cost of compiling subscriptions
 #     console      how fluid the map of the console is
 #     encodings    all encodings beside BIER, Elmo, unicast, brokers and OpenFlow multicast

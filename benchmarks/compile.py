@@ -90,17 +90,17 @@ def say(name: str, **values: Any) -> None:
     print(json.dumps({"name": name} | shown), flush=True)
 
 
-def independent(seed: int) -> Drawn:
+def independent(seed: int, rules: int = RULES) -> Drawn:
     """Each rule drawn on its own: symbol, host, and a price of four decimals in (0, 1000)."""
     random = Random(f"independent {seed}")
     names = [symbol.name for symbol in symbols(SYMBOLS)]
     return [
         (random.choice(names), random.randrange(1, 10_000_000), random.randint(1, HOSTS))
-        for _ in range(RULES)
+        for _ in range(rules)
     ]
 
 
-def tied(levels: int, seed: int) -> Drawn:
+def tied(levels: int, seed: int, rules: int = RULES) -> Drawn:
     """The host follows from the price: host h asks for prices from about its level on.
 
     ``levels`` levels part (0, 1000) evenly. All hosts ask for all symbols, five times and
@@ -110,7 +110,7 @@ def tied(levels: int, seed: int) -> Drawn:
     random = Random(f"tied {seed}")
     names = [symbol.name for symbol in symbols(SYMBOLS)]
     pairs = [(name, host) for name in names for host in range(1, levels + 1)]
-    pairs = pairs * (RULES // len(pairs)) + random.sample(pairs, RULES % len(pairs))
+    pairs = pairs * (rules // len(pairs)) + random.sample(pairs, rules % len(pairs))
     step = 10_000_000 // (levels + 1)
     return [
         (name, host * step + random.randrange(-step // 2 + 1, step // 2), host)

@@ -14,9 +14,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.pipeline.producer import orders
-from benchmarks.pipeline.receiver import FarEnd, make_room
+from benchmarks.pipeline.receiver import FarEnd
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets, Rules
+from benchmarks.support.datagrams import make_room
 from udfs.delivery.plan import Plan
 from udfs.messages.sequence import session_id
 from udfs.trees.header_stacks import HeaderStacks, Receivers

@@ -1,14 +1,9 @@
-"""The far end of the wire, in a process of its own: when each frame arrived, and what it carries.
-
-The kernel stamps a frame when it arrives (``SO_TIMESTAMPNS``), so reading it later costs nothing.
-"""
+"""The far end of the wire, in a process of its own: when frames arrived, and what they carry."""
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import socket
-import struct
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -20,34 +15,15 @@ from numpy.typing import NDArray
 
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import stamps
+from benchmarks.support.datagrams import DatagramReader, make_room, stamp
 
-BATCH = 1_024
 #: Bytes of a frame that are looked at: the longest stack, headers, the first message.
 LOOKED_AT = 512
 #: Seconds between two looks.
 PAUSE = 0.005
-_CONTROL = 64
-_BUFFER = 256 << 20
-_SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 33, 35
 #: Ethernet, count of labels; then IPv4, UDP, MoldUDP64, up to the first order's reference.
 _BEFORE, _BEHIND = 16, 20 + 8 + 20 + 13
 _UDP_PORT = 20 + 2
-
-_IOVEC = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
-_MESSAGE = np.dtype(
-    [
-        ("name", np.uintp),
-        ("name_length", np.uint32),
-        ("vectors", np.uintp),
-        ("vectors_count", np.uintp),
-        ("control", np.uintp),
-        ("control_length", np.uintp),
-        ("flags", np.int32),
-        ("padding", np.int32),
-        ("length", np.uint32),
-    ],
-    align=True,
-)
 
 
 def read_frames(frames: NDArray[np.uint8], port: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -113,24 +89,16 @@ class FrameReceiver(FarEnd):
         return found
 
 
-def make_room(far: socket.socket) -> None:
-    """Gives a socket a buffer that is as large as may be."""
-    try:
-        far.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-    except PermissionError:
-        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-
-
 def _receive(wire: Wire, port: int, pipe: Connection) -> None:
     if wire.kind == "udp":
         far = wire.hold()
     else:
         far = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         far.bind((wire.far, 0x0003))
-    far.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    stamp(far)
     make_room(far)
     far.setblocking(False)
-    reader = _Reader(far)
+    reader = DatagramReader(far, LOOKED_AT)
     found: list[NDArray[np.int64]] = []
     pipe.send("ready")
     while True:
@@ -141,36 +109,3 @@ def _receive(wire: Wire, port: int, pipe: Connection) -> None:
             pipe.recv()
             pipe.send(np.concatenate([np.zeros((0, 2), np.int64), *found]))
             found = []
-
-
-class _Reader:
-    """``recvmmsg(2)`` into arrays."""
-
-    def __init__(self, far: socket.socket) -> None:
-        self._socket = far
-        self._recvmmsg = ctypes.CDLL(None, use_errno=True).recvmmsg
-        self.frames = np.zeros((BATCH, LOOKED_AT), np.uint8)
-        self._control = np.zeros((BATCH, _CONTROL), np.uint8)
-        self._vectors = np.zeros(BATCH, _IOVEC)
-        self._vectors["base"] = self.frames.ctypes.data + np.arange(BATCH) * LOOKED_AT
-        self._vectors["length"] = LOOKED_AT
-        self._messages = np.zeros(BATCH, _MESSAGE)
-        self._messages["vectors"] = self._vectors.ctypes.data + np.arange(BATCH) * _IOVEC.itemsize
-        self._messages["vectors_count"] = 1
-        self._messages["control"] = self._control.ctypes.data + np.arange(BATCH) * _CONTROL
-
-    def read(self) -> int:
-        """Returns how many frames came, 0 if none."""
-        self._messages["control_length"] = _CONTROL
-        address = ctypes.c_void_p(self._messages.ctypes.data)
-        return int(self._recvmmsg(self._socket.fileno(), address, BATCH, 0, None))
-
-    def arrived(self, count: int) -> NDArray[np.int64]:
-        """int64[count]: ns since 1970, as the kernel stamped the frames."""
-        # struct cmsghdr is 16 bytes long here, struct timespec as many.
-        time_of = self._control[:count, 16:32].copy().view(np.int64)
-        found: NDArray[np.int64] = time_of[:, 0] * 1_000_000_000 + time_of[:, 1]
-        return found
-
-
-assert _MESSAGE.itemsize == struct.calcsize("@PIPNPNiiIi"), "another machine's struct mmsghdr"

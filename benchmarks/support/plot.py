@@ -96,7 +96,7 @@ class Drawing(Protocol):
 
 
 class Panel:
-    """One diagram: curves by name over common axes; ``log`` makes both axes logarithmic.
+    """One diagram: curves by name over common axes; ``log`` makes both axes logarithmic, or ``x``.
 
     On logarithmic axes all coordinates must be over 0. ``names`` is the corner for the curves'
     names: one that the curves leave free; ``none`` where a :class:`Legend` has them.
@@ -111,7 +111,7 @@ class Panel:
         x: str,
         y: str,
         curves: Mapping[str, Curve],
-        log: bool = False,
+        log: bool | Literal["x"] = False,
         names: Corner = "top left",
         from_zero: bool = True,
     ) -> None:
@@ -123,12 +123,12 @@ class Panel:
     def draw(self) -> str:
         """Draws the panel with its upper left corner at the origin."""
         points = [point for curve in self._curves.values() for point in curve]
-        x_axis = axis([x for x, _ in points], _LEFT, _WIDTH - _RIGHT, log=self._log)
+        x_axis = axis([x for x, _ in points], _LEFT, _WIDTH - _RIGHT, log=bool(self._log))
         y_axis = axis(
             [y for _, y in points],
             _HEIGHT - _BOTTOM,
             _TOP,
-            log=self._log,
+            log=self._log is True,
             from_zero=self._from_zero,
         )
         across, up = x_axis[1], y_axis[1]

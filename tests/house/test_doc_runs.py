@@ -89,6 +89,14 @@ ALONE = (
         E,
         folder=CAMUS,
     ),
+    *(
+        Step(
+            f"stackcast filters match --format {use}.spec --rules {use}.rules "
+            f"--events {use}.events.jsonl --with-rules",
+            folder=CAMUS,
+        )
+        for use in ("identifiers", "balance", "cache")
+    ),
     Step(f"{DOOR} docs/examples/match_history.py"),
     Step("stackcast attributes encode events.jsonl --attributes attributes.jsonl", code=1),
     Step(
