@@ -223,8 +223,9 @@ def run(quick: bool = False, itch: str | None = None) -> None:
     feeds = [_feed(each.name, each.draw(MOST // (10 if quick else 1))) for each in WORKLOADS]
     if itch is not None:
         drawn, orders = read_orders(itch, MOST // (10 if quick else 1))
-        feeds.append(Feed("file", drawn, orders))
         lines.say("file", orders=len(orders), share=float(drawn.wanted.mean()))
+        if drawn.wanted.any():
+            feeds.append(Feed("file", drawn, orders))
     for ways in (DIRECT, BY_SWITCH):
         measured = _compared(lines, feeds, ways, seconds, loads)
         _comparisons(lines, measured)
