@@ -114,7 +114,7 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
         arguments.objective,
     )
     options.names()
-    if settings.encoding != "virtual_trees":
+    if settings.labels.trees != "pruned":
         raise SettingsError(
             "BAD_VALUE",
             f"spark.stackcast.encoding is {settings.encoding!r}: trees are chosen for "

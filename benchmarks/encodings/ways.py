@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import ceil
 
+from udfs.network.labels import SwitchTables
 from udfs.network.network import Network
 from udfs.network.paths import next_links
 from udfs.network.source_routes import SourceRoute
 from udfs.network.stored_routes import StoredRoute
-from udfs.stacks.forwarding import SwitchTables, forward
+from udfs.stacks.forwarding import forward
 from udfs.switches.ports import SUBSET
 from udfs.switches.stack_entries import LABELS_A_PASS
 

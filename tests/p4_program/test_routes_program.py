@@ -22,9 +22,10 @@ from virtual_trees_cases import datagram, plain_frame, spread
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES
+from udfs.network.labels import SwitchTables
 from udfs.network.source_routes import SourceRoute
 from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, StoredRoute
-from udfs.stacks.forwarding import ForwardingModel, SwitchTables, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.encoders import encoder_of
 from udfs.trees.publisher_trees import first_trees

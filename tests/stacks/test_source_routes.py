@@ -9,11 +9,11 @@ from relabelled import relabelled
 
 from udfs.errors import NetworkError, StackError
 from udfs.network.encodings import ENCODINGS, label_format
-from udfs.network.labels import NARROW
+from udfs.network.labels import NARROW, SwitchTables
 from udfs.network.network import Network
 from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, SOURCE_ROUTES
 from udfs.network.topology import fabric, line
-from udfs.stacks.forwarding import SwitchTables, forward, path_of_stack
+from udfs.stacks.forwarding import forward, path_of_stack
 from udfs.switches.ports import FAN_OUT, port_groups
 from udfs.trees.encoders import encoder_of
 

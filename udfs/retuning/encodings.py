@@ -85,7 +85,7 @@ def _costs(
     publications: Iterable[Publication],
     room: Mapping[str, int],
 ) -> EncodingCosts:
-    if form == DESTINATIONS and len(network.hosts) * len(network.switches) > MOST_ROWS:
+    if form.to_hosts and len(network.hosts) * len(network.switches) > MOST_ROWS:
         return EncodingCosts(form.encoding, error=f"over {MOST_ROWS:,} rows")
     made = Network.from_rows(network.switches.values(), network.hosts.values(), network.links, form)
     tables = network_tables(made, ())

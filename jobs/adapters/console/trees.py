@@ -107,7 +107,7 @@ class TreesView:
     def propose(self) -> dict[str, Any]:
         """Begins a retuning that writes nothing; `proposal` tells of it. Raises ConsoleError BUSY,
         and BAD_REQUEST where stacks name no stored trees."""
-        if self._settings.encoding != "virtual_trees":
+        if self._settings.labels.trees != "pruned":
             raise ConsoleError(
                 "BAD_REQUEST",
                 f"stacks of {self._settings.encoding} name no stored trees: there are none to "
