@@ -63,7 +63,9 @@ def passes(tables: SwitchTables, port: int, labels: Sequence[int]) -> int:
     if isinstance(tables.labels, SourceRoute):
         own = [tables.labels.id_of(label) in tables.own for label in labels]
         runs = sum(mine and not before for mine, before in zip(own, [False, *own], strict=False))
-        found += max(runs - 1, 0)
+        # With predictive pruning a run ends where the next begins, else where no label is own.
+        last = not tables.labels.reactive or own[-1]
+        found += max(runs - last, 0)
     elif isinstance(tables.labels, StoredRoute):
         # A copy that loses labels goes through all of them once more.
         cut = sum(left is not None and len(left) < len(labels) for _, left in copies)

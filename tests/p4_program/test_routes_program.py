@@ -221,8 +221,10 @@ def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):
 
 
 def test_of_a_port_above_64_nothing_is_left_out(odd, form):
+    ports = [cases.OWN << 8 | 10, cases.OWN << 8 | 11]
     labels = {
-        "port": [cases.OWN << 8 | 10, cases.OWN << 8 | 11],
+        "port": ports,
+        "port_reactive": ports,
         "bitmask": [cases.OWN << 16 | 3 << 9],
         "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],
         "mixed": [cases.OWN << 24 | 2 << 16 | 3 << 9],

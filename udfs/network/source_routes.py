@@ -2,9 +2,10 @@
 
 ``port``, ``bitmask`` and ``mc_group`` name a switch, by its device id, and a port, a mask of ports
 (bit p - 1 for port p) or a multicast group of ports; ``mixed`` says in each label which of the
-three it is. ``hops`` name a directed link, so a switch finds its own by a row a link: a label that
-named the next node, as WERNECKE 4.2.1 has it, would be misread by every other neighbour of that
-node above it in the tree.
+three it is. ``port_reactive`` is ``port`` with reactive pruning, the simpler and longer one of the
+two that the text compares. ``hops`` name a directed link, so a switch finds its own by a row a
+link: a label that named the next node, as WERNECKE 4.2.1 has it, would be misread by every other
+neighbour of that node above it in the tree.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ _EVERY = (1 << 512) - 1
 class SourceRoute(LabelFormat):
     """Labels that switches read without stored trees: ``id`` says whose one is.
 
-    A stack is a delivery tree in preorder.
+    A stack is a delivery tree in preorder. reactive: whether a copy takes along all labels behind
+    its own, and not its subtree alone.
     """
 
     splits = True
+    reactive: bool = False
 
     def id_of(self, label: int) -> int:
         """Returns what a switch looks a label up by."""
@@ -62,10 +65,11 @@ class SourceRoute(LabelFormat):
         """Takes off what stands before the switch's own labels (WERNECKE 3.3, 4.2.1).
 
         A run of own labels names ports; each gets what stands between this run and the next own
-        label, which is the next subtree (predictive pruning). So labels that name several ports of
-        a switch at once lead each of them the rest of their subtrees, and none is sent where it has
-        nothing to do. Nothing goes back by the ingress port, nor to a switch for which no label is
-        left.
+        label, which is the next subtree (predictive pruning); or, reactive, what stands between
+        this run and the end: the switches there take off what is of no use to them. So labels that
+        name several ports of a switch at once lead each of them the rest of their subtrees, and
+        none is sent where it has nothing to do. Nothing goes back by the ingress port, nor to a
+        switch for which no label is left.
         """
         copies: Copies = []
         at, end = 0, len(stack)
@@ -77,7 +81,7 @@ class SourceRoute(LabelFormat):
             begin = at
             while at < end and self.id_of(stack[at]) not in held.own:
                 at += 1
-            left = stack[begin:at]
+            left = stack[begin : end if self.reactive else at]
             for port in ports_of(ports & ~(1 << ingress_port - 1)):
                 if port in held.host_ports:
                     copies.append((port, None))
@@ -94,6 +98,7 @@ class SwitchLabels(SourceRoute):
     """
 
     tag: int = 0
+    reactive: bool = False
 
     @property
     def max_id(self) -> int:
@@ -234,5 +239,6 @@ SOURCE_ROUTES: dict[str, SourceRoute] = {
         SwitchLabels(24, 0x99A2, "mc_group", "source_routes_mc_group", MC_GROUP),
         SwitchLabels(32, 0x99A3, "mixed", "source_routes_mixed"),
         HopLabels(16, 0x99A8, "hops", "source_routes_hops", "hop"),
+        SwitchLabels(16, 0x99A4, "port_reactive", "source_routes_port_reactive", PORT, True),
     )
 }

@@ -22,7 +22,7 @@ from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel,
 from udfs.trees.encoders import encoder_of
 from udfs.trees.publications import Publication
 
-ENCODINGS = (*SOURCE_ROUTES, DESTINATIONS.encoding)
+ENCODINGS = (*(n for n, form in SOURCE_ROUTES.items() if not form.reactive), DESTINATIONS.encoding)
 MOST_PUBLICATIONS = 200
 """Publications that are encoded again, those of the most bytes first."""
 MOST_ROWS = 1_000_000
