@@ -61,8 +61,9 @@ class LabelFormat(ABC):
     ``encoding`` is its name, as setting ``spark.stackcast.encoding`` has it; ``program`` is that of
     its P4 program. Each has an EtherType of its own: a switch drops frames that it would misread.
 
-    trees: how stacks name stored trees: not at all, ``pruned`` to a part of them, or ``whole``, so
-    that a tree has to lead to receivers alone. to_hosts: whether labels name hosts, which all
+    trees: how stacks name stored trees: not at all; ``pruned`` to a part of them; ``whole``, so
+    that a tree has to lead to receivers only, and hops to the others; or ``alone``, whole and
+    without hops. to_hosts: whether labels name hosts, which all
     switches hold. splits: whether a switch makes two frames of one, to go on with each.
     """
 
@@ -71,7 +72,7 @@ class LabelFormat(ABC):
     encoding: str = "virtual_trees"
     program: str = "virtual_trees"
 
-    trees: ClassVar[Literal["", "pruned", "whole"]] = ""
+    trees: ClassVar[Literal["", "pruned", "whole", "alone"]] = ""
     to_hosts: ClassVar[bool] = False
     splits: ClassVar[bool] = False
 

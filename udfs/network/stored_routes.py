@@ -110,7 +110,7 @@ class DestinationLabels(StoredIds):
 class TreeLabels(StoredIds):
     """Labels that name a stored tree (WERNECKE 4.2.3)."""
 
-    trees = "whole"
+    trees = "alone"
 
     def meaning(self, label: int) -> Meaning:
         return Meaning("tree", label, "the stored tree")

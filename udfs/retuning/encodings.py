@@ -17,7 +17,7 @@ from udfs.network.network import Network
 from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.stored_routes import DESTINATIONS
 from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import replayer_of
 from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
 from udfs.trees.encoders import encoder_of
 from udfs.trees.publications import Publication
@@ -52,19 +52,19 @@ def encoding_costs(
     publications: Sequence[Publication],
     room: Mapping[str, int],
 ) -> list[EncodingCosts]:
-    """Returns the costs of virtual trees with these stored trees, then of `ENCODINGS`.
+    """Returns the costs of the network's own encoding with these stored trees, then of `ENCODINGS`.
 
-    room: rows that each switch has for labels. Publications that virtual trees cannot carry are
-    left out of all. Of a network of over `MOST_LINKS` the first alone.
+    room: rows that each switch has for labels. Publications that the first cannot carry are left
+    out of all. Of a network of over `MOST_LINKS` the first alone.
     """
     heaviest = sorted(
         publications,
         key=lambda each: (-each.datagram_bytes * len(each.receivers), each.publisher),
     )[:MOST_PUBLICATIONS]
-    now = Replayer(network, trees).replay(heaviest)
+    now = replayer_of(network, tuple(trees)).replay(heaviest)
     carried = [each for at, each in enumerate(heaviest) if at not in now.skipped]
     sent = int((now.parts * now.notifications).sum())
-    found = [EncodingCosts("virtual_trees", int(now.bytes_on_links.sum()), sent)]
+    found = [EncodingCosts(network.labels.encoding, int(now.bytes_on_links.sum()), sent)]
     for encoding in ENCODINGS if len(network.links) <= MOST_LINKS else ():
         try:
             found.append(_costs(network, ROUTES[encoding], carried, room))

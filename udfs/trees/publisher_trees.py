@@ -18,7 +18,7 @@ def first_trees(network: Network) -> list[VirtualTree]:
     it leads, so there is for each publisher one to all subscribers, one to those of each switch and
     one to each: together they lead to any set.
     """
-    if network.labels.trees != "whole":
+    if network.labels.trees not in ("whole", "alone"):
         return broadcast_trees(network)
     by_switch: dict[str, list[str]] = {}
     for host in network.subscribers():
