@@ -177,7 +177,12 @@ def chapter_3(lines: Sequence[Line]) -> str:
             panel("Bytes on links, 500 B (3.11)", "bytes", "load_500", ours[:2]),
             panel("Look-ups (3.12)", "entries and passes", "lookups", ours),
             panel("Packets (3.13)", "on all links", "packets", others),
-            panel("Bytes on links, 50 B (3.14)", "bytes", "load_50", (*ours[:2], *others)),
+            panel(
+                "Bytes on links, 50 B (3.14)",
+                "bytes",
+                "load_50",
+                (*ours[:2], "port_reactive", *others),
+            ),
             panel("Delay (3.15), marks as in 3.13", "ms", "delay", others, "none"),
         ],
         2,
