@@ -239,6 +239,8 @@ SOURCE_ROUTES: dict[str, SourceRoute] = {
         SwitchLabels(24, 0x99A2, "mc_group", "source_routes_mc_group", MC_GROUP),
         SwitchLabels(32, 0x99A3, "mixed", "source_routes_mixed"),
         HopLabels(16, 0x99A8, "hops", "source_routes_hops", "hop"),
-        SwitchLabels(16, 0x99A4, "port_reactive", "source_routes_port_reactive", PORT, True),
+        SwitchLabels(
+            16, 0x99A4, "port_reactive", "source_routes_port_reactive", PORT, reactive=True
+        ),
     )
 }
