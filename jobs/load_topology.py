@@ -43,9 +43,9 @@ from jobs.adapters.tables.topologies import (
 )
 from udfs.errors import TableError
 from udfs.network.encodings import label_format
-from udfs.network.labels import FORMATS
+from udfs.network.labels import FORMATS, MAX_PORT
 from udfs.network.measures import Measures, measure
-from udfs.network.network import MAX_PORT, Network
+from udfs.network.network import Network
 from udfs.network.programs import check_labels, matching_program
 from udfs.network.succession import Succession, SwitchSettings
 

@@ -113,13 +113,7 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
         arguments.quarantine,
         arguments.objective,
     )
-    options.names()
-    if settings.encoding != "virtual_trees":
-        raise SettingsError(
-            "BAD_VALUE",
-            f"spark.stackcast.encoding is {settings.encoding!r}: trees are chosen for "
-            "virtual_trees, whose stacks prune them",
-        )
+    options.names(settings.labels)
     spark = session.start("stackcast retune_trees")
     lifecycle.hold_jvm(spark)
     tables = Tables(spark, settings.tables)

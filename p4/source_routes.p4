@@ -13,7 +13,8 @@
 //     |
 //   label_1 .. label_K, one table each: label -> own | of another switch
 //     |      what stands before the first own label is taken off; a run of own labels names ports;
-//     |      what follows is kept for their copies, up to the next own label
+//     |      what follows is kept for their copies, up to the next own label; or, in port_reactive,
+//     |      is theirs to the end, and the run ends where it begins
 //     |
 //     |-- the next own label -----> SPLIT: one copy with what is kept, one with all from there on
 //     |                             > egress > each again from the parser

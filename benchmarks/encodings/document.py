@@ -161,6 +161,7 @@ def chapter_3(lines: Sequence[Line]) -> str:
     rows = named(lines, "chapter 3")
     ours = ("port", "bitmask", "mc_group")
     others = ("P4, OpenFlow multicast", "unicast", "ALM, all nodes", "ALM, fork nodes")
+    pruned = (*ours[:2], "port_reactive")
     share = "receivers, % of the hosts"
 
     def panel(
@@ -174,7 +175,7 @@ def chapter_3(lines: Sequence[Line]) -> str:
         "unicast takes ever more packets, and brokers take time.",
         [
             panel("Header (3.10)", "bytes", "header", ("port", "bitmask")),
-            panel("Bytes on links, 500 B (3.11)", "bytes", "load_500", ours[:2]),
+            panel("Bytes on links, 500 B (3.11)", "bytes", "load_500", pruned),
             panel("Look-ups (3.12)", "entries and passes", "lookups", ours),
             panel("Packets (3.13)", "on all links", "packets", others),
             panel("Bytes on links, 50 B (3.14)", "bytes", "load_50", (*ours[:2], *others)),

@@ -29,16 +29,23 @@ SHARES = tuple(percent / 100 for percent in range(10, 100, 10))
 PAYLOADS = (50, 500)
 HEADERS = 20 + 8
 #: Bytes of a label; and whether a switch takes one for each of its links.
-SIZES = {"port": (2, True), "bitmask": (3, False), "mc_group": (3, False)}
+SIZES = {
+    "port": (2, True),
+    "port_reactive": (2, True),
+    "bitmask": (3, False),
+    "mc_group": (3, False),
+}
 MIXES = ((80, 20), (70, 30), (50, 50), (30, 70), (20, 80))
 """Percent of the receivers that hops lead to, and that a stored tree leads to (Fig. 4.5 to 4.7)."""
 
 Row = dict[str, float | str]
 
 
-def headers_of(edges: Sequence[Edge], size: int, each: bool) -> dict[Edge, int]:
-    """Returns the bytes of header on each link: with ``each`` those of the subtree behind it alone,
-    else those of all switches that come later in preorder."""
+def headers_of(
+    edges: Sequence[Edge], size: int, each: bool, reactive: bool = False
+) -> dict[Edge, int]:
+    """Returns the bytes of header on each link: with ``each`` those of the subtree behind it alone
+    or, reactive, of all links that come later in preorder, else those of all switches that do."""
     children: dict[str, list[str]] = defaultdict(list)
     for u, v in edges:
         children[u].append(v)
@@ -55,9 +62,11 @@ def headers_of(edges: Sequence[Edge], size: int, each: bool) -> dict[Edge, int]:
     seen = 0
     inner = [edge for edge in order if edge[1] in children]
     place = {edge[1]: at for at, edge in enumerate(inner)}
-    for u, v in order:
+    for number, (u, v) in enumerate(order, 1):
         if v not in children:
             found[u, v] = 0
+        elif reactive:
+            found[u, v] = 2 + size * (len(order) - number)
         elif each:
             found[u, v] = 2 + size * below[v]
         else:
@@ -78,15 +87,17 @@ def chapter_3(task: tuple[int, float]) -> list[Row]:
     rows: list[Row] = []
     copies = Counter(u for u, _ in edges[1:])
     for way, (size, each) in SIZES.items():
-        carried = headers_of(edges, size, each)
+        carried = headers_of(edges, size, each, reactive=way == "port_reactive")
         first = carried[edges[0]]
         want = 2 * (switches - 1 + len(hosts)) if each else 3 * switches
         assert first == 2 + want, (way, first, want)
         # The text's look-ups: of port one an entry and one for each clone that it makes; of a
         # bitmask one, and one more for each further bit.
         sent = sum(copies.values())
-        lookups = {"port": 2 * sent, "bitmask": sent, "mc_group": len(copies)}[way]
-        row: Row = {"way": way, "header": want, "lookups": lookups, "packets": len(edges)}
+        lookups = {"port": 2 * sent, "bitmask": sent, "mc_group": len(copies)}
+        row: Row = {"way": way, "header": want, "packets": len(edges)}
+        if way in lookups:
+            row["lookups"] = lookups[way]
         for payload in PAYLOADS:
             row[f"load_{payload}"] = sum(carried.values()) + len(edges) * (
                 ETHERNET + HEADERS + payload
@@ -217,6 +228,13 @@ def _of_chapter_3(lines: Lines, runs: int, processes: int) -> None:
         "port has the fewest bytes on links at every share",
         all(p < m for p, m in zip(of("port", "load_500"), of("bitmask", "load_500"), strict=True)),
         f"500 B, at 30 %: {of('port', 'load_500')[2]:.0f} and {of('bitmask', 'load_500')[2]:.0f} B",
+    )
+    predictive, reactive = of("port", "load_50"), of("port_reactive", "load_50")
+    lines.finding(
+        "3.3.1, Fig. 3.4",
+        "predictive pruning takes fewer bytes on links than reactive pruning",
+        all(p < r for p, r in zip(predictive, reactive, strict=True)),
+        f"50 B, at 30 %: port {predictive[2]:.0f} and {reactive[2]:.0f} B",
     )
     lookups = [of(way, "lookups") for way in ("port", "bitmask", "mc_group")]
     lines.finding(

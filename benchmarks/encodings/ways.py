@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import ceil
 
+from udfs.network.labels import SwitchTables
 from udfs.network.network import Network
 from udfs.network.paths import next_links
 from udfs.network.source_routes import SourceRoute
 from udfs.network.stored_routes import StoredRoute
-from udfs.stacks.forwarding import SwitchTables, forward
+from udfs.stacks.forwarding import forward
 from udfs.switches.ports import SUBSET
 from udfs.switches.stack_entries import LABELS_A_PASS
 
@@ -62,7 +63,9 @@ def passes(tables: SwitchTables, port: int, labels: Sequence[int]) -> int:
     if isinstance(tables.labels, SourceRoute):
         own = [tables.labels.id_of(label) in tables.own for label in labels]
         runs = sum(mine and not before for mine, before in zip(own, [False, *own], strict=False))
-        found += max(runs - 1, 0)
+        # With predictive pruning a run ends where the next begins, else where no label is own.
+        last = not tables.labels.reactive or own[-1]
+        found += max(runs - last, 0)
     elif isinstance(tables.labels, StoredRoute):
         # A copy that loses labels goes through all of them once more.
         cut = sum(left is not None and len(left) < len(labels) for _, left in copies)

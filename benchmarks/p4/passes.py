@@ -13,9 +13,8 @@ from virtual_trees_cases import datagram, modelled, stack_frame
 from benchmarks.compile import say
 from benchmarks.p4.workloads import Visit, Workload
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import HOP, NARROW, STOP, TREE
-from udfs.network.network import MAX_PORT
-from udfs.stacks.forwarding import SwitchTables, forward
+from udfs.network.labels import HOP, MAX_PORT, NARROW, STOP, TREE, SwitchTables
+from udfs.stacks.forwarding import forward
 from udfs.switches.entry import GROUPS
 from udfs.switches.ports import SUBSET
 from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries

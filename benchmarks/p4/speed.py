@@ -13,8 +13,7 @@ from benchmarks.compile import say
 from benchmarks.p4.passes import COUNTS, Curve
 from benchmarks.support.measuring import side_by_side
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import HOP, NARROW, STOP, TREE
-from udfs.stacks.forwarding import SwitchTables
+from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
 from udfs.switches.stack_entries import LABELS_A_PASS
 
 FRAMES = 1000

@@ -20,10 +20,11 @@ from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.moldudp64 import decode
 from udfs.messages.reference import build_packet
 from udfs.messages.specification import Specification, parse_specification
+from udfs.network.labels import SwitchTables
 from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.stacks.forwarding import SwitchTables, forward, network_tables
+from udfs.stacks.forwarding import forward, network_tables
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
 

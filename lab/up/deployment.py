@@ -16,7 +16,7 @@ from lab.up.lab import Lab
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.network.labels import WIDE
 from udfs.network.network import Network
-from udfs.network.programs import matching_program, stack_program
+from udfs.network.programs import matching_program
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.trees.publisher_trees import first_trees
 
@@ -66,7 +66,7 @@ def rows(
     late: whether some of the sensors' subscriptions are for ``sensors.LATE``.
     """
     filtering = match == "network"
-    program = matching_program(message_format) if filtering else stack_program(network.labels)
+    program = matching_program(message_format) if filtering else network.labels.program
     hosts = receivers(network)
     now = dt.datetime.now(dt.UTC) if updated_at is None else updated_at
     # The columns that people fill when they write a table.

@@ -29,16 +29,22 @@ control egress(
 
     apply {
         if (standard.egress_rid == THIS_RUN) {
+#ifndef REACTIVE
             hdr.stack.num_entries = hdr.stack.num_entries - meta.unexamined;
-            meta.unexamined = 0;
             EACH_POSITION(TAKE_NEXT_OFF)
             hdr.later.setInvalid();
+#endif
+            meta.unexamined = 0;
             recirculate_preserving_field_list(CARRIED);
         } else if (standard.egress_rid == GOING_ON || meta.alone == 1) {
             hdr.stack.num_entries = meta.unexamined;
             hdr.kept.setInvalid();
             EACH_POSITION(TAKE_KEPT_OFF)
+#ifdef REACTIVE
+            meta.seen = KEPT;
+#else
             meta.seen = FOREIGN;
+#endif
             meta.ports = 0;
             meta.hosts = 0;
             recirculate_preserving_field_list(CARRIED);

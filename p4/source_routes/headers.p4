@@ -63,7 +63,7 @@ struct metadata_t {
     @field_list(CARRIED) bit<1> sent;          // an earlier run had a copy
     bit<16> others;    // labels that are not of this pass
     bit<32> datagram;  // the first four bytes behind the stack
-    bit<1> another;    // a label of this pass begins another run
+    bit<1> another;    // a label of this pass begins another run, or with REACTIVE ends this one
     bit<1> alone;      // only what goes on is wanted
     reason_t reason;   // to drop the frame
 }

@@ -43,6 +43,10 @@ control ingress(
                     standard.egress_spec = NOWHERE;
                 } else if (meta.seen == FOREIGN) {
                     meta.reason = UNKNOWN_LABELS;
+#ifdef REACTIVE
+                } else if (meta.seen == KEPT) {
+                    meta.reason = NO_PORT;
+#endif
                 } else if (hdr.stack.num_entries != 0) {
                     send.apply(meta, standard);
                 } else {

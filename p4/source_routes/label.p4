@@ -41,6 +41,15 @@ control label_position(
     apply {
         if (label.isValid() && meta.another == 0) {
             if (!look_up.apply().hit) {
+#ifdef REACTIVE
+                if (meta.seen == OWN) {
+                    meta.another = 1;
+                } else {
+                    stack.num_entries = stack.num_entries - 1;
+                    meta.unexamined = meta.unexamined - 1;
+                    label.setInvalid();
+                }
+#else
                 if (meta.seen == FOREIGN) {
                     stack.num_entries = stack.num_entries - 1;
                 } else {
@@ -51,8 +60,9 @@ control label_position(
                 label.setInvalid();
             } else if (meta.seen == KEPT) {
                 meta.another = 1;
+#endif
             } else {
-#if ENCODING == 1
+#if ENCODING == 1 || ENCODING == 6
                 NAME_PORT(named, label.value)
 #elif ENCODING == 2
                 named = named & (ports_t) label.value;

@@ -5,9 +5,11 @@
 #define LABELS_A_PASS 8
 #endif
 
-// What a label is: 1 port, 2 bitmask, 3 mc_group, 4 mixed, 5 hops. Frames of each encoding have an
-// EtherType of their own, so that no switch takes labels for what they are not. A label has an id,
-// that of a switch or of a directed link, and what the encoding says of it.
+// What a label is: 1 port, 2 bitmask, 3 mc_group, 4 mixed, 5 hops, 6 port_reactive. Frames of each
+// encoding have an EtherType of their own, so that no switch takes labels for what they are not. A
+// label has an id, that of a switch or of a directed link, and what the encoding says of it. With
+// REACTIVE, copies take along all labels behind their own, and the next switches take off what is of
+// no use to them (WERNECKE 3.3.1).
 #ifndef ENCODING
 #define ENCODING 1
 #endif
@@ -33,8 +35,13 @@ const bit<16> STACK = 0x99A3;
 const bit<16> STACK = 0x99A8;
 #define ID_BITS 16
 #define VALUE_BITS 0
+#elif ENCODING == 6
+const bit<16> STACK = 0x99A4;
+#define ID_BITS 8
+#define VALUE_BITS 8
+#define REACTIVE
 #else
-#error "ENCODING is 1 to 5"
+#error "ENCODING is 1 to 6"
 #endif
 #ifndef TAG_BITS
 #define TAG_BITS 0
@@ -85,7 +92,7 @@ const port_t NOWHERE = 0;
 // What a frame's labels have been so far.
 const bit<2> FOREIGN = 0;  // of other switches
 const bit<2> OWN = 1;      // a run of own labels
-const bit<2> KEPT = 2;     // and behind it, what its copies take along
+const bit<2> KEPT = 2;     // and behind it, what its copies take along, or with REACTIVE have taken
 
 const bit<16> IPV4 = 0x0800;
 const bit<32> ETHERNET_BYTES = 14;

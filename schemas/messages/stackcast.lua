@@ -13,7 +13,9 @@ local BITMASK_GROUP = "03:53:43:00:00:02"
 local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
 -- Source routes by EtherType: bytes of a label, and its strategy where no label says that itself.
 local STRATEGIES = {"port", "bitmask", "mc_group"}
-local SOURCE_ROUTES = {[0x99A0] = {2, 1}, [0x99A1] = {3, 2}, [0x99A2] = {3, 3}, [0x99A3] = {4}}
+local SOURCE_ROUTES = {
+  [0x99A0] = {2, 1}, [0x99A1] = {3, 2}, [0x99A2] = {3, 3}, [0x99A3] = {4}, [0x99A4] = {2, 1},
+}
 -- Labels that are ids of one thing.
 local IDS = {[0x99A8] = "hop", [0x99A9] = "host", [0x99AA] = "tree"}
 local HYBRID, HYBRID_TYPES = 0x99AB, {[0] = "root", "tree", "hop", "invalid"}

@@ -62,19 +62,21 @@ def test_copies_that_are_cut_carry_the_labels_of_their_subtree():
     assert whole.load - cut.load == whole.header_links - cut.header_links
 
 
+@pytest.mark.parametrize("encoding", ["port", "port_reactive"])
 @examples(30)
 @given(RANDOM)
-def test_headers_of_the_texts_figures_are_those_of_source_routes(rng):
-    network = networks.relabelled(jellyfish(30, 3, seed=rng.randint(0, 99)), "port")
+def test_headers_of_the_texts_figures_are_those_of_source_routes(encoding, rng):
+    network = networks.relabelled(jellyfish(30, 3, seed=rng.randint(0, 99)), encoding)
     (publisher,) = network.publishers()
     hosts = networks.drawn(network, rng, rng.random())
-    encoder = RouteEncoder(network, publisher, label_format("port", 16), 10_000)
+    encoder = RouteEncoder(network, publisher, label_format(encoding, 16), 10_000)
     (stack,) = encoder.encode(hosts)
     if len(stack.labels) > 64:
         return
     went = ForwardingModel(network, network_tables(network, ())).deliver(publisher, stack.labels)
     seen = {(u, v): 2 + 2 * labels if labels else 0 for u, v, labels in went.links}
-    assert figures.headers_of(stack.edges, 2, True) == seen
+    reactive = encoding == "port_reactive"
+    assert figures.headers_of(stack.edges, 2, True, reactive) == seen
 
 
 def test_leaves_of_elmos_network_take_the_labels_that_the_encoder_makes():

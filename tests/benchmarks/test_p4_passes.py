@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.p4 import passes as counted
-from udfs.network.labels import HOP, NARROW, STOP, TREE
-from udfs.stacks.forwarding import SwitchTables
+from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
 
 pytestmark = pytest.mark.unit
 

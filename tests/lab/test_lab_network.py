@@ -35,7 +35,6 @@ from udfs.errors import LabError
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import NARROW, WIDE, LabelFormat
 from udfs.network.network import Network
-from udfs.network.programs import stack_program
 from udfs.network.rows import network_to_rows
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
@@ -91,7 +90,7 @@ def status(child: Child, word: str = "status") -> dict[str, Any]:
 def fill(address: str, network: Network = NETWORK, trees: list[VirtualTree] = TREES) -> None:
     entries = switch_entries(network, trees)
     for switch in network.switches.values():
-        fill_switches.fill(address, switch, entries, stack_program(network.labels))
+        fill_switches.fill(address, switch, entries, network.labels.program)
 
 
 def stacked(labels: tuple[int, ...], payload: bytes, form: LabelFormat = NARROW) -> bytes:

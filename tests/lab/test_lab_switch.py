@@ -22,9 +22,8 @@ from lab.fabric.network import Ingress
 from lab.fabric.switches import Fabric
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.errors import SwitchError
-from udfs.network.labels import NARROW, TREE
+from udfs.network.labels import NARROW, TREE, SwitchTables
 from udfs.network.network import Host, Link, Network, Switch
-from udfs.stacks.forwarding import SwitchTables
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.stack_entries import table_entries
 

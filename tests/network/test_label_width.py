@@ -15,7 +15,7 @@ from udfs.errors import LabError, NetworkError, StackError
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE
 from udfs.network.network import Network
-from udfs.network.programs import FILTERING, STACKS, check_labels, stack_program
+from udfs.network.programs import FILTERING, STACKS, check_labels
 from udfs.network.rows import network_from_rows, network_to_rows
 from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
@@ -59,7 +59,7 @@ def test_a_label_is_described_by_its_network():
 @EACH
 def test_rows_name_the_program_for_the_networks_labels(network):
     rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
-    assert {row["pipeline"] for row in rows["switches"]} == {stack_program(network.labels)}
+    assert {row["pipeline"] for row in rows["switches"]} == {network.labels.program}
     assert network_from_rows(**rows, labels=network.labels) == network
 
 
@@ -67,18 +67,18 @@ def test_rows_name_the_program_for_the_networks_labels(network):
 def test_switches_that_read_labels_of_another_width_are_refused(network):
     rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
     other = WIDE if network.labels == NARROW else NARROW
-    words = rf"WRONG_PIPELINE.*{stack_program(network.labels)}.*label\.bits {other.bits}"
+    words = rf"WRONG_PIPELINE.*{network.labels.program}.*label\.bits {other.bits}"
     with pytest.raises(NetworkError, match=words):
         network_from_rows(**rows, labels=other)
-    rows["switches"][-1]["pipeline"] = stack_program(other)
+    rows["switches"][-1]["pipeline"] = other.program
     with pytest.raises(NetworkError, match=rows["switches"][-1]["switch"]):
         network_from_rows(**rows, labels=network.labels)
 
 
 def test_programs_that_read_no_stacks_or_are_not_ours_have_no_width():
     for labels in (NARROW, WIDE):
-        check_labels({"a": FILTERING, "b": "of_ones_own", "c": stack_program(labels)}, labels)
-    assert [STACKS[stack_program(labels)] for labels in (NARROW, WIDE)] == [NARROW, WIDE]
+        check_labels({"a": FILTERING, "b": "of_ones_own", "c": labels.program}, labels)
+    assert [STACKS[labels.program] for labels in (NARROW, WIDE)] == [NARROW, WIDE]
 
 
 def test_a_link_id_of_over_14_bits_needs_wide_labels():
@@ -137,7 +137,7 @@ def test_the_labs_description_says_the_width(network, tmp_path):
 @pytest.mark.parametrize("match", ["spark", "network"])
 def test_a_deployment_of_the_lab_has_the_program_that_it_needs(network, match):
     rows = deployment.rows(network, "127.0.0.1:1", 3, 1, match=match)
-    wanted = FILTERING if match == "network" else stack_program(network.labels)
+    wanted = FILTERING if match == "network" else network.labels.program
     assert {row["pipeline"] for row in rows["switches"]} == {wanted}
     tables = {name: rows[name] for name in ("switches", "hosts", "links")}
     assert network_from_rows(**tables, labels=network.labels) == network

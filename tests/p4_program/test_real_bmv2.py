@@ -32,9 +32,7 @@ from real_switch import RealSwitch
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES as FORMS
-from udfs.network.labels import LabelFormat
-from udfs.network.programs import stack_program
-from udfs.stacks.forwarding import SwitchTables
+from udfs.network.labels import LabelFormat, SwitchTables
 from udfs.states.messages import StateHeader
 from udfs.states.switch_model import Message, Port, SwitchModel
 from udfs.switches.entry import SwitchEntry
@@ -143,7 +141,7 @@ def test_routes_are_forwarded_as_in_bmv2(form: LabelFormat, real: RealSwitch) ->
     rng = random.Random(seed)
     tables = open_tables(lambda: routes_cases.random_tables(rng, PORTS, form))
     entries = routes_cases.entries_of(tables, PORTS)
-    switch = running(real, stack_program(form), entries)
+    switch = running(real, form.program, entries)
 
     def frames() -> Iterator[tuple[int, bytes]]:
         for _ in range(FRAMES):

@@ -11,8 +11,7 @@ from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 
 from udfs.network.encodings import ROUTES
-from udfs.network.network import MAX_PORT
-from udfs.network.programs import stack_program
+from udfs.network.labels import MAX_PORT
 from udfs.network.source_routes import SOURCE_ROUTES, TAGS, HopLabels, SourceRoute
 from udfs.network.stored_routes import BLOCK, HYBRID, PORT_BITMAPS, STORED_ROUTES
 from udfs.switches import sources as of_sources
@@ -41,7 +40,7 @@ EACH = pytest.mark.parametrize("form", ROUTES.values(), ids=ROUTES)
 
 def products(form) -> tuple[p4info_pb2.P4Info, str]:
     """P4Info, and the text of the JSON."""
-    info, program = p4_products.products(stack_program(form))
+    info, program = p4_products.products(form.program)
     return text_format.Parse(info.read_text(), p4info_pb2.P4Info()), program.read_text()
 
 
@@ -72,7 +71,7 @@ def test_numbers_of_the_program_are_those_of_the_control_plane():
 @EACH
 def test_tables_and_actions_are_those_of_the_entries(form):
     info, program = products(form)
-    assert info.pkg_info.name == stack_program(form)
+    assert info.pkg_info.name == form.program
     params = {p.name: p.bitwidth for action in info.actions for p in action.params}
     hosts = {"hosts": PORTS} if isinstance(form, SourceRoute) else {}
     assert params == {"ports": PORTS, **hosts, "port": 9, "mac": 48, "ipv4": 32}

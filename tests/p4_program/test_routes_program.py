@@ -22,9 +22,10 @@ from virtual_trees_cases import datagram, plain_frame, spread
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES
+from udfs.network.labels import SwitchTables
 from udfs.network.source_routes import SourceRoute
 from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, StoredRoute
-from udfs.stacks.forwarding import ForwardingModel, SwitchTables, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.encoders import encoder_of
 from udfs.trees.publisher_trees import first_trees
@@ -220,8 +221,10 @@ def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):
 
 
 def test_of_a_port_above_64_nothing_is_left_out(odd, form):
+    ports = [cases.OWN << 8 | 10, cases.OWN << 8 | 11]
     labels = {
-        "port": [cases.OWN << 8 | 10, cases.OWN << 8 | 11],
+        "port": ports,
+        "port_reactive": ports,
         "bitmask": [cases.OWN << 16 | 3 << 9],
         "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],
         "mixed": [cases.OWN << 24 | 2 << 16 | 3 << 9],

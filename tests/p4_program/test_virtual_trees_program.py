@@ -10,8 +10,7 @@ import pytest
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 
-from udfs.network.labels import FORMATS, MAX_LABELS
-from udfs.network.network import MAX_PORT
+from udfs.network.labels import FORMATS, MAX_LABELS, MAX_PORT
 from udfs.network.programs import STACKS
 from udfs.switches.ports import FAN_OUT
 from udfs.switches.routes import DELIVER, ROUTE, SEND

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from link_bytes import bytes_on_links
 
 from udfs.errors import NetworkError, StackError
-from udfs.network.labels import HOP, NARROW, STOP, TREE
+from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel, SwitchTables, forward, network_tables
+from udfs.stacks.forwarding import ForwardingModel, forward, network_tables
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit

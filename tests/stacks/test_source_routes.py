@@ -9,11 +9,11 @@ from relabelled import relabelled
 
 from udfs.errors import NetworkError, StackError
 from udfs.network.encodings import ENCODINGS, label_format
-from udfs.network.labels import NARROW
+from udfs.network.labels import NARROW, SwitchTables
 from udfs.network.network import Network
 from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, SOURCE_ROUTES
 from udfs.network.topology import fabric, line
-from udfs.stacks.forwarding import SwitchTables, forward, path_of_stack
+from udfs.stacks.forwarding import forward, path_of_stack
 from udfs.switches.ports import FAN_OUT, port_groups
 from udfs.trees.encoders import encoder_of
 
@@ -36,6 +36,16 @@ def test_of_ports_each_copy_takes_along_its_own_subtree_alone():
     to_n3, of_n3, to_n2, of_n2 = orders("port", (1, 1, 2), (3, 1, 4), (1, 1, 3), (2, 1, 2))
     copies = forward(at("port", 1), 1, (to_n3, of_n3, to_n2, of_n2))
     assert copies == [(2, (of_n3,)), (3, (of_n2,))]
+
+
+def test_with_reactive_pruning_a_copy_takes_along_all_that_comes_later():
+    """Figure 3.4 (b): N3 gets the label of N2, too; N2, whose label is behind it, gets its own
+    alone."""
+    stack = orders("port_reactive", (1, 1, 2), (3, 1, 4), (1, 1, 3), (2, 1, 2))
+    copies = forward(at("port_reactive", 1), 1, stack)
+    assert copies == [(2, stack[1:]), (3, stack[3:])]
+    assert forward(at("port_reactive", 3, frozenset({4})), 1, stack[1:]) == [(4, None)]
+    assert forward(at("port_reactive", 2, frozenset({2})), 1, stack[3:]) == [(2, None)]
 
 
 def test_of_bitmasks_every_copy_carries_all_that_comes_later():
@@ -100,6 +110,7 @@ def test_a_label_is_read_as_it_is_worded(encoding):
     texts = {
         "virtual_trees": ("tree:1", "hop:17", "stop:16383"),
         "port": ("switch:1:port:2", "switch:255:port:63"),
+        "port_reactive": ("switch:1:port:2", "switch:255:port:255"),
         "bitmask": ("switch:7:bitmask:0x6", "switch:255:bitmask:0xffff"),
         "mc_group": ("switch:9:mc_group:0x10e",),
         "mixed": ("switch:9:mc_group:0x10e", "switch:1:port:2", "switch:7:bitmask:0x6"),

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable
 
 from udfs.errors import StackError
-from udfs.network.labels import HOP, NARROW, STOP, TREE, LabelFormat
-from udfs.stacks.forwarding import SwitchTables
+from udfs.network.labels import HOP, NARROW, STOP, TREE, LabelFormat, SwitchTables
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.routes import ROUTE
 from udfs.switches.sources import HOST, SOURCE, TRUST

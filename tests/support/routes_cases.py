@@ -10,11 +10,10 @@ import p4_products
 import virtual_trees_cases
 from virtual_trees_cases import ADDRESSES, Copies, datagram, full_of_options, plain_frame
 
-from udfs.network.labels import MAX_LABELS, NARROW, TREE, LabelFormat
-from udfs.network.programs import stack_program
+from udfs.network.labels import MAX_LABELS, NARROW, TREE, LabelFormat, SwitchTables
 from udfs.network.source_routes import SourceRoute, SwitchLabels
 from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, ROOT, StoredRoute
-from udfs.stacks.forwarding import SwitchTables, forward
+from udfs.stacks.forwarding import forward
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.stack_entries import splitting
 
@@ -28,7 +27,7 @@ OWN = 7
 
 
 def program(form: LabelFormat) -> bytes:
-    return p4_products.products(stack_program(form))[1].read_bytes()
+    return p4_products.products(form.program)[1].read_bytes()
 
 
 def stack_frame(

@@ -14,9 +14,8 @@ from typing import Any
 import p4_products
 from scapy.layers.inet import IP, IPOption_Router_Alert
 
-from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, LabelFormat
-from udfs.network.programs import stack_program
-from udfs.stacks.forwarding import SwitchTables, forward
+from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, LabelFormat, SwitchTables
+from udfs.stacks.forwarding import forward
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
 from udfs.switches.ports import port_groups
@@ -27,7 +26,7 @@ from udfs.switches.stack_entries import LABELS_A_PASS, table_entries
 
 def program(labels: LabelFormat = NARROW) -> tuple[Path, Path]:
     """P4Info and JSON of the program for labels of this format."""
-    info, made = p4_products.products(stack_program(labels))
+    info, made = p4_products.products(labels.program)
     return info, made
 
 

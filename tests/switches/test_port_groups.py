@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from port_group import group_of
 
 from udfs.errors import NetworkError
-from udfs.network.network import MAX_PORT
+from udfs.network.labels import MAX_PORT
 from udfs.switches.entry import group_id, replicas
 from udfs.switches.ports import FAN_OUT, SUBSET, port_groups, port_mask
 

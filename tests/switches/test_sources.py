@@ -84,7 +84,7 @@ class Deployment:
 
     def _orders(self) -> list[tuple[int, int]]:
         """What says all ports of the switch in a source route: strategies and values."""
-        if self.labels.encoding == "port":
+        if self.labels.tag == PORT:
             return [(PORT, port) for port in self.ports]
         tag = BITMASK if self.labels.encoding == "bitmask" else MC_GROUP
         return [(tag, sum(1 << port - 1 for port in self.ports))]

@@ -12,10 +12,8 @@ from p4.config.v1 import p4info_pb2
 from paths import P4
 
 from udfs.errors import NetworkError, StackError, SwitchError
-from udfs.network.labels import NARROW, WIDE
-from udfs.network.network import MAX_PORT
+from udfs.network.labels import MAX_PORT, NARROW, WIDE, SwitchTables
 from udfs.network.topology import fabric
-from udfs.stacks.forwarding import SwitchTables
 from udfs.switches.entry import GROUPS, canonical, difference, entry_from_row, entry_to_row
 from udfs.switches.match import Match
 from udfs.switches.ports import port_groups

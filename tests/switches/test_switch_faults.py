@@ -18,11 +18,11 @@ from session_cases import PIPELINE
 
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
-from udfs.network.labels import HOP, NARROW, STOP, TREE
+from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
 from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel, SwitchTables
+from udfs.stacks.forwarding import ForwardingModel
 from udfs.switches.entry import GROUPS, SwitchEntry, group_id
 from udfs.switches.stack_entries import label_table, switch_entries
 from udfs.trees.broadcast import broadcast_trees

@@ -21,8 +21,8 @@ from random_trees import mended, random_network, random_publication, random_tree
 
 from benchmarks.trees.plain_greedy import PlainGreedy
 from udfs.errors import NetworkError
-from udfs.network.labels import FORMATS, HOP, STOP, TREE, WIDE
-from udfs.network.network import MAX_PORT, Link, Network
+from udfs.network.labels import FORMATS, HOP, MAX_PORT, STOP, TREE, WIDE
+from udfs.network.network import Link, Network
 from udfs.network.topology import from_graph, jellyfish
 from udfs.network.virtual_tree import stored
 from udfs.retuning.costs import Replayer

@@ -79,7 +79,7 @@ def drawn(source: random.Random, form: LabelFormat) -> int:
         return source.choice([some, form.switch(some), 3 << 14 | some | 1])
     if not isinstance(form, SwitchLabels):
         return source.randint(1, form.max_id)
-    value = source.randint(1, 255 if form.encoding == "port" else 65535)
+    value = source.randint(1, 255 if form.bits == 16 else 65535)
     return form.label(source.randint(1, 255), form.tag or source.randint(1, 3), value)
 
 

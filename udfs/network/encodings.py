@@ -1,4 +1,4 @@
-"""The encodings: formats of labels, each a way to say in a frame where it goes (WERNECKE 3-5)."""
+"""The registry of encodings, each a way to say in a frame where it goes (WERNECKE 3-5)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ ROUTES: dict[str, LabelFormat] = {**SOURCE_ROUTES, **STORED_ROUTES}
 ENCODINGS = ("virtual_trees", *ROUTES)
 """The names of all encodings."""
 
-BY_ETHER_TYPE: dict[int, LabelFormat] = {
-    form.ether_type: form for form in (*FORMATS.values(), *ROUTES.values())
-}
+ALL: tuple[LabelFormat, ...] = (*FORMATS.values(), *ROUTES.values())
+"""All encodings, virtual trees once for each width of labels."""
+
+BY_ETHER_TYPE: dict[int, LabelFormat] = {form.ether_type: form for form in ALL}
 
 
 def label_format(encoding: str, bits: int) -> LabelFormat:

@@ -1,16 +1,17 @@
-"""Labels of a header stack, in the format of each encoding.
+"""Encodings: what labels of a header stack mean, and what a switch holds for them and does by them.
 
-In virtual trees a label has two bits of type and an id (WERNECKE 5.2.6), of 16 bits together, or of
-32 where a network has more directed links or stored trees than 14 bits can name. The labels of the
-other encodings are in `udfs.network.source_routes`. A network has labels of one format.
+Here is what all have in common, and virtual trees: a label has two bits of type and an id (WERNECKE
+5.2.6), of 16 bits together, or of 32 where a network has more directed links or stored trees than
+14 bits can name. The others are in `udfs.network.source_routes` and `udfs.network.stored_routes`;
+`udfs.network.encodings` lists them. A network has labels of one format.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
 
 from udfs.errors import StackError
 
@@ -20,19 +21,60 @@ KINDS = {TREE: "tree", HOP: "hop", STOP: "stop"}
 MAX_LABELS = 64
 """Labels that a switch parses in most encodings; a longer stack is dropped."""
 
+MAX_PORT = 511
+"""The highest port of a switch: what 9 bits of port number can say."""
+
+Copies = list[tuple[int, tuple[int, ...] | None]]
+"""Copies that a switch sends: ``(egress port, labels left)``; None: a host port, where the copy
+leaves as a plain IPv4 frame."""
+
+
+class Meaning(NamedTuple):
+    """What a label names in a network, and what comes of it there, in words.
+
+    of: a stored tree, a directed link, a host by the link that leads to it, a switch by its device
+    id, or ports of the switch named before. number: its id. port: of the switch, 0 for none.
+    """
+
+    of: Literal["tree", "link", "host", "switch", "ports"]
+    number: int
+    words: str
+    port: int = 0
+
+
+class LookUp(NamedTuple):
+    """A row of the table that a switch looks labels up in: its key, by the name of the field, its
+    action, and the parameters of this."""
+
+    field: Literal["label", "id"]
+    key: int
+    action: str
+    params: Mapping[str, int]
+
 
 @dataclass(frozen=True)
 class LabelFormat(ABC):
-    """The format of the labels of one encoding: ``bits`` each, in frames of ``ether_type``.
+    """An encoding: the format of its labels, ``bits`` each, in frames of ``ether_type``, and the
+    model of switches that read them, the reference that encoder, software switch and P4 program
+    are held against.
 
-    ``encoding`` is its name, as setting ``spark.stackcast.encoding`` has it.
+    ``encoding`` is its name, as setting ``spark.stackcast.encoding`` has it; ``program`` is that of
+    its P4 program. Each has an EtherType of its own: a switch drops frames that it would misread.
 
-    Each has an EtherType of its own: a switch drops frames whose labels it would misread.
+    trees: how stacks name stored trees: not at all; ``pruned`` to a part of them; ``whole``, so
+    that a tree has to lead to receivers only, and hops to the others; or ``alone``, whole and
+    without hops. to_hosts: whether labels name hosts, which all
+    switches hold. splits: whether a switch makes two frames of one, to go on with each.
     """
 
     bits: int
     ether_type: int
     encoding: str = "virtual_trees"
+    program: str = "virtual_trees"
+
+    trees: ClassVar[Literal["", "pruned", "whole", "alone"]] = ""
+    to_hosts: ClassVar[bool] = False
+    splits: ClassVar[bool] = False
 
     @property
     def size(self) -> int:
@@ -52,7 +94,7 @@ class LabelFormat(ABC):
     @property
     def max_port(self) -> int:
         """The highest port of a switch that a label can name."""
-        return 511
+        return MAX_PORT
 
     def reaches(self, port: int, link: int) -> bool:
         """Returns True if labels can name a port of a switch, by which this link leaves."""
@@ -90,6 +132,27 @@ class LabelFormat(ABC):
         places = range(at, at + count * size, size)
         return tuple(int.from_bytes(data[place : place + size]) for place in places)
 
+    @abstractmethod
+    def meaning(self, label: int) -> Meaning:
+        """Returns what a label names. Raises as :meth:`check`."""
+
+    @abstractmethod
+    def hold(self, held: SwitchTables, link: int, port: int) -> None:
+        """Adds what labels can name of a directed link, by its id, out of this port."""
+
+    def labels_of_host(self, link: int, device: int) -> tuple[list[int], list[int]]:
+        """Returns the labels by which a host's own switch knows it, then all others; ``link`` leads
+        from this switch to it."""
+        return [], []
+
+    @abstractmethod
+    def rows(self, held: SwitchTables) -> Iterator[LookUp]:
+        """Yields the rows of the table that a switch looks labels up in."""
+
+    @abstractmethod
+    def forward(self, held: SwitchTables, ingress_port: int, stack: tuple[int, ...]) -> Copies:
+        """Returns the copies that a switch sends of a frame that it takes, by ascending port."""
+
 
 @dataclass(frozen=True)
 class IdLabels(LabelFormat):
@@ -123,9 +186,9 @@ class IdLabels(LabelFormat):
 
 
 class TypedLabels(LabelFormat):
-    """Labels of a type and an id; in virtual trees types are TREE, HOP and STOP."""
+    """Labels of a type and an id."""
 
-    kinds: ClassVar[Mapping[int, str]] = KINDS
+    kinds: ClassVar[Mapping[int, str]]
 
     @property
     def id_bits(self) -> int:
@@ -175,7 +238,91 @@ class TypedLabels(LabelFormat):
         return self.label(kind, int(number))
 
 
-NARROW = TypedLabels(16, 0x9999)
-WIDE = TypedLabels(32, 0x999A)
+class VirtualTrees(TypedLabels):
+    """Labels of stored trees, and of hops and stops by which these are extended and pruned."""
+
+    kinds = KINDS
+    trees = "pruned"
+
+    def meaning(self, label: int) -> Meaning:
+        kind, number = self.split(label)
+        if kind == TREE:
+            return Meaning("tree", number, "the stored tree")
+        return Meaning("link", number, "a copy from" if kind == HOP else "no copy from")
+
+    def hold(self, held: SwitchTables, link: int, port: int) -> None:
+        held.hops[link] = held.stops[link] = port
+
+    def rows(self, held: SwitchTables) -> Iterator[LookUp]:
+        for kind, masks in (
+            (TREE, held.trees),
+            (HOP, {link: 1 << port - 1 for link, port in held.hops.items()}),
+            (STOP, {link: 1 << port - 1 for link, port in held.stops.items()}),
+        ):
+            for number, mask in sorted(masks.items()):
+                yield LookUp("label", self.label(kind, number), KINDS[kind], {"ports": mask})
+
+    def forward(self, held: SwitchTables, ingress_port: int, stack: tuple[int, ...]) -> Copies:
+        """Examines all labels (WERNECKE 5.2.5, 5.2.6).
+
+        Known trees and own hop labels choose ports, each served once and never the ingress port; an
+        own stop label prunes its port wherever it stands. Own hop and stop labels leave every copy,
+        all else stays. A stack with a label of type 00 is dropped.
+        """
+        ports = pruned = 0
+        left: list[int] = []
+        for label in stack:
+            kind, number = label >> self.id_bits, label & self.max_id
+            if kind == TREE:
+                ports |= held.trees.get(number, 0)
+            elif kind == HOP:
+                if number in held.hops:
+                    ports |= 1 << held.hops[number] - 1
+                    continue
+            elif kind == STOP:
+                if number in held.stops:
+                    pruned |= 1 << held.stops[number] - 1
+                    continue
+            else:
+                return []
+            left.append(label)
+        along = tuple(left)
+        chosen = ports_of(ports & ~(pruned | 1 << ingress_port - 1))
+        return [(port, None if port in held.host_ports else along) for port in chosen]
+
+
+def ports_of(mask: int) -> Iterator[int]:
+    """Yields the ports of a mask, bit port - 1, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length()
+        mask ^= lowest
+
+
+NARROW = VirtualTrees(16, 0x9999)
+WIDE = VirtualTrees(32, 0x999A, program="virtual_trees_32")
 FORMATS = {NARROW.bits: NARROW, WIDE.bits: WIDE}
 """Those of virtual trees, by their bits."""
+
+
+@dataclass
+class SwitchTables:
+    """Holds the tables of one switch for stacks.
+
+    trees: tree id → port bitmask (bit port - 1); of `destinations`, a host's link id → the same, of
+    `port_bitmaps` the label of a host or of another switch.
+    hops, stops: link id → egress port, of this switch's own links. host_ports: ports before which
+    the stack is taken off. sources: ports that stacks may come in by, those of switches and
+    publishers. labels: the format of the stacks that its program reads. own: of source routes, what
+    own labels are looked up by → the ports that they may name; of `port_bitmaps`, its device id →
+    the same. device: its id, which roots of hybrid stacks name.
+    """
+
+    trees: dict[int, int] = field(default_factory=dict)
+    hops: dict[int, int] = field(default_factory=dict)
+    stops: dict[int, int] = field(default_factory=dict)
+    host_ports: frozenset[int] = frozenset()
+    sources: frozenset[int] = frozenset(range(1, MAX_PORT + 1))
+    labels: LabelFormat = NARROW
+    own: dict[int, int] = field(default_factory=dict)
+    device: int = 0

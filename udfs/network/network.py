@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from udfs.errors import NetworkError
-from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, LabelFormat, TypedLabels
-from udfs.network.source_routes import PORT, SwitchLabels
-from udfs.network.stored_routes import TREES, BitmapLabels
+from udfs.network.labels import MAX_PORT, NARROW, WIDE, LabelFormat
 
 if TYPE_CHECKING:
     import networkx as nx
 
-MAX_PORT = 511
 MAX_WEIGHT = 1e12
 MAX_DEVICE = (1 << 64) - 1
 
@@ -174,18 +171,13 @@ class Network:
         return f"{text} ({link.switch}:{link.port})" if link else text
 
     def link_of(self, label: int) -> Link | None:
-        """Returns the link that a hop, a stop or a destination names; None where there is none."""
-        if isinstance(self.labels, TypedLabels):
-            kind, number = self.labels.split(label)
-            return self.link_by_id.get(number) if kind in (HOP, STOP) else None
-        if isinstance(self.labels, BitmapLabels):
-            kind, number = self.labels.split(label)
-            return self.link_by_id.get(number) if kind == TREE else None
-        if isinstance(self.labels, SwitchLabels):
-            device, tag, port = self.labels.split(label)
-            switch = next((s.name for s in self.switches.values() if s.device_id == device), "")
-            return self._by_port.get((switch, port)) if tag == PORT else None
-        return self.link_by_id.get(label) if self.labels != TREES else None
+        """Returns the link that a label names, alone or as the way to a host or out of a switch;
+        None where there is none."""
+        of, number, _, port = self.labels.meaning(label)
+        if of == "switch":
+            switch = next((s.name for s in self.switches.values() if s.device_id == number), "")
+            return self._by_port.get((switch, port))
+        return self.link_by_id.get(number) if of in ("link", "host") else None
 
     def words(self) -> str:
         """Counts its parts in words, as the report's map does: a link is one each way."""

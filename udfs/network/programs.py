@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from udfs.errors import NetworkError
-from udfs.network.encodings import ROUTES
-from udfs.network.labels import NARROW, WIDE, LabelFormat
-from udfs.network.source_routes import SOURCE_ROUTES
-from udfs.network.stored_routes import STORED_ROUTES
+from udfs.network.encodings import ALL, ROUTES
+from udfs.network.labels import LabelFormat
 
-STACKS: Mapping[str, LabelFormat] = {
-    "virtual_trees": NARROW,
-    "virtual_trees_32": WIDE,
-    "source_routes": SOURCE_ROUTES["port"],
-    **{f"source_routes_{name}": form for name, form in SOURCE_ROUTES.items() if name != "port"},
-    "stored_routes": STORED_ROUTES["hybrid"],
-    **{f"stored_routes_{name}": form for name, form in STORED_ROUTES.items() if name != "hybrid"},
-}
+STACKS: Mapping[str, LabelFormat] = {form.program: form for form in ALL}
 """Programs that forward by header stacks, with the labels that they read."""
 
 FILTERING = "packet_subscriptions"
@@ -51,11 +42,6 @@ def matching_program(message_format: str) -> str:
     return ATTRIBUTES if message_format == "attributes" else FILTERING
 
 
-def stack_program(labels: LabelFormat) -> str:
-    """Returns the program for networks with these labels."""
-    return next(name for name, known in STACKS.items() if known == labels)
-
-
 def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
     """Refuses switches that would drop every stack, as they read labels of another width.
 
@@ -68,7 +54,7 @@ def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
             raise NetworkError(
                 "WRONG_PIPELINE",
                 f"switch {switch!r} runs {name!r}, which is for {_settings(read)}, and set is "
-                f"{_settings(labels)}: write {stack_program(labels)!r} into column pipeline of "
+                f"{_settings(labels)}: write {labels.program!r} into column pipeline of "
                 "switches, or set what it is for",
                 switch=switch,
             )

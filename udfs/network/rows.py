@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from udfs.errors import NetworkError
 from udfs.network.labels import NARROW, LabelFormat
 from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.programs import check_labels, stack_program
+from udfs.network.programs import check_labels
 from udfs.network.virtual_tree import VirtualTree
 
 
@@ -131,7 +131,7 @@ def network_to_rows(
 
     ``pipeline`` is the shipped program for the network's labels by default.
     """
-    pipeline = pipeline or stack_program(network.labels)
+    pipeline = pipeline or network.labels.program
     return {
         "switches": [
             switch_to_row(switch, addresses[switch.name], pipeline)

@@ -9,7 +9,7 @@ from typing import Any
 
 from udfs.network.labels import LabelFormat
 from udfs.network.network import Network
-from udfs.network.programs import STACKS, check_labels, stack_program
+from udfs.network.programs import STACKS, check_labels
 from udfs.network.rows import (
     Row,
     host_to_row,
@@ -163,7 +163,7 @@ def _pipeline(was: str | None, labels: LabelFormat) -> str:
     """Returns the program that a switch has, unless it reads labels of another width."""
     if was is not None and STACKS.get(was, labels) == labels:
         return was
-    return stack_program(labels)
+    return labels.program
 
 
 def _with_added(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from udfs.errors import NetworkError
 from udfs.network.jellyfish import jellyfish_links
-from udfs.network.labels import NARROW, LabelFormat
-from udfs.network.network import MAX_PORT, Host, Link, Network, Role, Switch
+from udfs.network.labels import MAX_PORT, NARROW, LabelFormat
+from udfs.network.network import Host, Link, Network, Role, Switch
 from udfs.network.simple_graph import Dropped, simple_graph
 
 if TYPE_CHECKING:

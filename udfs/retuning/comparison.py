@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from udfs.errors import StackcastError
 from udfs.network.labels import MAX_LABELS
 from udfs.network.network import Network
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import replayer_of
 from udfs.trees.publications import Publication, Statistics
 from udfs.trees.strategies.strategy import Edges, Situation, Strategy, numbered, select
 from udfs.trees.switch_graph import SwitchGraph
@@ -124,9 +124,7 @@ class Record:
 
         Raises NetworkError ``UNKNOWN_LINK`` for an edge that is no link.
         """
-        replayer = Replayer(
-            self.network, numbered(trees, ""), max_labels=self._max_labels, graph=self._graph
-        )
+        replayer = replayer_of(self.network, numbered(trees, ""), self._max_labels, self._graph)
         publications = self.publications if only is None else [self.publications[at] for at in only]
         uses: Counter[Edges] = Counter()
         costs, named = [], []

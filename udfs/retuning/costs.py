@@ -13,8 +13,9 @@ from udfs.errors import NetworkError
 from udfs.network.labels import MAX_LABELS, LabelFormat
 from udfs.network.network import Network
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES
-from udfs.trees.encode import Algorithm, Encoder
+from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
+from udfs.trees.encode import Algorithm, Encoder, Encoding, Size
+from udfs.trees.encoders import AnyEncoder, encoder_of
 from udfs.trees.publications import Publication
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.switch_graph import SwitchGraph
@@ -105,7 +106,7 @@ class Replayer:
         skipped: dict[int, str] = {}
         for at, each in enumerate(publications):
             try:
-                sizes = self._encoder(each.publisher).sizes(each.receivers)
+                sizes = self._sizes(each)
             except NetworkError as error:
                 skipped[at] = str(error)
                 continue
@@ -130,6 +131,9 @@ class Replayer:
             **dict(zip(names, counts, strict=True)),
         )
 
+    def _sizes(self, publication: Publication) -> list[Size]:
+        return self._encoder(publication.publisher).sizes(publication.receivers)
+
     def _encoder(self, publisher: str) -> Encoder:
         found = self._encoders.get(publisher)
         if found is None:
@@ -144,3 +148,50 @@ class Replayer:
             )
             self._encoders[publisher] = found
         return found
+
+
+class WholeTreeReplayer(Replayer):
+    """Replays publications whose stacks name a tree whole, frame by frame through the forwarding
+    model. Labels of roots count as hops."""
+
+    def __init__(
+        self, network: Network, trees: Sequence[VirtualTree], max_labels: int = MAX_LABELS
+    ) -> None:
+        self._network, self._trees, self._most = network, trees, max_labels
+        self._model = ForwardingModel(network, network_tables(network, trees))
+        self._known: dict[str, AnyEncoder] = {}
+
+    def _sizes(self, publication: Publication) -> list[Size]:
+        name = publication.publisher
+        if name not in self._known:
+            self._known[name] = encoder_of(self._network, name, self._trees, self._most)
+        stacks = self._known[name].encode(publication.receivers)
+        return [self._size(name, stack) for stack in stacks]
+
+    def _size(self, publisher: str, stack: Encoding) -> Size:
+        links = self._model.deliver(publisher, stack.labels).links
+        distance = {publisher: 0}
+        for u, v, _ in links:
+            distance[v] = distance[u] + 1
+        named = [self._network.labels.meaning(label) for label in stack.labels]
+        trees = tuple(each.number for each in named if each.of == "tree")
+        return Size(
+            trees,
+            hops=len(named) - len(trees),
+            stops=0,
+            switch_links=sum(v in self._network.switches for _, v, _ in links) - 1,
+            crossings=sum(labels for *_, labels in links),
+            ways=sum(distance[host] for host in stack.receivers),
+        )
+
+
+def replayer_of(
+    network: Network,
+    trees: Sequence[VirtualTree],
+    max_labels: int = MAX_LABELS,
+    graph: SwitchGraph | None = None,
+) -> Replayer:
+    """Returns the replayer for a network's labels. Raises NetworkError as they do."""
+    if network.labels.trees == "whole":
+        return WholeTreeReplayer(network, trees, max_labels)
+    return Replayer(network, trees, max_labels=max_labels, graph=graph)

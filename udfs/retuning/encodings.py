@@ -17,12 +17,12 @@ from udfs.network.network import Network
 from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.stored_routes import DESTINATIONS
 from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import replayer_of
 from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
 from udfs.trees.encoders import encoder_of
 from udfs.trees.publications import Publication
 
-ENCODINGS = (*SOURCE_ROUTES, DESTINATIONS.encoding)
+ENCODINGS = (*(n for n, form in SOURCE_ROUTES.items() if not form.reactive), DESTINATIONS.encoding)
 MOST_PUBLICATIONS = 200
 """Publications that are encoded again, those of the most bytes first."""
 MOST_ROWS = 1_000_000
@@ -52,19 +52,19 @@ def encoding_costs(
     publications: Sequence[Publication],
     room: Mapping[str, int],
 ) -> list[EncodingCosts]:
-    """Returns the costs of virtual trees with these stored trees, then of `ENCODINGS`.
+    """Returns the costs of the network's own encoding with these stored trees, then of `ENCODINGS`.
 
-    room: rows that each switch has for labels. Publications that virtual trees cannot carry are
-    left out of all. Of a network of over `MOST_LINKS` the first alone.
+    room: rows that each switch has for labels. Publications that the first cannot carry are left
+    out of all. Of a network of over `MOST_LINKS` the first alone.
     """
     heaviest = sorted(
         publications,
         key=lambda each: (-each.datagram_bytes * len(each.receivers), each.publisher),
     )[:MOST_PUBLICATIONS]
-    now = Replayer(network, trees).replay(heaviest)
+    now = replayer_of(network, tuple(trees)).replay(heaviest)
     carried = [each for at, each in enumerate(heaviest) if at not in now.skipped]
     sent = int((now.parts * now.notifications).sum())
-    found = [EncodingCosts("virtual_trees", int(now.bytes_on_links.sum()), sent)]
+    found = [EncodingCosts(network.labels.encoding, int(now.bytes_on_links.sum()), sent)]
     for encoding in ENCODINGS if len(network.links) <= MOST_LINKS else ():
         try:
             found.append(_costs(network, ROUTES[encoding], carried, room))
@@ -85,7 +85,7 @@ def _costs(
     publications: Iterable[Publication],
     room: Mapping[str, int],
 ) -> EncodingCosts:
-    if form == DESTINATIONS and len(network.hosts) * len(network.switches) > MOST_ROWS:
+    if form.to_hosts and len(network.hosts) * len(network.switches) > MOST_ROWS:
         return EncodingCosts(form.encoding, error=f"over {MOST_ROWS:,} rows")
     made = Network.from_rows(network.switches.values(), network.hosts.values(), network.links, form)
     tables = network_tables(made, ())

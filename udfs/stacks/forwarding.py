@@ -7,111 +7,28 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from udfs.errors import NetworkError
-from udfs.network.labels import (
-    HOP,
-    NARROW,
-    STOP,
-    TREE,
-    LabelFormat,
-    TypedLabels,
-)
-from udfs.network.network import MAX_PORT, Link, Network
+from udfs.network.labels import Copies, SwitchTables
+from udfs.network.network import Network
 from udfs.network.paths import next_links
-from udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
-from udfs.network.stored_routes import (
-    DESTINATIONS,
-    HYBRID,
-    PORT_BITMAPS,
-    PORTS,
-    ROOT,
-    BitmapLabels,
-    StoredRoute,
-)
 from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
-from udfs.stacks.source_routes import forward_route
-from udfs.stacks.stored_routes import StoredTables, forward_stored
 
 ETHERNET_BYTES = 14
 COUNT_BYTES = 2
 
 
-@dataclass
-class SwitchTables:
-    """Holds the tables of one switch for stacks.
+def forward(tables: SwitchTables, ingress_port: int, labels: tuple[int, ...]) -> Copies:
+    """Returns the copies that a switch sends, by ascending port, as its encoding says
+    (`LabelFormat.forward`).
 
-    trees: tree id → port bitmask (bit port - 1); of `destinations`, a host's link id → the same, of
-    `port_bitmaps` the label of a host or of another switch.
-    hops, stops: link id → egress port, of this switch's own links. host_ports: ports before which
-    the stack is taken off. sources: ports that stacks may come in by, those of switches and
-    publishers. labels: the format of the stacks that its program reads. own: of source routes, what
-    own labels are looked up by → the ports that they may name; of `port_bitmaps`, its device id →
-    the same. device: its id, which roots of hybrid stacks name.
-    """
-
-    trees: dict[int, int] = field(default_factory=dict)
-    hops: dict[int, int] = field(default_factory=dict)
-    stops: dict[int, int] = field(default_factory=dict)
-    host_ports: frozenset[int] = frozenset()
-    sources: frozenset[int] = frozenset(range(1, MAX_PORT + 1))
-    labels: LabelFormat = NARROW
-    own: dict[int, int] = field(default_factory=dict)
-    device: int = 0
-
-
-def forward(
-    tables: SwitchTables, ingress_port: int, labels: tuple[int, ...]
-) -> list[tuple[int, tuple[int, ...] | None]]:
-    """Returns the copies that a switch sends: ``(egress port, labels left)``, by ascending port.
-
-    All labels are examined. Known trees and own hop labels choose ports, each served once and
-    never the ingress port; an own stop label prunes its port wherever it stands. Own hop and
-    stop labels leave every copy, all else stays. ``None`` for the labels: a host port, where
-    the copy leaves as a plain IPv4 frame.
-
-    A stack that is empty, longer than switches parse, has a label of type 00, or comes from a host
-    that is no publisher is dropped: []. Source routes are forwarded as
-    `udfs.stacks.source_routes.forward_route` says, stored ones as
-    `udfs.stacks.stored_routes.forward_stored`.
+    A stack that is empty, longer than switches parse, or comes from a host that is no publisher is
+    dropped: [].
     """
     if ingress_port not in tables.sources or not 0 < len(labels) <= tables.labels.max_labels:
         return []
-    if isinstance(tables.labels, SourceRoute):
-        return forward_route(tables.labels, tables.own, tables.host_ports, ingress_port, labels)
-    if isinstance(tables.labels, StoredRoute):
-        ports = tables.own.get(tables.device, 0)
-        held = StoredTables(tables.trees, tables.hops, tables.device, ports)
-        return forward_stored(tables.labels, held, tables.host_ports, ingress_port, labels)
-    assert isinstance(tables.labels, TypedLabels)
-    id_bits, max_id = tables.labels.id_bits, tables.labels.max_id
-    ports = pruned = 0
-    left: list[int] = []
-    for label in labels:
-        kind, number = label >> id_bits, label & max_id
-        if kind == TREE:
-            ports |= tables.trees.get(number, 0)
-        elif kind == HOP:
-            if number in tables.hops:
-                ports |= 1 << tables.hops[number] - 1
-                continue
-        elif kind == STOP:
-            if number in tables.stops:
-                pruned |= 1 << tables.stops[number] - 1
-                continue
-        else:
-            return []
-        left.append(label)
-    ports &= ~(pruned | 1 << ingress_port - 1)
-    stack = tuple(left)
-    copies: list[tuple[int, tuple[int, ...] | None]] = []
-    while ports:
-        lowest = ports & -ports
-        port = lowest.bit_length()
-        copies.append((port, None if port in tables.host_ports else stack))
-        ports ^= lowest
-    return copies
+    return tables.labels.forward(tables, ingress_port, labels)
 
 
 @dataclass(frozen=True)
@@ -199,7 +116,7 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     sources: dict[str, set[int]] = {name: set() for name in tables}
     subscribers = set(network.subscribers())
     for link in network.links:
-        _add_link(tables[link.switch], network, link)
+        network.labels.hold(tables[link.switch], link.id, link.port)
         if link.neighbor_port is None:
             host_ports[link.switch].add(link.port)
         if link.neighbor not in subscribers:
@@ -207,9 +124,9 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     for name, held in tables.items():
         held.host_ports = frozenset(host_ports[name])
         held.sources = frozenset(sources[name])
-    if network.labels in (DESTINATIONS, PORT_BITMAPS):
-        _add_destinations(tables, network)
-    if isinstance(network.labels, SourceRoute) or network.labels in (DESTINATIONS, PORT_BITMAPS):
+    if network.labels.to_hosts:
+        _add_hosts(tables, network)
+    if not network.labels.trees:
         return tables
     seen: set[int] = set()
     trees = sorted(trees, key=lambda tree: tree.id)
@@ -223,37 +140,18 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     return tables
 
 
-def _add_link(held: SwitchTables, network: Network, link: Link) -> None:
-    """Adds what names a port."""
-    if isinstance(held.labels, HopLabels):
-        held.own[link.id] = 1 << link.port - 1
-    elif isinstance(held.labels, SourceRoute | BitmapLabels):
-        device = network.switches[link.switch].device_id
-        held.own[device] = held.own.get(device, 0) | 1 << link.port - 1
-    elif isinstance(held.labels, StoredRoute):
-        if held.labels == HYBRID:
-            held.hops[link.id] = link.port
-    else:
-        held.hops[link.id] = held.stops[link.id] = link.port
-
-
-def _add_destinations(tables: Mapping[str, SwitchTables], network: Network) -> None:
-    """Adds, for each host, the port by which the shortest path leaves each switch; of port bitmaps
-    also for each switch with hosts."""
+def _add_hosts(tables: Mapping[str, SwitchTables], network: Network) -> None:
+    """Adds, for each host, the port by which the shortest path leaves each switch."""
     onward = next_links(network)
-    bitmaps = network.labels if isinstance(network.labels, BitmapLabels) else None
     for host in network.hosts.values():
-        found = network.link(host.switch, host.name).id
-        number = bitmaps.host(found) if bitmaps else found
-        named = [number] if number else []
-        for label in named:
-            tables[host.switch].trees[label] = 1 << host.port - 1
-        if bitmaps:
-            named.append(bitmaps.switch(network.switches[host.switch].device_id))
+        own, others = network.labels.labels_of_host(
+            network.link(host.switch, host.name).id, network.switches[host.switch].device_id
+        )
+        tables[host.switch].trees |= dict.fromkeys(own, 1 << host.port - 1)
         for name, held in tables.items():
             link = onward.get((name, host.switch))
             if link is not None:
-                held.trees |= dict.fromkeys(named, 1 << link.port - 1)
+                held.trees |= dict.fromkeys(others, 1 << link.port - 1)
 
 
 @dataclass(frozen=True)
@@ -300,40 +198,17 @@ def _path(host: str, publisher: str, before: dict[str, str]) -> tuple[str, ...]:
     return tuple(reversed(nodes))
 
 
-def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
-    name = network.labels.describe(label)
-    if isinstance(network.labels, SwitchLabels):
-        device, _, _ = network.labels.split(label)
-        names = [s.name for s in network.switches.values() if s.device_id == device]
-        return f"{name}: copies from {names[0]}" if names else f"{name}: no switch of the network"
-    if network.labels == DESTINATIONS:
-        to = network.link_by_id.get(label)
-        return f"{name}: the path to {to.neighbor}" if to else f"{name}: no host of the network"
-    if isinstance(network.labels, TypedLabels | StoredRoute):
-        kind, number = network.labels.split(label)
-        if network.labels == PORT_BITMAPS:
-            return _of_bitmaps(name, kind, number, network)
-    else:
-        kind, number = HOP, label
-    if kind == ROOT:
-        names = [s.name for s in network.switches.values() if s.device_id == number]
-        return f"{name}: hops from {names[0] if names else 'no switch of the network'}"
-    if kind == TREE:
+def _words(label: int, network: Network, trees: Mapping[int, VirtualTree]) -> str:
+    of, number, words, _ = network.labels.meaning(label)
+    name: str | None = None
+    if of == "tree":
         tree = trees.get(number)
-        what = "unknown" if tree is None else f"{tree.strategy}, over {len(tree.edges)} links"
-        return f"{name}: the stored tree ({what})"
-    link = network.link_by_id.get(number)
-    if link is None:
-        return f"{name}: no link of the network"
-    copy = "a copy" if kind == HOP else "no copy"
-    return f"{name}: {copy} from {link.switch} to {link.neighbor} by port {link.port}"
-
-
-def _of_bitmaps(name: str, kind: int, number: int, network: Network) -> str:
-    if kind == PORTS:
-        return f"{name}: copies by these ports of the switch before"
-    if kind == ROOT:
-        names = [s.name for s in network.switches.values() if s.device_id == number]
-        return f"{name}: the path to {names[0] if names else 'no switch of the network'}"
-    to = network.link_by_id.get(number)
-    return f"{name}: the path to {to.neighbor}" if to else f"{name}: no host of the network"
+        name = f"({tree.strategy}, over {len(tree.edges)} links)" if tree else "(unknown)"
+    elif of == "switch":
+        name = next((s.name for s in network.switches.values() if s.device_id == number), None)
+    elif of != "ports" and (link := network.link_by_id.get(number)):
+        by_port = f"{link.switch} to {link.neighbor} by port {link.port}"
+        name = link.neighbor if of == "host" else by_port
+    if of != "ports":
+        words = f"{words} {name}" if name else f"no {of} of the network"
+    return f"{network.labels.describe(label)}: {words}"

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from udfs.errors import NetworkError, SwitchError
-from udfs.network.network import MAX_PORT, Network
+from udfs.network.labels import MAX_PORT
+from udfs.network.network import Network
 from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, REPLICATING, STACKS
 from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.switches.bridge import bridging

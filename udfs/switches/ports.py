@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from udfs.errors import NetworkError
-from udfs.network.network import MAX_PORT
+from udfs.network.labels import MAX_PORT
 from udfs.switches.entry import SwitchEntry, group_entry
 
 NARROW_PORTS = 64

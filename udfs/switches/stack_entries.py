@@ -10,22 +10,17 @@ import re
 from collections.abc import Collection, Iterable
 
 from udfs.errors import SwitchError
-from udfs.network.labels import HOP, STOP, TREE, LabelFormat, TypedLabels
+from udfs.network.labels import SwitchTables
 from udfs.network.network import Network
-from udfs.network.source_routes import SourceRoute
-from udfs.network.stored_routes import HYBRID, ROOT, BitmapLabels, StoredRoute
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import SwitchTables, network_tables
+from udfs.stacks.forwarding import network_tables
 from udfs.switches.entry import SwitchEntry, canonical, group_entry
-from udfs.switches.ports import port_groups, port_mask
+from udfs.switches.ports import port_groups
 from udfs.switches.routes import routes
 from udfs.switches.sources import sources
 
 LABELS_A_PASS = 8
 """Positions of the shipped program: labels that one pass through a switch looks at."""
-
-Match = tuple[tuple[str, str, bytes], ...]
-Params = tuple[tuple[str, bytes], ...]
 
 HOST_PORT = "egress.host_port"
 TAKE_STACK_OFF = "egress.take_stack_off"
@@ -34,7 +29,6 @@ SPLIT = 0x1100
 """The group of source routes that makes two copies of a frame; both come by again."""
 _COPIES = 65, 66
 
-_ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop", ROOT: "root"}
 _TABLE = re.compile(r"ingress\.label_([1-9]\d*)\.look_up")
 
 
@@ -76,13 +70,12 @@ def switch_entries(
     for link in network.links:
         ports[link.switch].append(link.port)
     allowed, onward = sources(network), routes(network)
-    source_routes = isinstance(network.labels, SourceRoute)
     return [
         entry
         for switch, tables in network_tables(network, trees).items()
         for entry in (
             *port_groups(switch, ports[switch]),
-            *(splitting(switch, ports[switch]) if source_routes else ()),
+            *(splitting(switch, ports[switch]) if network.labels.splits else ()),
             *allowed[switch],
             *onward[switch],
             *table_entries(switch, tables, positions),
@@ -103,41 +96,18 @@ def table_entries(
         SwitchEntry(switch, HOST_PORT, (("port", "exact", canonical(port)),), TAKE_STACK_OFF, ())
         for port in sorted(tables.host_ports)
     ]
-    masks = [(TREE, number, mask) for number, mask in sorted(tables.trees.items())]
-    masks += [(HOP, number, 1 << port - 1) for number, port in sorted(tables.hops.items())]
-    masks += [(STOP, number, 1 << port - 1) for number, port in sorted(tables.stops.items())]
-    masks += [(ROOT, tables.device, 0)] if tables.labels == HYBRID else []
-    stored_routes = isinstance(tables.labels, StoredRoute)
-    labels: list[tuple[Match, str, Params]] = [
-        _own(tables, number, mask) for number, mask in sorted(tables.own.items())
-    ]
-    labels += [
-        (
-            (("label", "exact", canonical(_label(tables.labels, kind, number))),),
-            "stored" if kind == TREE and stored_routes else _ACTIONS[kind],
-            (("ports", canonical(mask)),) if mask else (),
-        )
-        for kind, number, mask in masks
-    ]
+    rows = list(tables.labels.rows(tables))
     for position in range(1, positions + 1):
         table = label_table(position)
         control = table.removesuffix("look_up")
         entries += [
-            SwitchEntry(switch, table, match, control + action, params)
-            for match, action, params in labels
+            SwitchEntry(
+                switch,
+                table,
+                ((row.field, "exact", canonical(row.key)),),
+                control + row.action,
+                tuple((name, canonical(value)) for name, value in row.params.items()),
+            )
+            for row in rows
         ]
     return entries
-
-
-def _label(form: LabelFormat, kind: int, number: int) -> int:
-    return form.label(kind, number) if isinstance(form, TypedLabels) else number
-
-
-def _own(tables: SwitchTables, number: int, ports: int) -> tuple[Match, str, Params]:
-    """Returns the row by which a switch knows its own labels of source routes, or its own name."""
-    if isinstance(tables.labels, BitmapLabels):
-        label = canonical(tables.labels.switch(number))
-        return (("label", "exact", label),), "own", (("ports", canonical(ports)),)
-    hosts = ports & port_mask(tables.host_ports)
-    params = (("ports", canonical(ports)), ("hosts", canonical(hosts)))
-    return (("id", "exact", canonical(number)),), "own", params

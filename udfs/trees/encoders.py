@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from udfs.network.labels import MAX_LABELS, LabelFormat
+from udfs.network.labels import MAX_LABELS, LabelFormat, VirtualTrees
 from udfs.network.network import Network
-from udfs.network.source_routes import SourceRoute
-from udfs.network.stored_routes import DESTINATIONS, HYBRID, PORT_BITMAPS, TREES
+from udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
+from udfs.network.stored_routes import BitmapLabels, DestinationLabels, HybridLabels, TreeLabels
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.encode import Encoder
 from udfs.trees.source_routes import RouteEncoder
@@ -19,14 +19,27 @@ from udfs.trees.stored_routes import (
     TreeEncoder,
 )
 
-_STORED: Mapping[LabelFormat, type[StoredRouteEncoder]] = {
-    DESTINATIONS: DestinationsEncoder,
-    TREES: TreeEncoder,
-    HYBRID: HybridEncoder,
-    PORT_BITMAPS: PortBitmapEncoder,
-}
-
 AnyEncoder = Encoder | RouteEncoder | StoredRouteEncoder
+
+
+def _route(
+    network: Network, publisher: str, _trees: Sequence[VirtualTree], max_labels: int
+) -> AnyEncoder:
+    assert isinstance(network.labels, SourceRoute)
+    return RouteEncoder(network, publisher, network.labels, max_labels)
+
+
+_ENCODERS: Mapping[
+    type[LabelFormat], Callable[[Network, str, Sequence[VirtualTree], int], AnyEncoder]
+] = {
+    VirtualTrees: Encoder,
+    SwitchLabels: _route,
+    HopLabels: _route,
+    DestinationLabels: DestinationsEncoder,
+    BitmapLabels: PortBitmapEncoder,
+    TreeLabels: TreeEncoder,
+    HybridLabels: HybridEncoder,
+}
 
 
 def encoder_of(
@@ -39,9 +52,4 @@ def encoder_of(
 
     Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
     """
-    if isinstance(network.labels, SourceRoute):
-        return RouteEncoder(network, publisher, network.labels, max_labels)
-    stored = _STORED.get(network.labels)
-    if stored is not None:
-        return stored(network, publisher, trees, max_labels)
-    return Encoder(network, publisher, trees, max_labels)
+    return _ENCODERS[type(network.labels)](network, publisher, trees, max_labels)

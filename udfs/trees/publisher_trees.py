@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from udfs.network.network import Network
-from udfs.network.stored_routes import HYBRID, TREES
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.broadcast import RootedTree, broadcast_trees
 from udfs.trees.strategies.strategy import Edges
@@ -19,7 +18,7 @@ def first_trees(network: Network) -> list[VirtualTree]:
     it leads, so there is for each publisher one to all subscribers, one to those of each switch and
     one to each: together they lead to any set.
     """
-    if network.labels not in (TREES, HYBRID):
+    if network.labels.trees not in ("whole", "alone"):
         return broadcast_trees(network)
     by_switch: dict[str, list[str]] = {}
     for host in network.subscribers():

@@ -13,15 +13,7 @@ from copy import copy
 from udfs.errors import NetworkError
 from udfs.network.labels import MAX_LABELS
 from udfs.network.network import Network
-from udfs.network.source_routes import (
-    BITMASK,
-    MC_GROUP,
-    PORT,
-    SUBSET,
-    HopLabels,
-    SourceRoute,
-    SwitchLabels,
-)
+from udfs.network.source_routes import SourceRoute
 from udfs.trees.encode import Encoder, Encoding
 
 
@@ -101,40 +93,8 @@ class RouteEncoder:
 
     def _labels(self, edges: Sequence[tuple[str, str]]) -> list[int]:
         """Returns the labels of a tree, its edges in preorder."""
-        form = self._form
         links = [self._network.link(u, v) for u, v in edges[1:]]
-        if isinstance(form, HopLabels):
-            return [link.id for link in links]
-        assert isinstance(form, SwitchLabels)
-        ports: dict[str, list[int]] = {}
-        for link in links:
-            ports.setdefault(link.switch, []).append(link.port)
-        devices = {name: self._network.switches[name].device_id for name in ports}
-        if form.tag == PORT:
-            return [form.label(devices[link.switch], PORT, link.port) for link in links]
-        return [
-            form.label(devices[name], tag, value)
-            for name in [v for _, v in edges if v in ports]
-            for tag, value in _values(form.tag, ports[name])
-        ]
-
-
-def _values(tag: int, ports: Sequence[int]) -> list[tuple[int, int]]:
-    """Returns what says all of a switch's ports: strategies and values.
-
-    A group is of one subset of ports (`udfs.switches.ports`), so several may be needed. In a mixed
-    stack: one port as a port, several of one subset as a group, else as a mask if that has room.
-    """
-    groups: dict[int, int] = {}
-    for port in sorted(ports):
-        subset, bit = divmod(port - 1, SUBSET)
-        groups[subset] = groups.get(subset, 0) | 1 << bit
-    if tag == BITMASK or (not tag and len(groups) > 1 and max(ports) <= 16):
-        return [(BITMASK, sum(1 << port - 1 for port in ports))]
-    found = []
-    for subset, mask in groups.items():
-        if tag != MC_GROUP and mask.bit_count() == 1:
-            found.append((PORT, SUBSET * subset + mask.bit_length()))
-        else:
-            found.append((MC_GROUP, subset << SUBSET | mask))
-    return found
+        switches = self._network.switches
+        return self._form.labels_along(
+            (switches[link.switch].device_id, link.id, link.port) for link in links
+        )

@@ -18,6 +18,7 @@ from jobs.adapters.retune.retune import RetuneOptions, Retuner
 from udfs.errors import ConsoleError, StackcastError
 from udfs.retuning.comparison import Record
 from udfs.retuning.steps import rules
+from udfs.trees.strategies.registry import strategies_for
 
 log = logging.getLogger(__name__)
 
@@ -106,12 +107,11 @@ class TreesView:
 
     def propose(self) -> dict[str, Any]:
         """Begins a retuning that writes nothing; `proposal` tells of it. Raises ConsoleError BUSY,
-        and BAD_REQUEST where stacks name no stored trees."""
-        if self._settings.encoding != "virtual_trees":
+        and BAD_REQUEST where no strategy chooses trees for the stacks."""
+        if not strategies_for(self._settings.labels):
             raise ConsoleError(
                 "BAD_REQUEST",
-                f"stacks of {self._settings.encoding} name no stored trees: there are none to "
-                "choose",
+                f"no strategy chooses trees for stacks of {self._settings.encoding}",
             )
         with self._lock:
             if self._proposal["state"] == "running":

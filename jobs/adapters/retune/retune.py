@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from jobs.adapters.tables.tables import TREES, Tables
 from udfs.errors import SettingsError, StackcastError, TableError
 from udfs.filters.advertisements import check_advertisements, select_advertisements
 from udfs.filters.subscriptions import Subscription
+from udfs.network.labels import NARROW, LabelFormat
 from udfs.network.network import Network
 from udfs.network.publishers import sending, several
 from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
@@ -38,11 +38,12 @@ from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
 from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
 from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
+from udfs.stacks.forwarding import network_tables
 from udfs.stop_request import StopRequest
 from udfs.switches.capacity import Limits, tree_budgets
 from udfs.switches.rollout import free_ids
 from udfs.trees.publications import Clients, Statistics, by_entry
-from udfs.trees.strategies.registry import STRATEGIES
+from udfs.trees.strategies.registry import strategies_for
 from udfs.trees.strategies.strategy import Edges, Situation, numbered
 
 log = logging.getLogger(__name__)
@@ -70,21 +71,30 @@ class RetuneOptions:
     quarantine: dt.timedelta = dt.timedelta(days=1)
     objective: Objective = "bytes"
 
-    def names(self) -> list[str]:
-        """Strategies to compare. Raises SettingsError BAD_VALUE for one that is not known."""
+    def names(self, labels: LabelFormat = NARROW) -> list[str]:
+        """Strategies to compare, for an encoding. Raises SettingsError BAD_VALUE for one that is
+        not known, and for an encoding that has none."""
+        known = strategies_for(labels)
+        if not known:
+            raise SettingsError(
+                "BAD_VALUE",
+                f"spark.stackcast.encoding is {labels.encoding!r}: trees are chosen for "
+                "virtual_trees and hybrid",
+            )
         for name in self.strategies:
-            if name not in STRATEGIES:
+            if name not in known:
                 raise SettingsError(
                     "BAD_VALUE",
-                    f"there is no strategy {name!r}: there are {', '.join(STRATEGIES)}",
+                    f"there is no strategy {name!r} for encoding {labels.encoding}: there are "
+                    f"{', '.join(known)}",
                 )
-        return list(dict.fromkeys(self.strategies)) or list(STRATEGIES)
+        return list(dict.fromkeys(self.strategies)) or list(known)
 
 
 @dataclass(frozen=True)
 class RetunePlan:
     """Result of a run. trees: all rows of `virtual_trees`, as read. encodings: what the heaviest
-    publications take in each, virtual trees with the trees after the change first."""
+    publications take in each, the network's with the trees after the change first."""
 
     network: Network
     options: RetuneOptions
@@ -106,7 +116,7 @@ class Retuner:
     ) -> None:
         self._spark, self._tables, self._settings = spark, tables, settings
         self._options = options
-        self._names = options.names()
+        self._names = options.names(settings.labels)
         self._limits: Mapping[str, Limits] = {}
 
     def plan(self, stopping: StopRequest | None = None) -> RetunePlan | None:
@@ -203,18 +213,21 @@ class Retuner:
         self, network: Network, trees: Sequence[Edges], record: Record
     ) -> list[EncodingCosts]:
         """Compares encodings by what is on record, and says which one is the best."""
-        ports = Counter(link.switch for link in network.links)
-        # Virtual trees have a hop and a stop of each port, in whose place the labels of others go.
+        # The labels of another encoding go in the place of those that all switches have by now.
         free = tree_budgets(network, self._limits, 1 << 30)
-        room = {name: free[name] + 2 * ports[name] for name in network.switches}
+        room = {
+            name: free[name] + sum(1 for _ in network.labels.rows(held))
+            for name, held in network_tables(network, ()).items()
+        }
         costs = encoding_costs(network, numbered(trees, ""), record.publications, room)
         best, now = least(costs), costs[0]
         if best is not now:
             log.info(
-                "encoding %s would take %s bytes on links for what virtual trees take %s, with %d "
-                "rows of labels in a switch: spark.stackcast.encoding sets it",
+                "encoding %s would take %s bytes on links for what %s takes %s, with %d rows of "
+                "labels in a switch: spark.stackcast.encoding sets it",
                 best.encoding,
                 f"{best.bytes:,}",
+                now.encoding,
                 f"{now.bytes:,}",
                 best.rows,
             )

@@ -27,7 +27,6 @@ from udfs.network.programs import (
     FILTERING,
     MATCHING,
     matching_program,
-    stack_program,
 )
 from udfs.network.publishers import receiving
 from udfs.network_match import layout
@@ -253,7 +252,7 @@ def check_pipelines(pipelines: Mapping[str, str], labels: LabelFormat = NARROW) 
         raise NetworkError(
             "WRONG_PIPELINE",
             f"switch {first!r} runs {pipelines[first]!r}, which knows no stacks: with {PREFIX}"
-            f"match=spark write {stack_program(labels)!r} into column pipeline of switches, or set "
+            f"match=spark write {labels.program!r} into column pipeline of switches, or set "
             f"{PREFIX}match=network",
             switch=first,
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from udfs.network.labels import LabelFormat
 from udfs.trees.strategies.baselines import Broadcast, Hops
 from udfs.trees.strategies.cycles import Cycles
 from udfs.trees.strategies.lama import Lama
 from udfs.trees.strategies.partitions import Clusters, Partitions
 from udfs.trees.strategies.random_trees import RandomTrees, RandomVariant
 from udfs.trees.strategies.relation import FreqRelation, Hybrid, Relation
+from udfs.trees.strategies.stable import Stable
 from udfs.trees.strategies.strategy import Strategy
 from udfs.trees.strategies.threshold import Path, Threshold, Tree
 from udfs.trees.strategies.topo import Topo
@@ -33,3 +35,11 @@ _ALL: tuple[Strategy, ...] = (
 
 #: Strategy by its name: the baseline, then those that know the topology, clients and frequencies.
 STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in _ALL}
+
+#: Strategies for stacks that name a tree whole, and hops to who is not in it.
+WHOLE: dict[str, Strategy] = {strategy.name: strategy for strategy in (Stable(),)}
+
+
+def strategies_for(labels: LabelFormat) -> dict[str, Strategy]:
+    """Returns the strategies, by name, that choose trees for stacks of an encoding."""
+    return {"pruned": STRATEGIES, "whole": WHOLE}.get(labels.trees, {})
