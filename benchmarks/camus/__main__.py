@@ -12,36 +12,22 @@ last run of each part.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-
 from benchmarks.camus import compiling, document, queue, sockets
+from benchmarks.support.parts import Parts, parser_of, run
 
-PARTS = ("sockets", "queue", "compile", "document")
+PARTS: Parts = {
+    "sockets": lambda options: sockets.run(options.quick, options.itch),
+    "queue": lambda options: queue.run(options.quick, options.itch),
+    "compile": lambda options: compiling.run(options.quick),
+    "document": lambda _: document.write(),
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench camus")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser = parser_of("camus", PARTS)
     parser.add_argument("--itch", metavar="FILE", help="a Nasdaq BinaryFILE, .gz or not")
     parser.add_argument("--quick", action="store_true", help="a tenth of it, for a first look")
-    options = parser.parse_args()
-    unknown = sorted(set(options.parts) - set(PARTS))
-    if unknown:
-        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
-    for part in options.parts or PARTS[:-1]:
-        began = time.monotonic()
-        if part == "sockets":
-            sockets.run(options.quick, options.itch)
-        elif part == "queue":
-            queue.run(options.quick, options.itch)
-        elif part == "compile":
-            compiling.run(options.quick)
-        else:
-            document.write()
-        seconds = round(time.monotonic() - began)
-        print(json.dumps({"part": part, "name": "seconds", "value": seconds}), flush=True)
+    run(parser, parser.parse_args(), PARTS)
 
 
 if __name__ == "__main__":

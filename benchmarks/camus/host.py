@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from benchmarks.camus.workloads import BLOCK, HEADERS, RULE, STOCK
 from benchmarks.p4.workloads import itch
-from benchmarks.pipeline.receiver import FarEnd
 from benchmarks.pipeline.wire import Wire
 from benchmarks.support.datagrams import CONTROL, DatagramReader, make_room, stamp
+from benchmarks.support.ready_process import ReadyProcess
 from lab.traffic.packets import MOST_MESSAGES
 from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.matching.matcher import Matcher
@@ -55,11 +55,11 @@ class Seen(NamedTuple):
         return cls(*every.T, *found.T)
 
 
-class Receiver(FarEnd):
+class Receiver(ReadyProcess):
     """A host at a UDP port. kernels: it filters by our compiled loops, else message by message."""
 
     def __init__(self, endpoint: str, kernels: bool) -> None:
-        super().__init__(_kernels if kernels else _plain, Wire("udp", endpoint, endpoint), 0)
+        super().__init__(_kernels if kernels else _plain, Wire("udp", endpoint, endpoint))
 
     def taken(self) -> Seen:
         """Returns what came since the last call."""
@@ -76,7 +76,7 @@ def _open(wire: Wire) -> socket.socket:
     return far
 
 
-def _plain(wire: Wire, _: int, pipe: Connection) -> None:
+def _plain(wire: Wire, pipe: Connection) -> None:
     far, stock = _open(wire), STOCK.encode().ljust(8)
     packets: list[tuple[int, int, int, int]] = []
     orders: list[tuple[int, int]] = []
@@ -145,7 +145,7 @@ def packets_in(
     return data, np.concatenate(([0], np.cumsum(lengths - before)))
 
 
-def _kernels(wire: Wire, _: int, pipe: Connection) -> None:
+def _kernels(wire: Wire, pipe: Connection) -> None:
     far, find = _open(wire), Filter()
     reader = DatagramReader(far, _LARGEST)
     packets: list[NDArray[np.int64]] = []

@@ -7,18 +7,16 @@ host's own address are plain traffic, which it forwards by its routes.
 
 from __future__ import annotations
 
-import multiprocessing
 import socket
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Self
 
 from p4_products import products
 
 from benchmarks.camus.workloads import RULE
 from benchmarks.p4.messages import with_groups_and_routes
 from benchmarks.p4.workloads import PUBLISHER, itch
+from benchmarks.support.ready_process import ReadyProcess
 from jobs.adapters.wire.udp import parse_endpoint
 from lab.fabric.ports import UdpTunnel
 from lab.fabric.standalone import StandaloneSwitch, open_ports
@@ -55,30 +53,14 @@ def loaded(made: Network) -> SimpleSwitch:
     return switch
 
 
-class SwitchProcess:
+class SwitchProcess(ReadyProcess):
     """The switch between a publisher and a host; a context manager.
 
     near: its own ends of the tunnels, publisher's and host's; far: theirs. All ``HOST:PORT``.
     """
 
     def __init__(self, near: tuple[str, str], far: tuple[str, str]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(near, far, theirs), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._process.start()
-        self._pipe.recv()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.join()
+        super().__init__(_serve, near, far)
 
 
 def _serve(near: tuple[str, str], far: tuple[str, str], pipe: Connection) -> None:

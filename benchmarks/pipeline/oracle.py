@@ -14,10 +14,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.pipeline.producer import orders
-from benchmarks.pipeline.receiver import FarEnd
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.support.datagrams import make_room
+from benchmarks.support.ready_process import ReadyProcess
 from udfs.delivery.plan import Plan
 from udfs.messages.sequence import session_id
 from udfs.trees.header_stacks import HeaderStacks, Receivers
@@ -126,7 +126,7 @@ def in_one(digests: set[bytes]) -> str:
     return hashlib.blake2b(b"".join(sorted(digests)), digest_size=8).hexdigest()
 
 
-class Capture(FarEnd):
+class Capture(ReadyProcess):
     """Takes all frames at the far end of a tunnel. `taken` gives the digests of those to a UDP
     port, and how many came."""
 

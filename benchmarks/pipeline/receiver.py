@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import socket
-import time
-from collections.abc import Callable
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import stamps
 from benchmarks.support.datagrams import DatagramReader, make_room, stamp
+from benchmarks.support.ready_process import ReadyProcess
 
 #: Bytes of a frame that are looked at: the longest stack, headers, the first message.
 LOOKED_AT = 512
@@ -39,45 +36,7 @@ def read_frames(frames: NDArray[np.uint8], port: int) -> tuple[NDArray[Any], NDA
     return to == port, stamps(frames.reshape(-1), rows * LOOKED_AT + ipv4 + _BEHIND)
 
 
-class FarEnd:
-    """A process that takes frames at the far end of the wire; a context manager.
-
-    It is ready when ``__enter__`` returns, at ``began``. work: takes wire, port and a pipe, on
-    which it says that it is ready, and then answers each question.
-    """
-
-    def __init__(
-        self, work: Callable[[Wire, int, Connection], None], wire: Wire, port: int
-    ) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=work, args=(wire, port, theirs), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._process.start()
-        self._pipe.recv()
-        self.began = time.monotonic()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.join()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid or 0
-
-    def _answer(self) -> Any:
-        self._pipe.send("taken")
-        return self._pipe.recv()
-
-
-class FrameReceiver(FarEnd):
+class FrameReceiver(ReadyProcess):
     """Takes the times of frames while it is open. `taken` gives what came so far."""
 
     def __init__(self, wire: Wire, port: int) -> None:

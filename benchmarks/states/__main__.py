@@ -12,24 +12,21 @@ part.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from pathlib import Path
 
 from benchmarks.states import bmv2, carry, document, live, memory
+from benchmarks.support.parts import Parts, parser_of, run
 
-PARTS = {
-    "memory": memory.run,
-    "carry": carry.run,
-    "latency": live.run,
-    "document": document.write,
+PARTS: Parts = {
+    "memory": lambda _: memory.run(),
+    "carry": lambda _: carry.run(),
+    "latency": lambda _: live.run(),
+    "document": lambda _: document.write(),
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench states")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser = parser_of("states", PARTS)
     parser.add_argument(
         "--bmv2", metavar="FILE", type=Path, help="simple_switch: its bytes a rule alone"
     )
@@ -37,14 +34,7 @@ def main() -> None:
     if options.bmv2:
         bmv2.run(options.bmv2.resolve())
         return
-    unknown = sorted(set(options.parts) - set(PARTS))
-    if unknown:
-        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
-    for part in options.parts or list(PARTS)[:-1]:
-        began = time.monotonic()
-        PARTS[part]()
-        seconds = round(time.monotonic() - began)
-        print(json.dumps({"part": part, "name": "seconds", "value": seconds}), flush=True)
+    run(parser, options, PARTS)
 
 
 if __name__ == "__main__":
