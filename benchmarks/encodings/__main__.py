@@ -3,7 +3,8 @@
     ./spark-submit.sh bench encodings [PART ...] [--runs N] [--groups N] [--processes N]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
-lines named ``finding`` what WERNECKE found. PARTs are networks, clos and figures; all without one.
+lines named ``finding`` what WERNECKE found. PARTs are networks, clos, large and figures; all
+without one.
 Lines are kept under ``var/bench``; ``document`` writes the tables of docs/encodings.md and draws
 its pictures from the last run of each part.
 """
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.encodings import clos, document, figures, networks
+from benchmarks.encodings import clos, document, figures, large, networks
 from benchmarks.support.parts import Parts, parser_of, run
 
 PARTS: Parts = {
     "networks": lambda options: networks.run(options.runs, options.processes),
     "clos": lambda options: clos.run(options.groups, options.processes),
+    "large": lambda options: large.run(min(options.runs, large.RUNS), options.processes),
     "figures": lambda options: figures.run(options.runs, options.processes),
     "document": lambda _: document.write(),
 }

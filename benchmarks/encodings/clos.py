@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from random import Random
 
 from benchmarks.support.results import Lines, in_parallel
@@ -28,6 +29,8 @@ COUNT = 2
 MOST_LABELS = {"port_bitmaps": 512}
 #: Elmo: rules of leaves that fit its header, and leaves or pods that share a rule at most.
 RULES, SHARED = 30, 2
+#: Groups that one process draws at a time.
+PART = 10_000
 _MACHINES = 20
 
 Masks = Mapping[int, int]
@@ -73,10 +76,19 @@ def members(random: Random, size: int) -> int:
     return min(size, max(drawn, 5))
 
 
-def groups(random: Random, together: int, number: int) -> Iterator[tuple[int, Masks]]:
-    """Yields ``number`` publications: the publisher's host, and who receives."""
+@lru_cache(maxsize=1)
+def _world(together: int) -> tuple[list[int], list[list[int]]]:
+    """Returns the tenants that all groups of a placement belong to."""
+    random = Random(f"clos {together}")
     sizes = tenants(random)
-    hosts = placed(random, sizes, together)
+    return sizes, placed(random, sizes, together)
+
+
+def groups(together: int, part: int, number: int) -> Iterator[tuple[int, Masks]]:
+    """Yields ``number`` publications, others for each ``part``: the publisher's host, and who
+    receives."""
+    sizes, hosts = _world(together)
+    random = Random(f"clos {together} {part}")
     for tenant in random.choices(range(len(sizes)), sizes, k=number):
         source, *others = random.sample(hosts[tenant], members(random, sizes[tenant]))
         masks: dict[int, int] = defaultdict(int)
@@ -199,9 +211,8 @@ def elmo(home: int, masks: Masks, redundancy: int) -> tuple[float, float, int]:
 
 
 def _one(task: tuple[int, int, int]) -> dict[str, Counter[str]]:
-    together, number, seed = task
     tally = _Tally()
-    for home, masks in groups(Random(f"clos {together} {seed}"), together, number):
+    for home, masks in groups(*task):
         receivers = sum(mask.bit_count() for mask in masks.values())
         tally.add("receivers", receivers, len(masks))
         labels = port_bitmaps(masks)
@@ -257,12 +268,14 @@ def _one(task: tuple[int, int, int]) -> dict[str, Counter[str]]:
 
 
 def run(number: int, processes: int) -> None:
-    """Measures ``number`` groups of each placement."""
+    """Measures ``number`` groups of each placement, the same by however many processes."""
     lines = Lines("encodings", "clos")
-    parts = max(1, processes)
     for together in PLACEMENTS:
         sums: dict[str, Counter[str]] = defaultdict(Counter)
-        tasks = [(together, number // parts, seed) for seed in range(parts)]
+        tasks = [
+            (together, part, min(PART, number - begin))
+            for part, begin in enumerate(range(0, number, PART))
+        ]
         for _, found in in_parallel(_one, tasks, processes):
             for way, each in found.items():
                 sums[way].update(each)

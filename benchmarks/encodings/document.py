@@ -11,6 +11,7 @@ from math import isnan
 from pathlib import Path
 
 from benchmarks.encodings.figures import MIXES
+from benchmarks.encodings.large import COUNTED
 from benchmarks.support.plot import Corner, Curve, Drawing, Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
 from benchmarks.support.tables import findings, floors, number, table
@@ -18,7 +19,7 @@ from udfs.network.encodings import ENCODINGS
 
 FILE = ROOT / "docs" / "encodings.md"
 FOLDER = ROOT / "docs" / "pictures"
-PARTS = ("networks", "clos", "figures")
+PARTS = ("networks", "clos", "large", "figures")
 MARK = re.compile(r"(<!-- table ([a-zA-Z0-9 .-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 COLUMNS = (
@@ -147,6 +148,18 @@ def workload(lines: Sequence[Line], _: str) -> str:
     )
 
 
+def large(lines: Sequence[Line], _: str) -> str:
+    """10,000 switches, without what only a followed frame tells."""
+    some = [(key, words) for key, words in COLUMNS if key in COUNTED]
+    return table(
+        ("", *(words for _, words in some)),
+        (
+            (_way(row["way"]), *(_figure(row, key) for key, _ in some))
+            for row in named(lines, "large")
+        ),
+    )
+
+
 def _curves(
     rows: Sequence[Line], key: str, ways: Sequence[str], x: str = "share"
 ) -> dict[str, Curve]:
@@ -215,6 +228,7 @@ TABLES: dict[str, Callable[[Sequence[Line], str], str]] = {
     "networks": networks,
     "best": best,
     "clos": clos,
+    "large": large,
     "workload": workload,
     "floors": floors,
     "findings": findings,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import mended, random_network
 
-from benchmarks.encodings import clos, document, figures, networks, ways
+from benchmarks.encodings import clos, document, figures, large, networks, ways
 from udfs.network.encodings import label_format
 from udfs.network.stored_routes import PORT_BITMAPS
 from udfs.network.topology import fabric, jellyfish
@@ -116,6 +116,19 @@ def test_groups_of_elmos_workload_are_as_large_as_its_paper_says():
     assert 50 < sum(drawn) / len(drawn) < 70 and min(drawn) == 5
 
 
+def test_headers_counted_along_edges_are_those_that_switches_forward():
+    network = jellyfish(40, 4, labels=PORT_BITMAPS)
+    (publisher,) = network.publishers()
+    encoder = encoder_of(network, publisher, (), PORT_BITMAPS.max_labels)
+    tables = network_tables(network, ())
+    for seed in range(20):
+        hosts = Random(seed).sample(network.subscribers(), 1 + seed)
+        stacks = encoder.encode(frozenset(hosts))
+        counted = sum(large.headers_on_links(network, each) for each in stacks)
+        labels = [each.labels for each in stacks]
+        assert counted == ways.by_stacks(network, tables, publisher, labels, 78).header_links
+
+
 def test_the_document_has_tables_of_what_was_measured():
     way = dict.fromkeys(networks.COUNTED, 1.5) | {"entries": 30.0, "churn": 0.0}
     lines = [
@@ -127,6 +140,6 @@ def test_the_document_has_tables_of_what_was_measured():
         f"<!-- table {name} -->\n{old}\n<!-- end -->\n"
         for name, old in (("networks N 1 30", "old"), ("clos 1", "kept"))
     )
-    found = document.filled(text, {"networks": lines, "clos": [], "figures": []})
+    found = document.filled(text, {"networks": lines, "clos": [], "large": [], "figures": []})
     assert "old" not in found and "kept" in found
     assert "| `hops` | 1.5 |" in found and "| `port` | `NO_LABEL` |" in found
