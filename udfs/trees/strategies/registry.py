@@ -31,6 +31,7 @@ _ALL: tuple[Strategy, ...] = (
     Relation(),
     FreqRelation(),
     Hybrid(),
+    Hybrid((FreqRelation(), Partitions()), "hybrid-partitions"),
 )
 
 #: Strategy by its name: the baseline, then those that know the topology, clients and frequencies.
