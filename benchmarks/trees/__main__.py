@@ -1,84 +1,99 @@
 """Virtual trees: headers, load, the automatic choice, churn, speed, and other encodings.
 
-    ./spark-submit.sh bench trees [PART ...] [--runs N] [--networks NAMES] [--automatic NAMES]
-        [--zoo FOLDER] [--processes N]
+    ./spark-submit.sh bench trees [PART ...] [--runs N] [--networks NAMES] [--zoo FOLDER]
+        [--publishers SHARE] [--automatic] [--processes N]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
-lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels, optimum,
-builders, index, large and strategies; all without one. Lines are kept under ``var/bench``;
-``document`` draws the pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of
-docs/evaluation.md from the last run of each part.
+lines named ``claim`` what WERNECKE claims. Lines are kept under ``var/bench``; ``document`` draws
+the pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the
+last run of each part; all parts but it without one.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import time
 
-from benchmarks.trees import builders, churn, document, fabric, labels, optimum, speed, zoo
-
-PARTS = (
-    "fabric",
-    "zoo",
-    "churn",
-    "speed",
-    "labels",
-    "optimum",
-    "builders",
-    "index",
-    "large",
-    "strategies",
-    "document",
+from benchmarks.support.parts import Parts, parser_of, run
+from benchmarks.trees import (
+    automatic,
+    builders,
+    churn,
+    document,
+    fabric,
+    labels,
+    optimum,
+    speed,
+    variants,
+    zoo,
 )
-RUNS = {"fabric": 25, "zoo": 1, "churn": 1}
+
+RUNS = {"fabric": 25, "variants": 25, "zoo": 25}
+"""Drawings of clients a point, where nothing else is asked for; 1 of other parts."""
+
+Options = argparse.Namespace
+
+
+def _runs(options: Options, part: str) -> int:
+    return options.runs or RUNS.get(part, 1)
+
+
+def _fabric(options: Options) -> None:
+    fabric.run(_runs(options, "fabric"), options.processes, options.publishers)
+
+
+def _churn(options: Options) -> None:
+    churn.run(
+        _runs(options, "churn"), options.processes, options.zoo, options.networks, options.automatic
+    )
+
+
+PARTS: Parts = {
+    "fabric": _fabric,
+    "variants": lambda each: variants.run(_runs(each, "variants"), each.processes),
+    "zoo": lambda each: zoo.run(_runs(each, "zoo"), each.processes, each.zoo, each.networks),
+    "automatic": lambda each: automatic.run(
+        _runs(each, "automatic"), each.processes, each.zoo, each.networks
+    ),
+    "churn": _churn,
+    "speed": lambda _: speed.run(),
+    "labels": lambda each: labels.run(each.processes),
+    "optimum": lambda each: optimum.run(each.processes, each.runs),
+    "builders": lambda each: builders.run(each.processes),
+    "index": lambda _: speed.index(),
+    "large": lambda _: speed.large(),
+    "strategies": lambda _: speed.strategies(),
+    "document": lambda each: document.write(each.zoo),
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench trees")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser = parser_of("trees", PARTS)
     parser.add_argument(
         "--runs",
         type=int,
         help=f"drawings of clients a point ({RUNS}), or publications of each optimum",
     )
-    parser.add_argument("--zoo", help="folder with the Topology Zoo's GraphML files, for all 28")
+    parser.add_argument("--zoo", help="folder with the Topology Zoo's GraphML files, for all 29")
     parser.add_argument(
-        "--networks", default="", help="names of Table 6.1, with commas; all without"
+        "--networks",
+        default=[],
+        type=lambda text: text.split(","),
+        help="names of Table 6.1, with commas; all without",
     )
     parser.add_argument(
         "--automatic",
-        help="networks that the automatic choice, which takes long, is made in; - none",
+        action="store_true",
+        help="follow the automatic choice through churn, too, which takes long",
+    )
+    parser.add_argument(
+        "--publishers",
+        type=float,
+        default=fabric.PUBLISHERS,
+        help="share of the fabric's hosts that publish",
     )
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    options = parser.parse_args()
-    unknown = sorted(set(options.parts) - set(PARTS))
-    if unknown:
-        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
-    only = [name for name in options.networks.split(",") if name]
-    automatic = options.automatic.split(",") if options.automatic else None
-    for part in options.parts or PARTS[:-1]:
-        began = time.monotonic()
-        runs = options.runs or RUNS.get(part, 1)
-        if part == "fabric":
-            fabric.run(runs, options.processes)
-        elif part == "zoo":
-            zoo.run(runs, options.processes, options.zoo, only, automatic)
-        elif part == "churn":
-            churn.run(runs, options.processes, options.zoo, only, automatic)
-        elif part == "labels":
-            labels.run(options.processes)
-        elif part == "optimum":
-            optimum.run(options.processes, options.runs)
-        elif part == "builders":
-            builders.run(options.processes)
-        elif part in speed.PARTS:
-            speed.PARTS[part]()
-        else:
-            document.write(options.zoo)
-        seconds = round(time.monotonic() - began)
-        print(json.dumps({"part": part, "name": "seconds", "value": seconds}), flush=True)
+    run(parser, parser.parse_args(), PARTS)
 
 
 if __name__ == "__main__":

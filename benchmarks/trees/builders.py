@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import networkx as nx
@@ -45,6 +46,22 @@ BUILDERS: dict[str, Builder] = {
 }
 
 
+class Weighing:
+    """EDSP where a switch weighs the share of the trees built so far that pass it, so that rules
+    spread over switches."""
+
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
+        self._built = 0
+
+    def __call__(self, network: Network, terminals: Sequence[str], graph: SwitchGraph) -> Edges:
+        weights = {name: count / self._built for name, count in self._held.items()}
+        tree = extended_shortest_path_tree(network, terminals, graph=graph, switch_weights=weights)
+        self._held.update({end for pair in tree for end in pair if end in network.switches})
+        self._built += 1
+        return tree
+
+
 def compare(name: str) -> list[Line]:
     """Compares one tree a publisher, to all its subscribers, by every builder; and LAMA's."""
     network, who, random = scenario(name)
@@ -52,7 +69,7 @@ def compare(name: str) -> list[Line]:
     publications = who.draw(random, MEASURED)
     graph = SwitchGraph(network)
     lines: list[Line] = []
-    for builder, build in BUILDERS.items():
+    for builder, build in {**BUILDERS, "EDSP, switches weigh": Weighing()}.items():
         began = time.thread_time()
         trees = {
             publisher: build(network, [publisher, *hosts], graph)
@@ -81,12 +98,17 @@ def _line(
     trees: Sequence[Edges],
     publications: Sequence[Publication],
 ) -> Line:
-    seen = measure(network, list(dict.fromkeys(trees)), publications)
+    stored = list(dict.fromkeys(trees))
+    seen = measure(network, stored, publications)
+    held = Counter(
+        end for tree in stored for end in {e for pair in tree for e in pair} & set(network.switches)
+    )
     return {
         "name": "builder",
         "network": name,
         "builder": builder,
-        "stored": len(set(trees)),
+        "stored": len(stored),
+        "fullest": max(held.values()),
         "edges": float(np.mean([len(tree) for tree in trees])),
         "branches": float(np.mean([len(branch_nodes(tree)) for tree in trees])),
         "labels": seen.labels,

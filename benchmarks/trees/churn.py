@@ -7,20 +7,23 @@ of the clients that have not moved yet, publishers and subscribers, take other h
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 
 from benchmarks.support.results import Lines, in_parallel
+from benchmarks.trees.automatic import AUTOMATIC, automatic_choice
+from benchmarks.trees.claims import Claim, say
 from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, recorded
-from benchmarks.trees.measure import Measured, Memory, mean
+from benchmarks.trees.measure import ALGORITHMS, Both, Measured, Memory, mean
 from benchmarks.trees.networks import CANDIDATES, names, zoo
-from benchmarks.trees.zoo import AUTOMATIC, SHOWN, automatic_choice
+from benchmarks.trees.zoo import SHOWN
 from udfs.retuning.change import MIN_SAVING as DEFAULT
 from udfs.retuning.change import plan_change
 from udfs.retuning.comparison import Record
 from udfs.retuning.steps import rules as rules_of
+from udfs.trees.encode import Algorithm
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
 
@@ -43,6 +46,11 @@ Task = tuple[str, str, int]
 Cell = tuple[str, str, int]
 """Strategy, its trees (kept, optimum, retuned or stale), percentage of churn."""
 
+Means = Mapping[tuple[str, str, str, str, int], Measured]
+"""By network, migration, strategy, its trees, percentage of churn."""
+Best = dict[tuple[str, str, int], dict[str, float]]
+"""Labels by strategy, by network, migration and percentage of subscribers."""
+
 
 @dataclass(frozen=True)
 class Retuned:
@@ -55,11 +63,11 @@ class Retuned:
 
 
 def one_run(
-    folder: str | None, automatic: Sequence[str] | None, task: Task
-) -> tuple[dict[Cell, Measured], list[Retuned]]:
+    folder: str | None, automatic: bool, task: Task
+) -> tuple[dict[Cell, Both], list[Retuned]]:
     """One migration of all clients of a network, step by step.
 
-    ``automatic``: networks that the automatic choice is retuned in, None for all.
+    ``automatic``: whether the automatic choice is followed, too.
     """
     name, how, seed = task
     place = zoo(name, folder)
@@ -71,7 +79,7 @@ def one_run(
     budget = uniform(network, RULES)
     kept: dict[str, list[Edges]] = {}
     standing: dict[str, Mapping[Edges, str]] = {}
-    cells: dict[Cell, Measured] = {}
+    cells: dict[Cell, Both] = {}
     changes: list[Retuned] = []
     for step in range(STEPS + 1):
         percent = 100 * step // STEPS
@@ -89,7 +97,7 @@ def one_run(
             if strategy in FOLLOWING:
                 target: Mapping[Edges, str] = dict.fromkeys(trees, strategy)
                 _retune(strategy, target, standing, headers, measured, cells, changes, percent)
-        if automatic is not None and name not in automatic:
+        if not automatic:
             continue
         stands = list(standing.get(AUTOMATIC, ()))
         target = automatic_choice(situation, budget, SHOWN, stands)
@@ -106,7 +114,7 @@ def _retune(
     standing: dict[str, Mapping[Edges, str]],
     record: Record,
     measured: Memory,
-    cells: dict[Cell, Measured],
+    cells: dict[Cell, Both],
     changes: list[Retuned],
     percent: int,
 ) -> None:
@@ -127,7 +135,7 @@ def _retune(
     cells[strategy, "retuned", percent] = measured(list(standing[strategy]))
 
 
-def after_all(folder: str | None, task: tuple[str, str, int, int]) -> dict[str, Measured]:
+def after_all(folder: str | None, task: tuple[str, str, int, int]) -> dict[str, Both]:
     """Fig. 6.15: every strategy's first trees once all clients have moved."""
     name, how, quantity, seed = task
     place = zoo(name, folder)
@@ -149,12 +157,12 @@ def run(
     processes: int,
     folder: str | None,
     only: Sequence[str],
-    automatic: Sequence[str] | None,
+    automatic: bool,
 ) -> None:
     lines = Lines("trees", "churn")
     shown = [name for name in CANDIDATES if not only or name in only]
     tasks = [(name, how, n) for name in shown for how in MIGRATIONS for n in range(runs)]
-    seen: dict[tuple[str, str, str, str, int], list[Measured]] = defaultdict(list)
+    seen: dict[tuple[str, str, str, str, int], list[Both]] = defaultdict(list)
     changed: dict[tuple[str, str, str, int], list[Retuned]] = defaultdict(list)
     answers = in_parallel(partial(one_run, folder, automatic), tasks, processes)
     for (name, how, _), (cells, changes) in answers:
@@ -163,7 +171,8 @@ def run(
         for change in changes:
             changed[name, how, change.strategy, change.percent].append(change)
     means = {key: mean(each) for key, each in seen.items()}
-    for (name, how, strategy, which, percent), each in means.items():
+    for (name, how, strategy, which, percent), both in means.items():
+        each = both["refined"]
         lines.say(
             "churn",
             network=name,
@@ -173,6 +182,7 @@ def run(
             churn=percent,
             header_bytes=each.header,
             labels=each.labels,
+            labels_greedy=both["greedy"].labels,
             trees=each.trees,
             hops=each.hops,
             stops=each.stops,
@@ -188,12 +198,19 @@ def run(
             rules_changed=sum(row.changed for row in rows) / len(rows),
             rules=sum(row.rules for row in rows) / len(rows),
         )
-    _floors(lines, means)
+    by = {name: {key: both[name] for key, both in means.items()} for name in ALGORITHMS}
+    _floors(lines, by["refined"])
     best = _best(lines, runs, processes, folder, only)
-    _findings(lines, means, best, folder, shown)
+    say(
+        lines,
+        {
+            name: [*_claims_of_churn(by[name], shown), *_claims_of_best(best[name], folder)]
+            for name in ALGORITHMS
+        },
+    )
 
 
-def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Measured]) -> None:
+def _floors(lines: Lines, means: Means) -> None:
     percents = range(10, 101, 10)
     for strategy in (*FOLLOWING, AUTOMATIC):
         for which in ("retuned", "stale"):
@@ -228,8 +245,8 @@ def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Measured])
 
 def _best(
     lines: Lines, runs: int, processes: int, folder: str | None, only: Sequence[str]
-) -> dict[tuple[str, str, int], dict[str, float]]:
-    """Labels by strategy for each network, migration and quantity, after all clients moved."""
+) -> dict[Algorithm, Best]:
+    """Labels after all clients moved, by each algorithm."""
     tasks = [
         (name, how, quantity, n)
         for name in names(folder, only)
@@ -237,14 +254,17 @@ def _best(
         for quantity in QUANTITIES
         for n in range(runs)
     ]
-    seen: dict[tuple[str, str, int], list[dict[str, Measured]]] = defaultdict(list)
+    seen: dict[tuple[str, str, int], list[dict[str, Both]]] = defaultdict(list)
     for (name, how, quantity, _), each in in_parallel(partial(after_all, folder), tasks, processes):
         seen[name, how, quantity].append(each)
-    labels = {
-        key: {strategy: mean(row[strategy] for row in rows).labels for strategy in SHOWN}
-        for key, rows in seen.items()
+    labels: dict[Algorithm, Best] = {
+        algorithm: {
+            key: {s: mean(row[s] for row in rows)[algorithm].labels for s in SHOWN}
+            for key, rows in seen.items()
+        }
+        for algorithm in ALGORITHMS
     }
-    for (name, how, quantity), by_strategy in labels.items():
+    for (name, how, quantity), by_strategy in labels["refined"].items():
         strategy = min(by_strategy, key=by_strategy.__getitem__)
         lines.say(
             "best",
@@ -256,17 +276,16 @@ def _best(
             diameter=zoo(name, folder).diameter,
             fluctuation=zoo(name, folder).fluctuation,
             all=by_strategy,
+            runs=runs,
         )
     return labels
 
 
-def _findings(
-    lines: Lines,
-    means: dict[tuple[str, str, str, str, int], Measured],
-    best: dict[tuple[str, str, int], dict[str, float]],
-    folder: str | None,
-    shown: Sequence[str],
-) -> None:
+Average = Callable[[str, str, int], float]
+"""Labels by migration, strategy and percentage of churn, over all networks."""
+
+
+def _claims_of_churn(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     def kept(name: str, how: str, strategy: str, percent: int) -> float:
         return means[name, how, strategy, "kept", percent].labels
 
@@ -274,16 +293,18 @@ def _findings(
         return sum(kept(name, how, strategy, percent) for name in shown) / len(shown)
 
     crest = [average("distant", "hops", percent) for percent in (0, 50, 100)]
-    lines.finding(
+    yield Claim(
         "6.6.2 (a)",
         "hops stay the same with churn, but for distant: a crest at 50 %",
+        "a picture",
         crest[1] > max(crest[0], crest[2]),
         "distant at 0, 50, 100 %: " + ", ".join(f"{each:.1f}" for each in crest) + " labels",
     )
     hops = {how: sum(average(how, "hops", p) for p in range(0, 101, 10)) / 11 for how in MIGRATIONS}
-    lines.finding(
+    yield Claim(
         "6.6.2 (a)",
         "uniform takes more hops than nearby and distant",
+        "a picture",
         hops["uniform"] > max(hops["nearby"], hops["distant"]),
         ", ".join(f"{how} {each:.1f}" for how, each in hops.items()),
     )
@@ -297,15 +318,17 @@ def _findings(
         for name in shown
         for how in MIGRATIONS
     }
-    lines.finding(
+    yield Claim(
         "6.6.2 (c)",
         "cycles have the largest headers of all strategies with trees, always",
+        "a picture",
         all(largest.values()),
         f"at 0, 50 and 100 % in {sum(largest.values())} of {len(largest)} scenarios",
     )
-    lines.finding(
+    yield Claim(
         "6.6.2 (d)",
         "freq-relation falls back towards hops where clients go to distant regions",
+        "a picture",
         average("distant", "freq-relation", 100) > 0.8 * average("distant", "hops", 100)
         and average("nearby", "freq-relation", 100) < average("distant", "freq-relation", 100),
         "labels at 0, 50, 100 %: "
@@ -315,10 +338,11 @@ def _findings(
         )
         + f"; hops, distant, 100 %: {average('distant', 'hops', 100):.1f}",
     )
-    lines.finding(
+    yield Claim(
         "6.6.2 (e, f)",
         "partitions beat clusters where clients are uniform, clusters beat partitions nearby and "
         "distant",
+        "a picture",
         _mean_over_churn(average, "uniform", "partitions")
         < _mean_over_churn(average, "uniform", "clusters")
         and all(
@@ -340,12 +364,16 @@ def _findings(
         for how in MIGRATIONS
         for p in (0, 100)
     }
-    lines.finding(
+    yield Claim(
         "6.6.2 (g)",
         "hybrid is near the better of freq-relation and clusters at 0 % and at 100 %",
+        "a picture",
         max(pairs.values()) < 1.2,
         ", ".join(f"{how} {p} %: {ratio:.2f} x" for (how, p), ratio in pairs.items()),
     )
+
+
+def _claims_of_best(best: Best, folder: str | None) -> Iterator[Claim]:
     winners: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     size: dict[str, list[float]] = defaultdict(list)
     for (name, how, _), by_strategy in best.items():
@@ -357,9 +385,10 @@ def _findings(
     for kind, strategies in expected.items():
         counts = {how: sum(winners[kind, how].get(s, 0) for s in strategies) for how in MIGRATIONS}
         total = {how: sum(winners[kind, how].values()) for how in MIGRATIONS}
-        lines.finding(
+        yield Claim(
             "6.6.3",
             f"after full churn {' or '.join(strategies)} are best in {kind} networks",
+            "a picture",
             all(2 * counts[how] >= total[how] for how in MIGRATIONS),
             "; ".join(
                 f"{how}: "
@@ -370,13 +399,14 @@ def _findings(
             ),
         )
     means_of = {kind: sum(each) / len(each) for kind, each in size.items()}
-    lines.finding(
+    yield Claim(
         "6.6.3",
         "the best headers of scale-free networks are larger than those of others",
+        "a picture",
         means_of.get("scale-free", 0.0) > means_of.get("other", 0.0),
         ", ".join(f"{kind} {each:.2f} labels" for kind, each in means_of.items()),
     )
 
 
-def _mean_over_churn(average, how: str, strategy: str) -> float:  # type: ignore[no-untyped-def]
+def _mean_over_churn(average: Average, how: str, strategy: str) -> float:
     return sum(average(how, strategy, p) for p in range(0, 101, 10)) / 11

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 
@@ -49,6 +49,14 @@ class Crowd:
 def frequencies(network: Network, random: Random) -> dict[str, float]:
     """For every host a likelihood, uniform over 1 % to 100 %."""
     return {host: random.randint(1, 100) / 100 for host in network.hosts}
+
+
+def by_rank(who: Crowd, random: Random) -> Crowd:
+    """Returns the same clients, whose likelihoods follow Zipf's law: 1 for one host, drawn at
+    random, 1/2 for the next, and so on."""
+    hosts = list(who.frequency)
+    random.shuffle(hosts)
+    return replace(who, frequency={host: 1 / rank for rank, host in enumerate(hosts, 1)})
 
 
 def crowd(

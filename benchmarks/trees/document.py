@@ -9,16 +9,19 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.support.results import ROOT, Line, load, named
-from benchmarks.support.tables import findings, floors, table
+from benchmarks.support.tables import cell, floors, table
 from benchmarks.trees import pictures
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
-from benchmarks.trees.networks import CANDIDATES
-from benchmarks.trees.zoo import AUTOMATIC, RULES, SHOWN
+from benchmarks.trees.networks import CANDIDATES, DIVISOR
+from benchmarks.trees.reasons import why
+from benchmarks.trees.zoo import RULES, SHOWN, UNIFORM, ZIPF
 
 FILE = ROOT / "docs" / "evaluation.md"
 PARTS = (
     "fabric",
+    "variants",
     "zoo",
+    "automatic",
     "churn",
     "speed",
     "large",
@@ -46,8 +49,48 @@ def write(folder: str | None) -> None:
     pictures.draw(folder)
 
 
+def claims(lines: Sequence[Line], part: str) -> str:
+    """What the text claims, by its algorithm and by ours."""
+    return table(
+        ("WERNECKE", "claim", "the text's figure", "by Algorithm 5.1", "by ours", "why"),
+        (
+            (
+                row["source"],
+                cell(row["text"]),
+                row["told"],
+                *(
+                    f"{'held' if row[of]['held'] else '**refuted**'}: {cell(row[of]['seen'])}"
+                    for of in ("greedy", "ours")
+                ),
+                why(row["text"], row["greedy"]["held"], row["ours"]["held"]),
+            )
+            for row in named(lines, "claim", part=part)
+        ),
+    )
+
+
+def variants(lines: Sequence[Line], _: str) -> str:
+    """``topo`` where clients are others."""
+    rows = named(lines, "variant")
+    return table(
+        (
+            f"`topo`, by Algorithm 5.1{_drawings(rows)}",
+            "header at 10 rules, 30 % / 70 %",
+            "notifications that make 50 KB / 120 KB",
+        ),
+        (
+            (
+                row["variant"],
+                " / ".join(f"{each:.1f} B" for each in row["header"].values()),
+                " / ".join(f"{each:.1f}" for each in row["notifications"].values()),
+            )
+            for row in rows
+        ),
+    )
+
+
 def fabric(lines: Sequence[Line], percent: str) -> str:
-    """Header and load by strategy and rules."""
+    """Header and load by strategy and rules, by ours and below it by Algorithm 5.1."""
     rows = named(lines, "fabric", subscribers=int(percent or 0))
     rules = sorted({row["rules"] for row in rows})
     of = {(row["strategy"], row["rules"]): row for row in rows}
@@ -62,13 +105,26 @@ def fabric(lines: Sequence[Line], percent: str) -> str:
         ),
         (
             (
-                name,
-                *(f"{of[name, rule]['header_bytes']:.1f}" for rule in rules),
-                f"{of[name, 20]['load_bytes']:.0f}",
+                words.format(name),
+                *(figure(of[name, rule]) for rule in rules),
+                f"{of[name, 20][load]:.0f}",
             )
             for name in names
+            for words, figure, load in (
+                ("{}", _header, "load_bytes"),
+                ("{}, 5.1", lambda row: f"{row['header_bytes_greedy']:.1f}", "load_bytes_greedy"),
+            )
         ),
     )
+
+
+def _header(row: Line) -> str:
+    return f"{row['header_bytes']:.1f}{_apart(row['header_bytes_apart'])}"
+
+
+def _apart(value: float | None) -> str:
+    """The standard deviation over drawings, where there are several."""
+    return f" ± {value:.1f}" if value is not None else ""
 
 
 def thresholds(lines: Sequence[Line], _: str) -> str:
@@ -105,10 +161,13 @@ def networks(lines: Sequence[Line], _: str) -> str:
     """Returns the networks as they are and as the text has them, and the best strategy of each."""
     rows = []
     for row in named(lines, "network"):
-        of = {z["strategy"]: z for z in named(lines, "zoo", network=row["network"], rules=40)}
+        of = {
+            z["strategy"]: z
+            for z in named(lines, "zoo", network=row["network"], rules=40, likely=UNIFORM)
+        }
         best = min(SHOWN, key=lambda name: of[name]["labels"])
-        text, chosen = row["text"], of.get(AUTOMATIC)
-        fewest = min(of[name]["load_bytes"] for name in SHOWN)
+        text = row["text"]
+        chosen = named(lines, "chosen", network=row["network"], rules=40)
         rows.append(
             (
                 row["network"],
@@ -116,10 +175,14 @@ def networks(lines: Sequence[Line], _: str) -> str:
                 f"{row['links']} ({text['links']})",
                 f"{row['diameter']} ({text['diameter']})",
                 f"{row['fluctuation']:.2f}",
+                f"{row['padded']:.2f} ({text['fluctuation']})",
                 f"{of['hops']['labels']:.1f}",
-                f"{best} {of[best]['labels']:.2f}",
-                f"{chosen['labels']:.2f}" if chosen else "–",
-                f"{chosen['load_bytes'] / fewest:.3f}" if chosen else "–",
+                f"{best} {of[best]['labels']:.2f}{_apart(of[best]['labels_apart'])}",
+                *(
+                    [f"{chosen[0]['labels']:.2f}", f"{chosen[0]['to_best']:.3f}"]
+                    if chosen
+                    else "––"
+                ),
             )
         )
     return table(
@@ -129,9 +192,10 @@ def networks(lines: Sequence[Line], _: str) -> str:
             "links (text)",
             "diameter (text)",
             "fluctuation",
+            f"of {DIVISOR} (text)",
             "hops",
-            "best strategy",
-            "automatic",
+            f"best strategy{_drawings(named(lines, 'zoo'))}",
+            f"automatic{_drawings(named(lines, 'chosen'))}",
             "its bytes to the best's",
         ),
         rows,
@@ -139,22 +203,41 @@ def networks(lines: Sequence[Line], _: str) -> str:
 
 
 def zoo(lines: Sequence[Line], _: str) -> str:
+    """Labels by rules, at the most of them with what tells drawings apart, and by 5.1."""
     out = []
-    for name in (*SHOWN, AUTOMATIC):
+    for name in SHOWN:
         cells = []
         for network in CANDIDATES:
             of = {
-                row["rules"]: row["labels"]
-                for row in named(lines, "zoo", network=network, strategy=name)
+                row["rules"]: row
+                for row in named(lines, "zoo", network=network, strategy=name, likely=UNIFORM)
             }
             if of:
+                last = of[RULES[-1]]
                 cells.append(
-                    " / ".join(f"{of[rules]:.1f}" if rules in of else "–" for rules in RULES)
+                    " / ".join(f"{of[r]['labels']:.1f}" if r in of else "–" for r in RULES)
+                    + f"{_apart(last['labels_apart'])}, 5.1: {last['labels_greedy']:.1f}"
                 )
         if cells:
             out.append((name, *cells))
     drawn = _drawings(named(lines, "zoo"))
     return table((f"labels at {' / '.join(map(str, RULES))} rules{drawn}", *CANDIDATES), out)
+
+
+def zipf(lines: Sequence[Line], _: str) -> str:
+    """Labels at the most rules, by how likely hosts want a notification."""
+    of = {
+        (row["network"], row["likely"], row["strategy"]): row["labels"]
+        for row in named(lines, "zoo", rules=RULES[-1])
+    }
+    known = [name for name in CANDIDATES if (name, ZIPF, SHOWN[0]) in of]
+    return table(
+        (f"labels at {RULES[-1]} rules, uniform / Zipf", *known),
+        (
+            (name, *(f"{of[n, UNIFORM, name]:.1f} / {of[n, ZIPF, name]:.1f}" for n in known))
+            for name in (SHOWN if known else ())
+        ),
+    )
 
 
 def automatic(lines: Sequence[Line], _: str) -> str:
@@ -314,6 +397,7 @@ def builders(lines: Sequence[Line], _: str) -> str:
             "edges",
             "branch nodes",
             "links to a subscriber",
+            "trees in the fullest switch",
             "labels",
             "bytes on links",
         ),
@@ -324,6 +408,7 @@ def builders(lines: Sequence[Line], _: str) -> str:
                 f"{row['edges']:.1f}",
                 f"{row['branches']:.1f}",
                 f"{row['distance']:.2f}" if "distance" in row else "–",
+                str(row["fullest"]),
                 f"{row['labels']:.2f}",
                 f"{row['load']:,.0f}",
             )
@@ -378,11 +463,13 @@ def _drawings(rows: Iterable[Line]) -> str:
 
 TABLES: dict[str, Callable[[Sequence[Line], str], str]] = {
     "floors": floors,
-    "findings": findings,
+    "claims": claims,
+    "variants": variants,
     "fabric": fabric,
     "thresholds": thresholds,
     "networks": networks,
     "zoo": zoo,
+    "zipf": zipf,
     "automatic": automatic,
     "retuned": retuned,
     "greedy": greedy,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -61,15 +61,24 @@ def measure(
     )
 
 
-def mean(seen: Iterable[Measured]) -> Measured:
-    """Returns the mean of several, each counting alike."""
+ALGORITHMS: tuple[Algorithm, ...] = ("greedy", "refined")
+"""The text's Algorithm 5.1 as it is printed, and ours."""
+
+Both = Mapping[Algorithm, Measured]
+"""The same notifications over the same trees, by each of `ALGORITHMS`."""
+
+
+def mean(seen: Iterable[Both]) -> Both:
+    """Returns the means of several drawings, each counting alike."""
     rows = list(seen)
-    return Measured(
-        **{
-            each.name: float(np.mean([getattr(row, each.name) for row in rows]))
-            for each in fields(Measured)
-        }
-    )
+    return {name: Measured(*np.mean([astuple(row[name]) for row in rows], axis=0).tolist())
+            for name in ALGORITHMS}  # fmt: skip
+
+
+def spread(seen: Iterable[Both]) -> Measured | None:
+    """Returns the standard deviation of ours over several drawings; None of a single one."""
+    rows = [astuple(row["refined"]) for row in seen]
+    return Measured(*np.std(rows, axis=0, ddof=1).tolist()) if len(rows) > 1 else None
 
 
 class Memory:
@@ -77,10 +86,12 @@ class Memory:
 
     def __init__(self, network: Network, publications: Sequence[Publication]) -> None:
         self._network, self._publications = network, publications
-        self._known: dict[tuple[Edges, ...], Measured] = {}
+        self._known: dict[tuple[Edges, ...], Both] = {}
 
-    def __call__(self, trees: Sequence[Edges]) -> Measured:
+    def __call__(self, trees: Sequence[Edges]) -> Both:
         key = tuple(trees)
         if key not in self._known:
-            self._known[key] = measure(self._network, trees, self._publications)
+            self._known[key] = {
+                name: measure(self._network, trees, self._publications, name) for name in ALGORITHMS
+            }
         return self._known[key]

@@ -3,7 +3,7 @@ dense (6.5.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -57,6 +57,10 @@ TABLE = {
     "VtlWavenet2008": (88, 92, 0.11, 31),
 }
 """|V|, |E|, fluctuation of degrees and diameter as the text has them. Its Uninett is one of two."""
+DIVISOR = 88
+"""The text's fluctuations are of so many switches in every row, those of its largest network, of
+which it takes those that a network does not have to be without links (:func:`padded_fluctuation`).
+"""
 
 CANDIDATES = ("Litnet", "Dfn", "VtlWavenet2008")
 """The three that the text looks at closely."""
@@ -81,6 +85,7 @@ class Zoo:
     links: tuple[tuple[str, str], ...]
     diameter: int
     fluctuation: float
+    padded: float
 
     def weights(self, clusters: Sequence[int] | None = None) -> dict[str, float]:
         """Returns the weights of hosts where ``clusters`` (None: all) are populated."""
@@ -104,6 +109,12 @@ class Zoo:
             )
 
         return max(pairings, key=between)
+
+
+def padded_fluctuation(degrees: Iterable[int]) -> float:
+    """Returns the variance of these degrees with as many zeros as make it `DIVISOR` values."""
+    known = list(degrees)
+    return float(np.var([*known, *[0] * (DIVISOR - len(known))]))
 
 
 def names(folder: str | None, only: Sequence[str] = ()) -> list[str]:
@@ -150,6 +161,7 @@ def zoo(name: str, folder: str | None = None) -> Zoo:
         links,
         nx.diameter(plain),
         float(degrees.var()),
+        padded_fluctuation(degrees.tolist()),
     )
 
 

@@ -9,12 +9,13 @@ from benchmarks.support.bars import Bars, Dot, Scatter
 from benchmarks.support.map import Map
 from benchmarks.support.plot import Drawing, Legend, Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
+from benchmarks.trees.automatic import AUTOMATIC
 from benchmarks.trees.churn import QUANTITIES, SCALE_FREE
 from benchmarks.trees.clients import MIGRATIONS, crowd, recorded
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
 from benchmarks.trees.fabric import THRESHOLDS, TOGETHER
 from benchmarks.trees.networks import CANDIDATES, Zoo, zoo
-from benchmarks.trees.zoo import AUTOMATIC, SHOWN
+from benchmarks.trees.zoo import SHOWN, UNIFORM
 from udfs.network.labels import STOP, TREE
 from udfs.trees.encode import Encoder
 from udfs.trees.strategies.registry import STRATEGIES
@@ -113,29 +114,28 @@ def rules(lines: Sequence[Line], folder: str | None) -> str:
     names = list(SHOWN)
     panels: list[Drawing] = []
     for network in _candidates(lines):
-        rows = named(lines, "zoo", network=network)
+        rows = named(lines, "zoo", network=network, likely=UNIFORM)
         curves = {
             name: sorted((row["rules"], row["labels"]) for row in rows if row["strategy"] == name)
             for name in names
         }
-        chosen = sorted((r["rules"], r["labels"]) for r in rows if r["strategy"] == AUTOMATIC)
-        if chosen:
-            curves[AUTOMATIC] = chosen
         panels.append(Panel(network, "rules a switch", "labels", curves, names="none"))
     return svg(
         "Labels by rules a switch in three networks",
-        "Hops need the most labels; the automatic choice is among the lowest curves.",
-        [*panels, Legend([*names, AUTOMATIC], 3)],
+        "Hops need the most labels, and trees made of what was published the fewest.",
+        [*panels, Legend(names, 3)],
         3,
     )
 
 
 def stacks(lines: Sequence[Line], folder: str | None) -> str:
-    names = [*SHOWN, AUTOMATIC]
     panels: list[Drawing] = []
     for network in _candidates(lines):
-        of = {row["strategy"]: row for row in named(lines, "zoo", network=network, rules=40)}
-        groups = {name: [tuple(of[name][part] for part in PARTS)] for name in names if name in of}
+        of = {
+            row["strategy"]: row
+            for row in named(lines, "zoo", network=network, rules=40, likely=UNIFORM)
+        }
+        groups = {name: [tuple(of[name][part] for part in PARTS)] for name in SHOWN if name in of}
         panels.append(Bars(network, "labels", groups))
     return svg(
         "What stacks are made of, at 40 rules a switch",

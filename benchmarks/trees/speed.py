@@ -321,6 +321,3 @@ def tenants(network: Network, count: int, size: int) -> tuple[list[VirtualTree],
         group = random.sample(hosts, size)
         groups[steiner_tree(network, group, graph=graph)] = group
     return numbered(groups, "tenants"), list(groups.values())
-
-
-PARTS = {"speed": run, "large": large, "index": index, "strategies": strategies}
