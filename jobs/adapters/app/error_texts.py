@@ -35,6 +35,8 @@ _CODES = (
         "let this user write there, or point spark.stackcast.tables elsewhere",
     ),
 )
+#: What Py4J says of a call that brought no answer at all, not even a Java exception.
+_NO_ANSWER = re.compile(r"An error occurred while calling [\w.:$]+")
 _CONDITION = re.compile(r"^\[([A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
 _STATE = re.compile(r"[.;]? SQLSTATE: \w{5}")
 
@@ -67,6 +69,9 @@ def table_error(error: BaseException, doing: str = "") -> TableError:
     doing: what failed, as a statement; the message begins with it.
     """
     told = one_line(error)
+    if isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(told):
+        text = "the job's JVM gave no answer: it ended, or something ended it"
+        return TableError("NO_ANSWER", f"{doing}: {text}" if doing else text)
     condition = _CONDITION.match(told)
     words = _STATE.sub("", told[condition.end() :] if condition else told)
     before = f"{doing}: " if doing else ""
