@@ -148,18 +148,20 @@ class PrunedTreeReplayer(Replayer):
         return self._encoder(publication.publisher).sizes(publication.receivers)
 
 
-class WholeTreeReplayer(Replayer):
-    """Replays publications whose stacks name a tree whole, frame by frame through the forwarding
-    model. Labels of roots count as hops.
+class FrameReplayer(Replayer):
+    """Replays publications in any encoding, frame by frame through the forwarding model. Labels
+    that name no tree count as hops.
 
-    Raises NetworkError as the encoders of `udfs.trees.stored_routes` do.
+    tables: what switches hold, by name. Raises NetworkError as `udfs.trees.encoders.encoder_of`
+    does.
     """
 
     def __init__(
         self, network: Network, trees: Sequence[VirtualTree], max_labels: int = MAX_LABELS
     ) -> None:
         super().__init__(network)
-        self._model = ForwardingModel(network, network_tables(network, trees))
+        self.tables = network_tables(network, trees)
+        self._model = ForwardingModel(network, self.tables)
         self._encoder = cache(lambda name: encoder_of(network, name, trees, max_labels))
 
     def _sizes(self, publication: Publication) -> list[Size]:
@@ -191,6 +193,6 @@ def replayer_of(
     graph: SwitchGraph | None = None,
 ) -> Replayer:
     """Returns the replayer for a network's labels. Raises NetworkError as they do."""
-    if network.labels.trees == "whole":
-        return WholeTreeReplayer(network, trees, max_labels)
-    return PrunedTreeReplayer(network, trees, max_labels=max_labels, graph=graph)
+    if network.labels.trees == "pruned":
+        return PrunedTreeReplayer(network, trees, max_labels=max_labels, graph=graph)
+    return FrameReplayer(network, trees, max_labels)
