@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import socket
-import struct
 
 import numpy as np
 from numpy.typing import NDArray
 
-BATCH = 1_024
+from jobs.adapters.wire.sendmmsg import BATCH, messages_of_one_vector
+
 CONTROL = 64
 """Bytes that a stamp takes at most."""
 _BUFFER = 256 << 20
 _SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 33, 35
-
-_IOVEC = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
-_MESSAGE = np.dtype(
-    [
-        ("name", np.uintp),
-        ("name_length", np.uint32),
-        ("vectors", np.uintp),
-        ("vectors_count", np.uintp),
-        ("control", np.uintp),
-        ("control_length", np.uintp),
-        ("flags", np.int32),
-        ("padding", np.int32),
-        ("length", np.uint32),
-    ],
-    align=True,
-)
 
 
 def make_room(far: socket.socket) -> None:
@@ -60,17 +44,15 @@ class DatagramReader:
         self._recvmmsg = ctypes.CDLL(None, use_errno=True).recvmmsg
         self.frames = np.zeros((BATCH, looked_at), np.uint8)
         self._control = np.zeros((BATCH, CONTROL), np.uint8)
-        self._vectors = np.zeros(BATCH, _IOVEC)
+        self._vectors, self._messages = messages_of_one_vector()
         self._vectors["base"] = self.frames.ctypes.data + np.arange(BATCH) * looked_at
         self._vectors["length"] = looked_at
-        self._messages = np.zeros(BATCH, _MESSAGE)
-        self._messages["vectors"] = self._vectors.ctypes.data + np.arange(BATCH) * _IOVEC.itemsize
-        self._messages["vectors_count"] = 1
-        self._messages["control"] = self._control.ctypes.data + np.arange(BATCH) * CONTROL
+        self._headers = self._messages["header"]
+        self._headers["control"] = self._control.ctypes.data + np.arange(BATCH) * CONTROL
 
     def read(self) -> int:
         """Returns how many datagrams came, 0 or less if none."""
-        self._messages["control_length"] = CONTROL
+        self._headers["control_length"] = CONTROL
         address = ctypes.c_void_p(self._messages.ctypes.data)
         return int(self._recvmmsg(self._socket.fileno(), address, BATCH, 0, None))
 
@@ -85,6 +67,3 @@ class DatagramReader:
         time_of = self._control[:count, 16:32].copy().view(np.int64)
         found: NDArray[np.int64] = time_of[:, 0] * 1_000_000_000 + time_of[:, 1]
         return found
-
-
-assert _MESSAGE.itemsize == struct.calcsize("@PIPNPNiiIi"), "another machine's struct mmsghdr"

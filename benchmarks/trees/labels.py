@@ -15,7 +15,7 @@ from benchmarks.trees.clients import Crowd, crowd, recorded
 from benchmarks.trees.networks import CANDIDATES, zoo
 from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph, jellyfish
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import PrunedTreeReplayer
 from udfs.trees.encode import Encoder
 from udfs.trees.publications import Publication
 from udfs.trees.strategies.registry import STRATEGIES
@@ -76,7 +76,7 @@ def against_greedy(name: str) -> list[Line]:
     for strategy in COMPARED:
         trees = select(STRATEGIES[strategy], situation, uniform(network, RULES))
         refined, greedy = (
-            Replayer(network, numbered(trees, strategy), algorithm).replay(publications)
+            PrunedTreeReplayer(network, numbered(trees, strategy), algorithm).replay(publications)
             for algorithm in ("refined", "greedy")
         )
         ours, theirs = refined.stack_labels, greedy.stack_labels

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from udfs.network.network import Network
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import PrunedTreeReplayer
 from udfs.trees.encode import Algorithm
 from udfs.trees.publications import Publication
 from udfs.trees.strategies.strategy import Edges, numbered
@@ -43,7 +43,9 @@ def measure(
     algorithm: Algorithm = "refined",
 ) -> Measured:
     """Measures the publications over the network with these trees stored."""
-    replay = Replayer(network, numbered(trees, "measured"), algorithm).replay(publications)
+    replay = PrunedTreeReplayer(network, numbered(trees, "measured"), algorithm).replay(
+        publications
+    )
     if replay.skipped:
         raise AssertionError(f"not delivered: {next(iter(replay.skipped.values()))}")
     weight = replay.notifications

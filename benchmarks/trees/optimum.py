@@ -14,7 +14,7 @@ from label_optimum import label_bounds
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import recorded
 from benchmarks.trees.labels import COMPARED, MEASURED, RECORDED, scenario
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import PrunedTreeReplayer
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
@@ -59,7 +59,7 @@ def solve(task: Task) -> list[Publication]:
     chosen = select(STRATEGIES[task.strategy], situation, uniform(network, task.rules))
     trees = numbered(chosen, task.strategy)
     refined, greedy = (
-        Replayer(network, trees, algorithm).replay(publications).stack_labels.tolist()
+        PrunedTreeReplayer(network, trees, algorithm).replay(publications).stack_labels.tolist()
         for algorithm in ("refined", "greedy")
     )
     found = []

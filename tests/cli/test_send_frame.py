@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from udfs.errors import StackcastError
+from udfs.network.encodings import ROUTES
 from udfs.network.labels import FORMATS, KINDS
 from udfs.stacks.dissect import dissect
 
@@ -91,18 +92,27 @@ def test_an_address_that_is_none_is_refused(wrong):
     assert found.exit_code == 2 and "is no address of" in found.output
 
 
-@pytest.mark.parametrize(
-    ("encoding", "words"),
-    [
-        ("port", ["switch:3:port:2", "switch:255:port:63"]),
-        ("mixed", ["switch:3:port:2", "switch:4:bitmask:0x6", "switch:5:mc_group:0x103"]),
-        ("hops", ["hop:17", "hop:65535"]),
-    ],
-)
-def test_a_stack_of_any_encoding_can_be_sent(encoding, words):
+#: A stack of each encoding but virtual trees.
+STACKS = {
+    "port": ["switch:3:port:2", "switch:255:port:63"],
+    "port_reactive": ["switch:3:port:2", "switch:255:port:63"],
+    "bitmask": ["switch:3:bitmask:0x6", "switch:255:bitmask:0x8001"],
+    "mc_group": ["switch:3:mc_group:0x103"],
+    "mixed": ["switch:3:port:2", "switch:4:bitmask:0x6", "switch:5:mc_group:0x103"],
+    "hops": ["hop:17", "hop:65535"],
+    "destinations": ["host:17", "host:65535"],
+    "tree": ["tree:1"],
+    "hybrid": ["tree:1", "root:3", "hop:17"],
+    "port_bitmaps": ["host:17", "switch:3", "ports:2,5"],
+}
+
+
+@pytest.mark.parametrize("encoding", ROUTES)
+def test_a_stack_of_any_encoding_can_be_sent(encoding):
+    words = STACKS[encoding]
     parts = dissect(sent(f"--encoding={encoding}", *words))
     form = parts.label_format
     assert form.encoding == encoding
     assert [form.describe(label).replace(" ", ":") for label in parts.labels] == words
-    refused = CliRunner().invoke(app, ["frames", "send", f"--encoding={encoding}", "tree:1"])
+    refused = CliRunner().invoke(app, ["frames", "send", f"--encoding={encoding}", "stop:1"])
     assert refused.exit_code != 0

@@ -26,6 +26,7 @@ from paths import ROOT
 from relabelled import relabelled
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+from stacked_frames import stacked
 
 from jobs.adapters.switches.p4runtime import SwitchConnection
 from lab.traffic.packets import packetize
@@ -33,7 +34,7 @@ from lab.traffic.trading_session import TradingSession
 from lab.up.process import Child
 from udfs.errors import LabError
 from udfs.network.encodings import ROUTES
-from udfs.network.labels import NARROW, WIDE, LabelFormat
+from udfs.network.labels import WIDE
 from udfs.network.network import Network
 from udfs.network.rows import network_to_rows
 from udfs.network.topology import fabric
@@ -91,12 +92,6 @@ def fill(address: str, network: Network = NETWORK, trees: list[VirtualTree] = TR
     entries = switch_entries(network, trees)
     for switch in network.switches.values():
         fill_switches.fill(address, switch, entries, network.labels.program)
-
-
-def stacked(labels: tuple[int, ...], payload: bytes, form: LabelFormat = NARROW) -> bytes:
-    datagram = IP(src="10.9.0.1", dst="239.1.1.1") / UDP(sport=5000, dport=26400) / payload
-    plain = bytes(Ether(dst="01:00:5e:01:01:01", src="02:00:00:00:00:01") / datagram)
-    return plain[:12] + form.ether_type.to_bytes(2) + form.pack(labels) + plain[14:]
 
 
 class Publisher:

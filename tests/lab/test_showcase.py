@@ -113,7 +113,7 @@ def test_samples_are_of_all_of_a_run():
         assert len(here) >= len(samples) / 5
 
 
-@pytest.mark.parametrize("encoding", ["mixed", "hops", "destinations", "hybrid"])
+@pytest.mark.parametrize("encoding", ["port_reactive", "mixed", "hops", "destinations", "hybrid"])
 def test_labels_of_any_encoding_are_worded(encoding):
     network = relabelled(NETWORK, ROUTES[encoding])
     made = Showcase(network, (), ITCH, "feed1", 64)
@@ -123,6 +123,8 @@ def test_labels_of_any_encoding_are_worded(encoding):
     (sample,) = made.notifications(records, rules, owed)
     assert sample["receivers"]
     kinds = {label["kind"] for label in sample["labels"]}
-    assert kinds == {{"mixed": "switch", "destinations": "host"}.get(encoding, "hop")}
+    assert kinds == {
+        {"port_reactive": "switch", "mixed": "switch", "destinations": "host"}.get(encoding, "hop")
+    }
     if encoding == "hops":
         assert [label["link"] for label in sample["labels"]] == sample["edges"][1:]

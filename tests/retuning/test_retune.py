@@ -9,16 +9,21 @@ import shutil
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from paths import P4, ROOT
 from pyspark.sql import SparkSession
+from relabelled import relabelled
+from stacked_frames import stacked
 from stopping_job import StoppingJob
+from waiting import until
 
 from jobs import refresh_switches, retune_trees
 from jobs.adapters.app import application
@@ -31,15 +36,20 @@ from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.network_versions import NetworkVersions
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.tables.writers import Fence
+from jobs.adapters.wire import SinkOptions, open_sink
+from lab.proof.receipts import datagrams_of
 from lab.up.process import Child
 from udfs.errors import NetworkError, SettingsError, TableError
-from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.labels import TREE, LabelFormat
+from udfs.network.rows import network_to_rows, tree_from_row, tree_to_row
+from udfs.network.stored_routes import HYBRID
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.comparison import Record
 from udfs.retuning.steps import rules
 from udfs.stop_request import StopRequest
 from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encoders import encoder_of
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.strategy import Situation, uniform
@@ -56,9 +66,13 @@ FEW = ["--strategies", "hops,relation"]
 
 
 class Deployment:
-    def __init__(self, spark: SparkSession, tables: Tables, folder: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, tables: Tables, folder: Path, encoding: str = "virtual_trees"
+    ) -> None:
         self.spark, self.tables, self.folder = spark, tables, folder
-        self.settings = Settings(tables=tables.location, wait_seconds=5, p4_folder=str(P4))
+        self.settings = Settings(
+            tables=tables.location, wait_seconds=5, p4_folder=str(P4), encoding=encoding
+        )
 
     def publish(self, batch: int, receivers: Sequence[str], number: int) -> None:
         when = NOON + dt.timedelta(hours=batch)
@@ -117,28 +131,54 @@ class Deployment:
                 thread.join(60)
 
 
+class Fabric(NamedTuple):
+    """The switches, empty at first, and their hosts."""
+
+    folder: Path
+    p4runtime: str
+    ingress: str
+
+    def reached(self, stacks: Sequence[Sequence[int]], form: LabelFormat) -> list[Counter[str]]:
+        """How often each host gets a frame with each stack."""
+        payloads = [f"{form.describe(stack[0])}, {uuid.uuid4()}".encode() for stack in stacks]
+        options = SinkOptions("udp", endpoint=self.ingress, window=1)
+        with closing(open_sink(options)) as sink:
+            for stack, payload in zip(stacks, payloads, strict=True):
+                frame = np.frombuffer(stacked(stack, payload, form), np.uint8)
+                sink.send(frame, np.array([0, frame.size], np.int64))
+            # What the network has acknowledged is in the files.
+            sink.flush()
+        found = [Counter[str]() for _ in stacks]
+        for host in HOSTS:
+            got = Counter(datagrams_of(self.folder / "receipts" / f"{host}.mold"))
+            for reached, payload in zip(found, payloads, strict=True):
+                reached[host] += got[payload]
+        return [+each for each in found]
+
+
 @pytest.fixture(scope="module")
-def p4runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def switches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fabric]:
     folder = tmp_path_factory.mktemp("switches")
     rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
     (folder / "network.json").write_text(json.dumps(rows))
     line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
-        yield json.loads(child.start(60))["p4runtime"]
+        where = json.loads(child.start(60))
+        yield Fabric(folder, where["p4runtime"], where["ingress"][FEED])
 
 
 @pytest.fixture(scope="module")
 def networked(
     spark: SparkSession,
     empty_tables: Path,
-    p4runtime: str,
+    switches: Fabric,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """Tables of the network alone."""
     folder = tmp_path_factory.mktemp("networked") / "tables"
     shutil.copytree(empty_tables, folder)
-    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, p4runtime))
+    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, switches.p4runtime))
     for name, content in rows.items():
         Tables(spark, str(folder)).append(name, content)
     return folder
@@ -249,6 +289,63 @@ def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_
     assert max(trees) == max(first) + 1
     page = (deployment.folder / "report" / "retune.html").read_text()
     assert "/*{data}*/" not in page and FEED in page
+
+
+def test_in_hybrid_a_tree_holds_who_is_stable_and_an_old_one_stays_until_the_new_is_in_use(
+    spark: SparkSession, networked: Path, switches: Fabric, tmp_path: Path
+) -> None:
+    network = relabelled(NETWORK, HYBRID)
+    shutil.copytree(networked, tmp_path / "tables")
+    tables = Tables(spark, str(tmp_path / "tables"))
+    rows = tables.rows("switches")
+    tables.overwrite("switches", [row | {"pipeline": HYBRID.program} for row in rows])
+    deployment = Deployment(spark, tables, tmp_path, HYBRID.encoding)
+    retune = ["--strategies", "stable", "--min-saving", "0"]
+
+    def leads_to(state: str) -> list[set[str]]:
+        """Whom the trees in a state lead to."""
+        found = [edges for edges, now in deployment.trees().values() if now == state]
+        return [{name for pair in edges for name in pair} & {*HOSTS} for edges in found]
+
+    def check(*published: frozenset[str], trees: Sequence[VirtualTree]) -> None:
+        """Each set gets one frame, by a stack that names one of these trees."""
+        encoder = encoder_of(network, FEED, trees)
+        stacks = []
+        for receivers in published:
+            (stack,) = encoder.encode(receivers)
+            assert HYBRID.split(stack.labels[0])[0] == TREE
+            stacks.append(stack.labels)
+        reached = switches.reached(stacks, HYBRID)
+        assert reached == [Counter(receivers) for receivers in published]
+
+    def stored() -> list[VirtualTree]:
+        return [tree_from_row(row) for row in tables.rows("virtual_trees")]
+
+    early = [frozenset([*NEAR, other]) for other in FAR]
+    for batch, receivers in enumerate(early):
+        deployment.publish(batch, sorted(receivers), 500)
+    with deployment.refreshed():
+        assert deployment.run(*retune, "--rules", "1", "--wait", "60") == retune_trees.DONE
+        until(lambda: deployment.states() == {"active": 1}, seconds=60)
+        assert leads_to("active") == [{*NEAR}]
+        old = stored()
+        check(*early, trees=old)
+        # Others are stable by now. With room for two trees, one holds NEAR[0], too, who gets most.
+        late = [frozenset([*FAR, other]) for other in NEAR[:2]]
+        deployment.publish(30, sorted(late[0]), 50_000)
+        deployment.publish(31, sorted(late[1]), 20_000)
+        more = [*retune, "--rules", "2", "--window", "2h"]
+        assert deployment.run(*more) == retune_trees.MORE
+        until(lambda: deployment.states() == {"active": 2}, seconds=60)
+        assert sorted(leads_to("active"), key=len) == [{*NEAR}, late[0]]
+        # Who has not heard of the new tree goes on with the old one.
+        check(*early, trees=old)
+        check(late[0], trees=[tree for tree in stored() if tree not in old])
+        assert deployment.run(*more, "--wait", "60") == retune_trees.DONE
+        until(lambda: deployment.states() == {"active": 2, "retired": 1}, seconds=60)
+        assert leads_to("retired") == [{*NEAR}]
+        assert sorted(leads_to("active"), key=len) == [{*FAR}, late[0]]
+        check(*late, trees=stored())
 
 
 def test_when_ids_have_run_out_those_of_trees_retired_long_ago_come_back(

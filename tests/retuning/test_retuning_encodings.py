@@ -5,11 +5,21 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from random_trees import mended, random_network
+from relabelled import relabelled
 
+from udfs.network.encodings import ROUTES
 from udfs.network.topology import fabric, jellyfish
+from udfs.retuning.comparison import Record
 from udfs.retuning.encodings import ENCODINGS, encoding_costs, least
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encoders import encoder_of
 from udfs.trees.publications import Publication
+from udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +54,28 @@ def test_bytes_on_links_are_counted_frame_by_frame():
     assert {each.frames for each in found.values()} == {5}
 
 
+@pytest.mark.parametrize("encoding", ROUTES)
+@examples(20)
+@given(st.randoms(use_true_random=False))
+def test_a_record_costs_what_its_frames_take_in_any_encoding(encoding, rng):
+    plain = mended(random_network(rng, 8, hosts=rng.choice([1, 2, 4])))
+    network = relabelled(plain, ROUTES[encoding])
+    publisher, trees = rng.choice(network.publishers()), first_trees(network)
+    others = sorted(set(network.subscribers()) - {publisher})
+    sets = [frozenset(rng.sample(others, rng.randint(1, len(others)))) for _ in range(3)]
+    record = Record(network, [Publication(publisher, each, 2, 90) for each in sets])
+    model = ForwardingModel(network, network_tables(network, trees))
+    encoder = encoder_of(network, publisher, trees)
+    wanted = 0
+    for each in record.publications:
+        for stack in encoder.encode(each.receivers):
+            links = model.deliver(publisher, stack.labels).links
+            heads = sum(2 + network.labels.size * labels for *_, labels in links if labels)
+            wanted += each.notifications * (14 * len(links) + heads)
+            wanted += each.datagram_bytes * len(links)
+    assert record.replay([tree.edges for tree in trees]).bytes == wanted
+
+
 def test_what_has_no_labels_or_no_room_is_not_offered():
     network = jellyfish(260, 3)
     costs = encoding_costs(network, (), published(network, 0.1), room(network, 100))
@@ -53,15 +85,19 @@ def test_what_has_no_labels_or_no_room_is_not_offered():
     assert least(costs).encoding == "hops" and not of["hops"]
 
 
-def test_destinations_are_offered_where_switches_have_room_for_them():
+def test_labels_of_hosts_are_offered_where_switches_have_room_for_them():
+    """Several at a rack take fewer labels as a bitmap of its ports, one alone its own."""
     network = fabric(4, 4, 8, 2, 2)
     publications = published(network, 0.3)
     trees = broadcast_trees(network)
     costs = encoding_costs(network, trees, publications, room(network, ROOM))
     assert [each.encoding for each in costs] == ["virtual_trees", *ENCODINGS]
-    assert least(costs).encoding == "destinations"
+    assert least(costs).encoding == "port_bitmaps"
+    apart = fabric(4, 4, 1, 2, 2)
+    found = encoding_costs(apart, trees[:0], published(apart, 0.3), room(apart, ROOM))
+    assert least(found).encoding == "destinations"
     tight = encoding_costs(network, trees, publications, room(network, 50))
-    assert least(tight).encoding not in ("destinations", "virtual_trees")
+    assert least(tight).encoding not in ("destinations", "port_bitmaps", "virtual_trees")
 
 
 def test_trees_that_serve_what_is_published_are_as_they_should_be():

@@ -12,7 +12,7 @@ import pytest
 from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.retuning.comparison import Record, StrategyResult, evaluate
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import PrunedTreeReplayer
 from udfs.retuning.mixture import choose, mix
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.steiner import steiner_tree
@@ -54,7 +54,7 @@ SITUATION = Situation(NETWORK, CLIENTS, Statistics(PUBLISHED))
 def test_a_replay_costs_what_the_replayer_says_and_tells_what_each_tree_was_used_for():
     trees = select(STRATEGIES["tree"], SITUATION, uniform(NETWORK, 4))
     trial = RECORD.replay(trees)
-    whole = Replayer(NETWORK, numbered(trees, "")).replay(RECORD.publications)
+    whole = PrunedTreeReplayer(NETWORK, numbered(trees, "")).replay(RECORD.publications)
     assert trial.cost == whole.bytes_on_links.sum() == sum(trial.costs)
     used = {n: sum(edges in named for named in trial.named) for n, edges in enumerate(trees, 1)}
     assert {n: k for n, k in used.items() if k} == dict(whole.used)
@@ -64,7 +64,7 @@ def test_a_replay_costs_what_the_replayer_says_and_tells_what_each_tree_was_used
 
 def test_headers_may_be_what_is_to_be_saved():
     record = Record(NETWORK, PUBLISHED, "labels")
-    whole = Replayer(NETWORK, []).replay(record.publications)
+    whole = PrunedTreeReplayer(NETWORK, []).replay(record.publications)
     assert record.replay([]).cost == (whole.header_bytes * whole.notifications).sum()
 
 

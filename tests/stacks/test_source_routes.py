@@ -135,7 +135,7 @@ def test_switches_that_labels_cannot_name_are_refused():
         return relabelled(network, label_format(encoding, 16))
 
     many = line(300, 1, 1, NARROW)
-    for encoding in ("port", "bitmask", "mc_group", "mixed"):
+    for encoding in ("port", "port_reactive", "bitmask", "mc_group", "mixed"):
         with pytest.raises(NetworkError, match="device id 256"):
             with_form(many, encoding)
     with_form(many, "hops")
@@ -149,6 +149,7 @@ def test_switches_that_labels_cannot_name_are_refused():
     ("encoding", "words"),
     [
         ("port", "switch 1 port 1: copies from spine1"),
+        ("port_reactive", "switch 1 port 1: copies from spine1"),
         ("mixed", "switch 9 port 1: no switch of the network"),
         ("hops", "hop 1: a copy from"),
     ],

@@ -5,13 +5,19 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from random_trees import mended, random_network
+from relabelled import relabelled
 
+from udfs.network.encodings import ROUTES
 from udfs.network.topology import fabric
-from udfs.stacks.forwarding import ForwardingModel, network_tables, path_of_stack
+from udfs.stacks.forwarding import ForwardingModel, forward, network_tables, path_of_stack
 from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encoders import encoder_of
 from udfs.trees.header_stacks import HeaderStacks
+from udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 
@@ -58,3 +64,30 @@ def test_labels_say_what_they_do():
         "hop 16000: no link of the network",
     )
     assert not unknown.copies
+
+
+@pytest.mark.parametrize("encoding", ROUTES)
+@examples(20)
+@given(st.randoms(use_true_random=False))
+def test_a_label_leaves_the_stack_where_it_is_said_to(encoding, rng):
+    network = relabelled(mended(random_network(rng, 8, hosts=2)), ROUTES[encoding])
+    publisher, trees = rng.choice(network.publishers()), first_trees(network)
+    others = sorted(set(network.hosts) - {publisher})
+    receivers = frozenset(rng.sample(others, rng.randint(1, len(others))))
+    tables = network_tables(network, trees)
+    behind = {(link.switch, link.port): link.neighbor for link in network.links}
+    for stack in encoder_of(network, publisher, trees).encode(receivers):
+        told = path_of_stack(network, trees, publisher, stack.labels)
+        # Where a frame came with a label, and a copy went on without it.
+        lost: set[tuple[int, str]] = set()
+        waiting = [(publisher, network.hosts[publisher].switch, stack.labels)]
+        while waiting:
+            came_from, switch, labels = waiting.pop()
+            port = network.link(switch, came_from).port
+            for out, left in forward(tables[switch], port, labels):
+                lost |= {(label, switch) for label in labels if label not in (left or ())}
+                if left is not None:
+                    waiting.append((switch, behind[switch, out], left))
+        for label, switch in zip(stack.labels, told.leave_at, strict=True):
+            assert bool(switch) == (network.labels.meaning(label).of != "tree")
+            assert not switch or (label, switch) in lost

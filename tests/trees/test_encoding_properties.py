@@ -25,7 +25,7 @@ from udfs.network.labels import FORMATS, HOP, MAX_PORT, STOP, TREE, WIDE
 from udfs.network.network import Link, Network
 from udfs.network.topology import from_graph, jellyfish
 from udfs.network.virtual_tree import stored
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import PrunedTreeReplayer
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees import encode
 from udfs.trees.encode import Encoder
@@ -320,7 +320,7 @@ def test_a_replay_counts_what_the_forwarding_model_sees(rng, algorithm, max_labe
     trees = random_trees(rng, network, 6)
     publisher, receivers = random_publication(rng, network)
     publication = Publication(publisher, receivers, notifications=3, datagram_bytes=3 * 70)
-    replay = Replayer(network, trees, algorithm, max_labels).replay([publication])
+    replay = PrunedTreeReplayer(network, trees, algorithm, max_labels).replay([publication])
     assert not replay.skipped
     encodings = Encoder(network, publisher, trees, max_labels, algorithm).encode(receivers)
     tables = network_tables(network, stored(trees))

@@ -10,7 +10,7 @@ import pytest
 
 from udfs.network.network import Network
 from udfs.network.topology import fabric, line
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import PrunedTreeReplayer
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.link_loads import WAYS, LinkLoads
 from udfs.trees.publications import Publication
@@ -38,7 +38,7 @@ def test_all_links_together_carry_what_retuning_reckons_with(trees: int):
     network = fabric(pods=3, racks=2, hosts=2, planes=2, spines=2)
     stored, published = broadcast_trees(network, trees) if trees else [], some(network)
     loads = LinkLoads(network, stored).of(published)
-    costs = Replayer(network, stored).replay(published)
+    costs = PrunedTreeReplayer(network, stored).replay(published)
     assert int(loads[0].sum()) == int(costs.bytes_on_links.sum()) > 0
 
 

@@ -17,7 +17,7 @@ from paths import ROOT
 from udfs.errors import NetworkError
 from udfs.network.network import Network, Switch
 from udfs.network.topology import fabric, from_graph
-from udfs.retuning.costs import Replayer
+from udfs.retuning.costs import PrunedTreeReplayer
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
@@ -220,7 +220,7 @@ def test_its_trees_shorten_stacks_of_what_was_recorded(strategy):
     situation = Situation(network, Clients(potential), Statistics(record))
 
     def mean(trees):
-        return Replayer(network, numbered(trees, "it")).replay(record).stack_labels.mean()
+        return PrunedTreeReplayer(network, numbered(trees, "it")).replay(record).stack_labels.mean()
 
     plain = mean([])
     few, many = (mean(select(strategy, situation, uniform(network, n))) for n in (5, 30))

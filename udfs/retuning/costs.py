@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from udfs.network.network import Network
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
 from udfs.trees.encode import Algorithm, Encoder, Encoding, Size
-from udfs.trees.encoders import AnyEncoder, encoder_of
+from udfs.trees.encoders import encoder_of
 from udfs.trees.publications import Publication
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.switch_graph import SwitchGraph
@@ -75,26 +77,11 @@ class PublicationCosts:
         return self.notifications * of_one + self.datagram_bytes * links
 
 
-class Replayer:
-    """Replays publications over one network with one set of trees (the active ones).
+class Replayer(ABC):
+    """Replays publications over one network with one set of trees (the active ones)."""
 
-    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        trees: Iterable[VirtualTree],
-        algorithm: Algorithm = "refined",
-        max_labels: int | None = MAX_LABELS,
-        graph: SwitchGraph | None = None,
-    ) -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
-        self._algorithm: Algorithm = algorithm
-        self._max_labels = max_labels
-        self._graph = graph or SwitchGraph(network)
-        self._stored = StoredTrees(network, self._graph, trees)
-        self._encoders: dict[str, Encoder] = {}
 
     def replay(self, publications: Sequence[Publication]) -> PublicationCosts:
         """Counts costs by publication; each set of receivers is encoded by itself, none
@@ -131,41 +118,55 @@ class Replayer:
             **dict(zip(names, counts, strict=True)),
         )
 
+    @abstractmethod
+    def _sizes(self, publication: Publication) -> list[Size]:
+        """Returns the size of each stack. Raises NetworkError where none can carry it."""
+
+
+class PrunedTreeReplayer(Replayer):
+    """Replays publications whose stacks follow a tree as far as hops and stops let them.
+
+    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        trees: Iterable[VirtualTree],
+        algorithm: Algorithm = "refined",
+        max_labels: int | None = MAX_LABELS,
+        graph: SwitchGraph | None = None,
+    ) -> None:
+        super().__init__(network)
+        graph = graph or SwitchGraph(network)
+        stored = StoredTrees(network, graph, trees)
+        self._encoder = cache(
+            lambda publisher: Encoder(network, publisher, (), max_labels, algorithm, graph, stored)
+        )
+
     def _sizes(self, publication: Publication) -> list[Size]:
         return self._encoder(publication.publisher).sizes(publication.receivers)
 
-    def _encoder(self, publisher: str) -> Encoder:
-        found = self._encoders.get(publisher)
-        if found is None:
-            found = Encoder(
-                self._network,
-                publisher,
-                (),
-                self._max_labels,
-                self._algorithm,
-                self._graph,
-                self._stored,
-            )
-            self._encoders[publisher] = found
-        return found
 
+class FrameReplayer(Replayer):
+    """Replays publications in any encoding, frame by frame through the forwarding model. Labels
+    that name no tree count as hops.
 
-class WholeTreeReplayer(Replayer):
-    """Replays publications whose stacks name a tree whole, frame by frame through the forwarding
-    model. Labels of roots count as hops."""
+    tables: what switches hold, by name. Raises NetworkError as `udfs.trees.encoders.encoder_of`
+    does.
+    """
 
     def __init__(
         self, network: Network, trees: Sequence[VirtualTree], max_labels: int = MAX_LABELS
     ) -> None:
-        self._network, self._trees, self._most = network, trees, max_labels
-        self._model = ForwardingModel(network, network_tables(network, trees))
-        self._known: dict[str, AnyEncoder] = {}
+        super().__init__(network)
+        self.tables = network_tables(network, trees)
+        self._model = ForwardingModel(network, self.tables)
+        self._encoder = cache(lambda name: encoder_of(network, name, trees, max_labels))
 
     def _sizes(self, publication: Publication) -> list[Size]:
         name = publication.publisher
-        if name not in self._known:
-            self._known[name] = encoder_of(self._network, name, self._trees, self._most)
-        stacks = self._known[name].encode(publication.receivers)
+        stacks = self._encoder(name).encode(publication.receivers)
         return [self._size(name, stack) for stack in stacks]
 
     def _size(self, publisher: str, stack: Encoding) -> Size:
@@ -192,6 +193,6 @@ def replayer_of(
     graph: SwitchGraph | None = None,
 ) -> Replayer:
     """Returns the replayer for a network's labels. Raises NetworkError as they do."""
-    if network.labels.trees == "whole":
-        return WholeTreeReplayer(network, trees, max_labels)
-    return Replayer(network, trees, max_labels=max_labels, graph=graph)
+    if network.labels.trees == "pruned":
+        return PrunedTreeReplayer(network, trees, max_labels=max_labels, graph=graph)
+    return FrameReplayer(network, trees, max_labels)

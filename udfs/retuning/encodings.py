@@ -6,7 +6,6 @@ set of receivers, so a record says little of what they would cost next.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,14 +14,15 @@ from udfs.network.encodings import ROUTES
 from udfs.network.labels import LabelFormat
 from udfs.network.network import Network
 from udfs.network.source_routes import SOURCE_ROUTES
-from udfs.network.stored_routes import DESTINATIONS
+from udfs.network.stored_routes import STORED_ROUTES
 from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.costs import replayer_of
-from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
-from udfs.trees.encoders import encoder_of
+from udfs.retuning.costs import FrameReplayer, PublicationCosts, replayer_of
 from udfs.trees.publications import Publication
 
-ENCODINGS = (*(n for n, form in SOURCE_ROUTES.items() if not form.reactive), DESTINATIONS.encoding)
+ENCODINGS = (
+    *(name for name, form in SOURCE_ROUTES.items() if not form.reactive),
+    *(name for name, form in STORED_ROUTES.items() if not form.trees),
+)
 MOST_PUBLICATIONS = 200
 """Publications that are encoded again, those of the most bytes first."""
 MOST_ROWS = 1_000_000
@@ -63,8 +63,7 @@ def encoding_costs(
     )[:MOST_PUBLICATIONS]
     now = replayer_of(network, tuple(trees)).replay(heaviest)
     carried = [each for at, each in enumerate(heaviest) if at not in now.skipped]
-    sent = int((now.parts * now.notifications).sum())
-    found = [EncodingCosts(network.labels.encoding, int(now.bytes_on_links.sum()), sent)]
+    found = [EncodingCosts(network.labels.encoding, *_taken(now))]
     for encoding in ENCODINGS if len(network.links) <= MOST_LINKS else ():
         try:
             found.append(_costs(network, ROUTES[encoding], carried, room))
@@ -82,27 +81,26 @@ def least(costs: Sequence[EncodingCosts]) -> EncodingCosts:
 def _costs(
     network: Network,
     form: LabelFormat,
-    publications: Iterable[Publication],
+    publications: Sequence[Publication],
     room: Mapping[str, int],
 ) -> EncodingCosts:
     if form.to_hosts and len(network.hosts) * len(network.switches) > MOST_ROWS:
         return EncodingCosts(form.encoding, error=f"over {MOST_ROWS:,} rows")
     made = Network.from_rows(network.switches.values(), network.hosts.values(), network.links, form)
-    tables = network_tables(made, ())
-    rows = {name: len(held.trees) + len(held.own) for name, held in tables.items()}
+    replayer = FrameReplayer(made, ())
+    rows = {name: len(held.trees) + len(held.own) for name, held in replayer.tables.items()}
     full = [name for name, count in rows.items() if count > room.get(name, 0)]
     if full:
         return EncodingCosts(
             form.encoding,
             error=f"{full[0]!r} needs {rows[full[0]]} rows and has room for {room.get(full[0], 0)}",
         )
-    model = ForwardingModel(made, tables)
-    total: Counter[str] = Counter()
-    for each in publications:
-        for stack in encoder_of(made, each.publisher, ()).encode(each.receivers):
-            links = model.deliver(each.publisher, stack.labels).links
-            heads = sum(COUNT_BYTES + form.size * labels for *_, labels in links if labels)
-            total["bytes"] += each.notifications * (heads + ETHERNET_BYTES * len(links))
-            total["bytes"] += each.datagram_bytes * len(links)
-            total["frames"] += each.notifications
-    return EncodingCosts(form.encoding, total["bytes"], total["frames"], max(rows.values()))
+    costs = replayer.replay(publications)
+    if costs.skipped:
+        return EncodingCosts(form.encoding, error=next(iter(costs.skipped.values())))
+    return EncodingCosts(form.encoding, *_taken(costs), max(rows.values()))
+
+
+def _taken(costs: PublicationCosts) -> tuple[int, int]:
+    """Returns the bytes on links, and the frames that publishers send."""
+    return int(costs.bytes_on_links.sum()), int((costs.parts * costs.notifications).sum())

@@ -6,7 +6,7 @@ This is the reference that encoder, software switch and P4 program are held agai
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from udfs.errors import NetworkError
@@ -158,11 +158,14 @@ def _add_hosts(tables: Mapping[str, SwitchTables], network: Network) -> None:
 class StackPath:
     """Describes the path of a frame.
 
-    labels: one line each. paths: by host, the nodes from the publisher to it. links: every
-    transmission ``(from, to, labels on the link)``. copies: how many each host gets.
+    labels: one line each. leave_at: the switch at which each label leaves the stack; empty for one
+    that stays, as trees do, and for one that names nothing. paths: by host, the nodes from the
+    publisher to it. links: every transmission ``(from, to, labels on the link)``. copies: how many
+    each host gets.
     """
 
     labels: tuple[str, ...]
+    leave_at: tuple[str, ...]
     paths: dict[str, tuple[str, ...]]
     links: tuple[tuple[str, str, int], ...]
     copies: dict[str, int]
@@ -184,6 +187,7 @@ def path_of_stack(
         before.setdefault(v, u)
     return StackPath(
         tuple(_words(label, network, held) for label in labels),
+        tuple(_leaving(labels, network)),
         {host: _path(host, publisher, before) for host in sorted(went.hosts)},
         tuple(went.links),
         dict(sorted(went.hosts.items())),
@@ -196,6 +200,20 @@ def _path(host: str, publisher: str, before: dict[str, str]) -> tuple[str, ...]:
     while nodes[-1] != publisher and before[nodes[-1]] not in nodes:
         nodes.append(before[nodes[-1]])
     return tuple(reversed(nodes))
+
+
+def _leaving(labels: Iterable[int], network: Network) -> Iterator[str]:
+    switches = {switch.device_id: name for name, switch in network.switches.items()}
+    switch = ""
+    for label in labels:
+        of, number, *_ = network.labels.meaning(label)
+        if of in ("switch", "ports"):
+            # Ports are those of the switch named last.
+            switch = switches.get(number, "") if of == "switch" else switch
+            yield switch
+        else:
+            link = network.link_of(label)
+            yield link.switch if link else ""
 
 
 def _words(label: int, network: Network, trees: Mapping[int, VirtualTree]) -> str:

@@ -264,18 +264,12 @@ class SentExplanation:
             "entry": entry,
             "receivers": list(receivers),
             "labels": list(way.labels),
-            "leave_at": [_own_switch(network, label) for label in parts.labels],
+            "leave_at": list(way.leave_at),
             "paths": {name: list(way.paths.get(name, ())) for name in receivers},
             "links": [list(link) for link in way.links],
             "bytes": len(frame),
             "hex": frame.hex(),
         }
-
-
-def _own_switch(network: Network, label: int) -> str:
-    """The switch at which a label leaves the stack; empty for one that stays, as trees do."""
-    link = network.link_of(label)
-    return link.switch if link else ""
 
 
 def _pruned(prepared: Prepared) -> bool:

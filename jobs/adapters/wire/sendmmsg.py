@@ -38,7 +38,20 @@ _MSGHDR = np.dtype(
     ],
     align=True,
 )
-_MMSGHDR = np.dtype([("header", _MSGHDR), ("sent", np.uint32)], align=True)
+_MMSGHDR = np.dtype([("header", _MSGHDR), ("length", np.uint32)], align=True)
+
+
+def messages_of_one_vector() -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Returns a batch of vectors, struct iovec, and of messages, struct mmsghdr, each of which
+    holds the vector of its place.
+
+    Messages point into the array of vectors, so both live as long as either is used.
+    """
+    vectors, messages = np.zeros(BATCH, _IOVEC), np.zeros(BATCH, _MMSGHDR)
+    header = messages["header"]
+    header["vectors"] = vectors.ctypes.data + np.arange(BATCH) * _IOVEC.itemsize
+    header["vectors_count"] = 1
+    return vectors, messages
 
 
 def _load() -> ctypes._NamedFuncPointer:
@@ -63,11 +76,7 @@ class FrameSender:
         self._target = target
         self._patience = patience
         self._sendmmsg = _load()
-        self._vectors = np.zeros(BATCH, _IOVEC)
-        self._messages = np.zeros(BATCH, _MMSGHDR)
-        header = self._messages["header"]
-        header["vectors"] = self._vectors.ctypes.data + np.arange(BATCH) * _IOVEC.itemsize
-        header["vectors_count"] = 1
+        self._vectors, self._messages = messages_of_one_vector()
 
     def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int:
         """Send all frames, waiting for room where there is none; returns how many.
