@@ -180,7 +180,7 @@ def test_it_is_read_as_it_was_written(batches: list[tuple[int, frozenset[str]]],
     assert sum(map(len, again.later.values())) <= len(HOSTS)
 
 
-def test_all_are_told_every_so_often_and_when_a_partition_stands_still():
+def test_all_are_told_every_so_often_with_a_batch_or_without():
     now = 0.0
     turns = SummaryTurns(2.0, lambda: now)
     found = []
@@ -188,18 +188,23 @@ def test_all_are_told_every_so_often_and_when_a_partition_stands_still():
         found.append(turns.next())
         now += 0.5
     assert found == [True, False, False, False, True, False, False, False, True]
-    now += 10
-    assert turns.next()
+    # Where the next one is not before a second has gone, this one does it.
+    now += 0.5
+    assert (turns.next(0.9), turns.next(1.0), turns.next(1.0)) == (False, True, False)
     # Nothing was there to tell, so the next one that has something does.
     turns.none_told()
     assert turns.next() and not turns.next()
 
-    flowing, still = Told.all(0), Told.all(5).after(7, ["h1"])
+    flowing, still = Told.all(0), Told.all(5)
+    assert not turns.waited({0: flowing, 1: still})
+    still = still.after(7, ["h1"])
     for _ in range(3):
-        flowing = flowing.after(flowing.until + 1, ["h1"])
+        # Others go on, and their hosts are told.
+        flowing = Told.all(flowing.until + 1)
         assert not turns.waited({0: flowing, 1: still})
         now += 0.9
     assert turns.waited({0: flowing, 1: still})
     assert not turns.waited({0: flowing, 1: still})
     now += 10
     assert not turns.waited({0: Told.all(9), 1: Told.all(7)})
+    assert not turns.waited({0: Told.all(9), 1: Told.all(7).after(8, [])})

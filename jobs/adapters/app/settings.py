@@ -270,9 +270,9 @@ class Settings:
     )
     summary_interval: str = setting(
         "summary.interval",
-        "2 seconds",
-        "How long a host that nothing is for may wait for a summary; 0 seconds: each batch tells "
-        "all",
+        "3 seconds",
+        "How long hosts that nothing is for may wait for a summary; with 0 seconds each batch "
+        "tells all",
         form=_INTERVAL,
     )
     summary_keys: str = setting(

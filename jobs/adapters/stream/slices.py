@@ -370,7 +370,8 @@ class Slices:
         delivery = self._delivery
         assert delivery.told is not None
         until = {each.partition: each.until for each in ranges}
-        versions, everyone = dict(live.compilation.versions), delivery.turns.next()
+        versions = dict(live.compilation.versions)
+        everyone = delivery.turns.next(self._seconds)
         return Pin(versions, delivery.shaping, delivery.told, until, everyone)
 
     def _one_place(self) -> bool:

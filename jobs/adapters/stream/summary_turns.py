@@ -10,19 +10,21 @@ from udfs.delivery.told import Told
 
 
 class SummaryTurns:
-    """All hosts are told every ``interval`` seconds. clock: in seconds, never goes back."""
+    """All hosts are told every ``interval`` seconds, with a batch or where there is none. clock: in
+    seconds, never goes back."""
 
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = interval
         self._clock = clock
         self._all_told = -math.inf
-        # Of partitions whose hosts wait, how far it went, and since when.
-        self._waiting: dict[int, tuple[int, float]] = {}
+        # By partition, when all were seen to know how far it went.
+        self._even: dict[int, float] = {}
 
-    def next(self) -> bool:
-        """Tells whether the batch that is planned now tells all."""
+    def next(self, length: float = 0.0) -> bool:
+        """Tells whether the batch that is planned now tells all, as the next one, which comes so
+        many seconds later, would be too late."""
         now = self._clock()
-        if now - self._all_told < self._interval:
+        if now - self._all_told + length < self._interval:
             return False
         self._all_told = now
         return True
@@ -36,15 +38,10 @@ class SummaryTurns:
         self._all_told = self._clock()
 
     def waited(self, told: Mapping[int, Told]) -> bool:
-        """Tells, once, whether hosts have waited as long for word of a partition that went no
-        further since."""
-        now, before = self._clock(), self._waiting
-        self._waiting = {
-            p: before[p] if p in before and before[p][0] == each.until else (each.until, now)
-            for p, each in told.items()
-            if not each.whole
-        }
-        over = any(now - since >= self._interval for _, since in self._waiting.values())
-        if over:
-            self._waiting = {}
+        """Tells whether hosts have waited so long for word of a partition; ask now and then."""
+        now = self._clock()
+        even = {p: now if each.whole else self._even.get(p, now) for p, each in told.items()}
+        over = any(now - since >= self._interval for since in even.values())
+        # Where they cannot be told, another try follows as long after.
+        self._even = {} if over else even
         return over
