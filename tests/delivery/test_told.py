@@ -187,13 +187,15 @@ def test_all_are_told_every_so_often_with_a_batch_or_without():
     for _ in range(9):
         found.append(turns.next())
         now += 0.5
-    assert found == [True, False, False, False, True, False, False, False, True]
+    assert found == [True, *[False] * 4, True, *[False] * 3]
     # Where the next one is not before a second has gone, this one does it.
-    now += 0.5
-    assert (turns.next(0.9), turns.next(1.0), turns.next(1.0)) == (False, True, False)
+    now -= 0.5
+    assert (turns.next(0.5), turns.next(0.6), turns.next(0.6)) == (False, True, False)
     # Nothing was there to tell, so the next one that has something does.
     turns.none_told()
     assert turns.next() and not turns.next()
+    always = SummaryTurns(0.0, lambda: now)
+    assert always.next() and always.next()
 
     flowing, still = Told.all(0), Told.all(5)
     assert not turns.waited({0: flowing, 1: still})

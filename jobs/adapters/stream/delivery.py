@@ -242,21 +242,25 @@ class BatchDelivery:
         return records.through(partial(self.task, live, carried, telling), REPORT)
 
     def tell_rest(self) -> None:
-        """Tells all hosts how far partitions went that have not been told: nothing was for them.
+        """Tells all hosts how far partitions went that they were not told of: nothing was for them.
 
-        For when no batch runs, or will. It need not be on record: who is told again later is told
-        the same.
+        For when no batch runs, or will. It need not be on record, as who is told again is told the
+        same; and where it fails they ask.
         """
-        rest = sorted(p for p, told in (self.told or {}).items() if not told.whole)
+        told = self.told or {}
+        rest = sorted(partition for partition, each in told.items() if not each.whole)
         if self.live is None or not rest:
             return
-        telling = Telling(self.told or {})
-        quiet = Quiet(self._spark, rest, telling)
-        rows = quiet.through(partial(self.task, self.live, {}, telling), REPORT)
-        self.told = (self.told or {}) | BatchReport(rows, ()).told
-        self.turns.all_told()
-        if self._last is not None:
-            self._told_hosts.all(self._last)
+        telling = Telling(told)
+        try:
+            task = partial(self.task, self.live, {}, telling)
+            rows = Quiet(self._spark, rest, telling).through(task, REPORT)
+            self.told = told | BatchReport(rows, ()).told
+            self.turns.all_told()
+            if self._last is not None:
+                self._told_hosts.all(self._last)
+        except Exception as error:
+            log.warning("hosts could not be told that nothing was for them: %s", one_line(error))
 
     def delivered(
         self,
@@ -369,9 +373,6 @@ class BatchDelivery:
         if self._turn.acquire(blocking=False):
             try:
                 self.tell_rest()
-            except Exception as error:
-                # Another try follows when they have waited as long again.
-                log.warning("hosts could not be told between batches: %s", one_line(error))
             finally:
                 self._turn.release()
 

@@ -24,7 +24,7 @@ class SummaryTurns:
         """Tells whether the batch that is planned now tells all, as the next one, which comes so
         many seconds later, would be too late."""
         now = self._clock()
-        if now - self._all_told + length < self._interval:
+        if now - self._all_told + length <= self._interval and self._interval:
             return False
         self._all_told = now
         return True
