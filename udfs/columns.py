@@ -34,6 +34,7 @@ from udfs.delivery.frame_headers import StacksHandle
 from udfs.delivery.plan import Plan, PlanHandle
 from udfs.delivery.sink import EntrySinks, Opener, Sink
 from udfs.delivery.task import Task
+from udfs.delivery.told import Telling
 from udfs.filters.row_matcher import RowMatcher
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.buffers import Batch
@@ -46,8 +47,8 @@ Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
 #: ``part`` of a ``delivery`` by a ``publisher``, which is a sender by number, if there are several;
 #: its receivers, if the plan came without it), ``reason`` (how many dead letters), ``sample`` (one
 #: dead letter, cut to its first bytes, and the ``sender`` that it names; of a ``partition`` it is
-#: the host of the ingress, if all entered by one) and ``state`` (what rules with state keep of a
-#: partition).
+#: the host of the ingress, if all entered by one), ``state`` (what rules with state keep of a
+#: partition) and ``told`` (how far hosts were told of one, JSON of `udfs.delivery.told.Told`).
 REPORT = pa.schema(
     [
         ("kind", pa.string()),
@@ -75,6 +76,7 @@ REPORT = pa.schema(
         ("length", pa.int32()),
         ("sample", pa.binary()),
         ("cells", pa.binary()),
+        ("told", pa.string()),
     ]
 )
 
@@ -112,7 +114,7 @@ def deliver(
     open_sink: Opener | Callable[[], Sink],
     samples: int,
     carried: Mapping[int, bytes] | None = None,
-    since: Mapping[int, int] | None = None,
+    telling: Telling | None = None,
     source: Source = iter,
     at_once: bool = False,
 ) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
@@ -131,15 +133,15 @@ def deliver(
     messages have no clock, a column timestamp (microseconds) must be there too.
 
     Where switches match, frames are counted and not sent. Where the plan has summaries, they leave
-    at the end of the task. ``since``: by partition, the
-    offset where the batch before ended, if it is known.
+    at the end of the task, for whom ``telling`` says, which
+    ``source`` may share: by default for all.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = EntrySinks(plan.value, open_sink)
         try:
             ingress = _ingress(plan.value, open_sink)
-            task = Task(plan.value, header_stacks, topic, samples, carried or {}, since, ingress)
+            task = Task(plan.value, header_stacks, topic, samples, carried or {}, telling, ingress)
             for batch in source(batches):
                 frames = task.add(batch)
                 if plan.value.host_packets is None:

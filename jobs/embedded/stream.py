@@ -113,6 +113,7 @@ def drain(
 
         try:
             lifecycle.run(query, finished=drained)
+            delivery.tell_rest()
         finally:
             stop.set()
             with progress.stage("ledger and tables, written"):

@@ -13,7 +13,9 @@ from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
 
 from jobs.adapters.checkpoint.reports import Report, Reports
+from jobs.adapters.checkpoint.told import ToldHosts
 from lab.up.broker import Broker
+from udfs.delivery.told import Told
 from udfs.errors import StackcastError
 
 pytestmark = pytest.mark.integration
@@ -26,6 +28,7 @@ REFUSED = {
     "offsets/.[0-9]*.crc": "CHECKPOINT_UNREADABLE",
     "stackcast-pins/*.json": "PIN_UNREADABLE",
     "stackcast-state/*.bin": "STATE_UNREADABLE",
+    "stackcast-told/*.json": "TOLD_UNREADABLE",
     "stackcast-reports/*.json": "REPORT_UNREADABLE",
 }
 #: Those that nothing is lost with.
@@ -66,6 +69,8 @@ def same(ran: Deployment, tmp_path: Path) -> Deployment:
     # As a crash leaves one.
     left = Report(f"stackcast-{'0' * 8}", 0, {})
     Reports(ran.spark, made.settings.checkpoint).put(left)
+    told = {0: Told(7, 0, {}), 1: Told(7, 0, {})}
+    ToldHosts(ran.spark, made.settings.checkpoint).put(made.committed(), told)
     return made
 
 
@@ -107,7 +112,8 @@ def test_what_nothing_is_lost_with_is_mended(same, itch, damage):
 
 
 def test_the_way_out_that_is_told_leads_on(same):
-    for kind in ("stackcast-identity.json", "stackcast-reports/*", "stackcast-state/*.bin"):
+    ours = "stackcast-reports/*", "stackcast-state/*.bin", "stackcast-told/*"
+    for kind in ("stackcast-identity.json", *ours):
         file = newest(same, kind)
         file.write_bytes(b"")
         file.unlink()

@@ -7,6 +7,7 @@ and the reference of the digest is in plain integers. None shares code with the 
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 from collections import defaultdict
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ from hypothesis import strategies as st
 from lab.fabric.hosts import udp_payload
 from udfs.columns import deliver
 from udfs.delivery.plan import Compilation, Planner
+from udfs.delivery.receiver_summaries import MOST
+from udfs.delivery.told import Telling, Told
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.readers import Packets
 from udfs.messages.reference import build_packet
@@ -65,10 +68,10 @@ def run(
     compilation: Compilation,
     rows: Sequence[Row],
     cuts: Sequence[int] = (),
-    since: dict[int, int] | None = None,
+    telling: Telling | None = None,
 ) -> tuple[list[bytes], dict[tuple[str, bytes], Summary]]:
     """Frames of notifications, and the summaries by host and session."""
-    notifications, told = bytes_of(compilation, rows, cuts, since)
+    notifications, told = bytes_of(compilation, rows, cuts, telling)
     return notifications, {key: unpack(datagram) for key, datagram in told.items()}
 
 
@@ -76,7 +79,7 @@ def bytes_of(
     compilation: Compilation,
     rows: Sequence[Row],
     cuts: Sequence[int] = (),
-    since: dict[int, int] | None = None,
+    telling: Telling | None = None,
 ) -> tuple[list[bytes], dict[tuple[str, bytes], bytes]]:
     """Frames of notifications, and the datagrams of summaries by host and session."""
     sink = ListSink()
@@ -86,9 +89,15 @@ def bytes_of(
         TOPIC,
         lambda: sink,
         100,
-        since=since,
+        telling=telling,
     )
-    list(task(batches_of(rows, cuts, False)))
+    report = [row for batch in task(batches_of(rows, cuts, False)) for row in batch.to_pylist()]
+    if telling is not None:
+        telling.told |= {
+            row["partition"]: Told.unpacked(json.loads(row["told"]))
+            for row in report
+            if row["kind"] == "told"
+        }
     last = [port_of(frame) == PORT for frame in sink.frames]
     assert last == sorted(last), "summaries leave after the notifications"
     summaries = {}
@@ -165,10 +174,69 @@ def test_ranges_follow_each_other_where_offsets_have_a_hole():
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
     compilation = compilation_of([Subscription("s", "h3", "stock == GOOGL")])
     _, first = run(compilation, [(0, 5, packet), (0, 7, packet)])
-    _, second = run(compilation, [(0, 9, packet)], since={0: 8, 3: 100})
+    _, second = run(
+        compilation, [(0, 9, packet)], telling=Telling({0: Told.all(8), 3: Told.all(100)})
+    )
     (one,), (other,) = first.values(), second.values()
     assert one.until == 8 << OFFSET_SHIFT == other.from_
     assert other.until == 10 << OFFSET_SHIFT
+
+
+@examples(40)
+@given(st.lists(st.tuples(scenes(), st.booleans()), min_size=1, max_size=4))
+def test_where_not_all_are_told_a_batch_tells_whom_it_had_something_for_and_ranges_leave_no_hole(
+    batches: list[tuple[tuple[list[Subscription], list[Row]], bool]],
+):
+    subscriptions = batches[0][0][0]
+    compilation = compilation_of(subscriptions)
+    named = {host for receivers in compilation.receivers for host in receivers}
+    ends: dict[int, int] = {}
+    reached: dict[tuple[str, bytes], int] = {}
+    told: dict[int, Told] = {}
+    for (_, scene), everyone in batches:
+        # Later batches are of later offsets.
+        rows = [(p, ends.get(p, 0) + offset, value) for p, offset, value in scene]
+        before = dict(ends)
+        for p, offset, _ in rows:
+            ends[p] = max(ends.get(p, 0), offset + 1)
+        telling = Telling({p: told.get(p, Told.all(before.get(p, 0))) for p in ends}, everyone)
+        frames, summaries = run(compilation, rows, telling=telling)
+        told = telling.told
+        found = owed(frames)
+        assert set(found) <= set(summaries)
+        for (host, session), summary in summaries.items():
+            mine = found.get((host, session), {})
+            assert (summary.notifications, summary.last) == (len(mine), max(mine, default=0))
+            assert summary.digest == sum(splitmix64(s + n) for s, n in mine.items()) % LIMIT
+            assert summary.from_ == reached.get((host, session), 0)
+            reached[host, session] = summary.until
+        for p in {p for p, _, _ in rows}:
+            session = session_id(TOPIC, p)
+            these = {host for host, s in summaries if s == session}
+            had = {host for host, s in found if s == session}
+            assert these == (named if everyone or len(had) >= MOST * len(named) else had)
+            assert told[p].whole == (these == named)
+
+
+def test_a_partition_that_stands_still_is_told_to_whom_it_was_not():
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL])
+    rules = [Subscription(f"s{n}", host, "stock == GOOGL") for n, host in enumerate(("h1", "h2"))]
+    rules += [Subscription(f"n{n}", host, "stock == AAAA") for n, host in enumerate(("h3", "h4"))]
+    compilation = compilation_of(rules)
+    telling = Telling({0: Told.all(5)}, everyone=False)
+    _, summaries = run(compilation, [(0, 7, packet)], telling=telling)
+    assert {host for host, _ in summaries} == {"h1", "h2"}
+    assert telling.told == {0: Told(8, 5, {8: ["h1", "h2"]})}
+    for everyone, hosts in ((False, set()), (True, {"h3", "h4"}), (True, set())):
+        telling = Telling(telling.told, everyone)
+        telling.reads(0)
+        telling.reads(1)  # of which nobody knows anything
+        _, summaries = run(compilation, [], telling=telling)
+        assert {host for host, _ in summaries} == hosts
+        for summary in summaries.values():
+            span = summary.from_ >> OFFSET_SHIFT, summary.until >> OFFSET_SHIFT
+            assert (*span, summary.notifications, summary.digest) == (5, 8, 0, 0)
+    assert telling.told == {0: Told.all(8)}
 
 
 def test_summaries_change_no_notification_and_leave_by_another_port():

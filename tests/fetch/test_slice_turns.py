@@ -16,6 +16,7 @@ from jobs.adapters.fetch import slices
 from jobs.adapters.fetch.client import Range, Reached
 from jobs.adapters.fetch.options import FetchOptions
 from jobs.adapters.fetch.slices import Read, Turn, follow
+from udfs.delivery.told import Telling, Told
 
 pytestmark = pytest.mark.unit
 
@@ -53,12 +54,18 @@ def partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partition:
 def started() -> Iterator[Callable[..., Future[list[int]]]]:
     with ThreadPoolExecutor(8) as pool:
 
-        def start(turn: Turn, read: Read) -> Future[list[int]]:
+        def start(turn: Turn, read: Read, telling: Telling | None = None) -> Future[list[int]]:
             options = FetchOptions.__new__(FetchOptions)
+            telling = telling or Telling({})
 
             def work() -> list[int]:
-                batches = follow(options, turn, 0, read)
-                return [offset for batch in batches for offset in batch.offset.tolist()]
+                batches, offsets = follow(options, turn, 0, read, telling), []
+                telling.ask(
+                    lambda p: Told(offsets[-1] + 1, 7, {}) if offsets else telling.told.get(p)
+                )
+                for batch in batches:
+                    offsets += batch.offset.tolist()
+                return offsets
 
             return pool.submit(work)
 
@@ -66,7 +73,7 @@ def started() -> Iterator[Callable[..., Future[list[int]]]]:
 
 
 def turn(number: int, ahead: bool, most: int = 100) -> Turn:
-    return Turn("run", number, [RANGE], 1.0, {}, most if ahead else None)
+    return Turn("run", number, [RANGE], 1.0, most if ahead else None)
 
 
 def tried_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,24 +93,24 @@ def test_a_task_waits_for_the_one_before_and_goes_on_where_that_has_stopped(part
     one, other, third = Read(), Read(), Read()
     first = started(turn(1, False), one)
     over = reads(partition, 10)
-    following = turn(2, True)
-    second = started(following, other)
+    tellings = Telling({}), Telling({})
+    second = started(turn(2, True), other, tellings[0])
     time.sleep(0.05)
     assert not second.done() and partition.asked == [(10, 1000, False)]
     over.set()
     assert first.result(60) == [10, 11]
     over = reads(partition, 13)
     # No more than its share, though the pin allows more.
-    last = turn(3, True, most=1)
-    end = started(last, third)
+    end = started(turn(3, True, most=1), third, tellings[1])
     over.set()
     assert second.result(60) == [13, 14]
     reads(partition, 16).set()
     assert end.result(60) == [16]
     assert partition.asked[1:] == [(13, 113, False), (16, 17, False)]
     assert [(r.first, r.offset) for r in (one, other, third)] == [(10, 13), (13, 16), (16, 17)]
-    # Where the summaries begin is where those before ended, which is not beyond the last record.
-    assert (following.since, last.since) == ({3: 12}, {3: 15})
+    # How far hosts are told is known from the one before, and is not beyond its last record.
+    assert [each.told for each in tellings] == [{3: Told(12, 7, {})}, {3: Told(15, 7, {})}]
+    assert all(each.partitions == {3} for each in tellings)
 
 
 def test_nobody_goes_on_from_a_task_that_has_died_or_was_never_here(

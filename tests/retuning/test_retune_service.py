@@ -167,6 +167,7 @@ class World:
 
         try:
             self.lifecycle.run(query, finished)
+            delivery.tell_rest()
         finally:
             delivery.close()
 

@@ -109,8 +109,8 @@ def test_a_damaged_identity_names_its_file(content):
 
 
 def test_the_checkpoint_of_a_newer_version_is_refused_and_the_error_says_what_to_do():
-    newer = HELD.packed().replace(b'"layout": 1', b'"layout": 2')
-    with pytest.raises(StreamError, match=r"the file: .* layout 2, .* up to 1: run") as refused:
+    newer = HELD.packed().replace(b'"layout": 2', b'"layout": 3')
+    with pytest.raises(StreamError, match=r"the file: .* layout 3, .* up to 2: run") as refused:
         Identity.unpacked(newer, "the file")
     assert refused.value.what == "NEWER_LAYOUT"
 

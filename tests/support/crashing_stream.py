@@ -227,6 +227,7 @@ def main(path: str) -> int:
 
         try:
             lifecycle.run(query, finished)
+            delivery.tell_rest()
         finally:
             delivery.close()
     print("drained", flush=True)

@@ -154,6 +154,7 @@ class Deployment:
 
         try:
             lifecycle.run(query, drained)
+            delivery.tell_rest()
         except StreamError as error:
             raise after_failure(self.spark, self.settings, error) from error
         finally:

@@ -52,6 +52,7 @@ def drain(spark: SparkSession, settings: Settings, *steps: Callable[[], None]) -
 
     try:
         lifecycle.run(query, drained)
+        delivery.tell_rest()
     finally:
         delivery.close()
     return delivery

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +23,10 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.files import KEPT
 from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.state import CarriedState
+from jobs.adapters.checkpoint.told import ToldHosts
 from jobs.adapters.tables import local
 from jobs.adapters.tables.tables import LAYOUT, LEDGER, NAMES, Tables
+from udfs.delivery.told import Told
 from udfs.errors import StreamError, TableError
 from udfs.filters.matching.carried import pack, unpack
 from udfs.filters.matching.cells import CELL, Carried
@@ -481,14 +484,18 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     checkpoint = str(tmp_path / "checkpoint")
     pins = Pins(spark, checkpoint)
     assert pins.get(0) is None
+
+    def pin(batch: int) -> Pin:
+        told = {0: Told.all(batch), 1: Told(9, 5, {7: ["h1", "h2"], 9: ["h4"]})}
+        versions, even = {"subscriptions": batch, "hosts": 2}, batch % 2 == 0
+        return Pin(versions, {"mtu": "1400"}, told, {0: 7}, even, not even)
+
     for batch in range(KEPT + 3):
-        pins.put(
-            batch, Pin({"subscriptions": batch, "hosts": 2}, {"mtu": "1400"}, {0: batch}, {0: 7})
-        )
+        pins.put(batch, pin(batch))
     again = Pins(spark, checkpoint)
-    last = Pin({"subscriptions": KEPT + 2, "hosts": 2}, {"mtu": "1400"}, {0: KEPT + 2}, {0: 7})
+    last = pin(KEPT + 2)
     assert again.get(KEPT + 2) == last
-    assert again.get(3) == Pin({"subscriptions": 3, "hosts": 2}, {"mtu": "1400"}, {0: 3}, {0: 7})
+    assert again.get(3) == pin(3)
     assert [again.get(batch) for batch in range(3)] == [None] * 3
     # The first try may have sent frames: its versions stand.
     with pytest.raises(TableError, match="PIN_NOT_WRITTEN"):
@@ -496,6 +503,32 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     assert pins.newest() == (KEPT + 2, last)
     files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
     assert not [name for name in files if "draft" in name]
+    # As they were before batches told some hosts and not all.
+    older = {"versions": {}, "settings": {}, "since": {"0": 7}, "until": {}, "ahead": False}
+    Path(checkpoint, "stackcast-pins", "99.json").write_text(json.dumps(older))
+    assert again.get(99) == Pin({}, {}, {0: Told.all(7)}, {})
+
+
+def test_how_far_hosts_were_told_is_on_record_where_it_was_not_all_of_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    some, other = Told(9, 5, {7: ["h1"]}), Told(20, 9, {})
+    told = ToldHosts(spark, str(tmp_path))
+    told.put(3, {0: some, 1: Told.all(8)})
+    told.put(4, {0: Told.all(12)})
+    again = ToldHosts(spark, str(tmp_path))
+    assert again.after(3, {0: 9, 1: 8}) == {0: some, 1: Told.all(8)}
+    assert again.after(4, {0: 12}) == {0: Told.all(12)}
+    # A try that was cut off ended elsewhere; the next one is on record in its place.
+    assert again.after(3, {0: 10}) == {0: Told.all(10)}
+    again.put(3, {0: other})
+    assert again.after(3, {0: 20}) == {0: other}
+    again.all(3)
+    assert again.after(3, {0: 20}) == {0: Told.all(20)}
+    for batch in (5, 6):
+        again.put(batch, {0: some})
+    ToldHosts(spark, str(tmp_path)).put(KEPT + 5, {0: Told.all(99)})
+    assert [path.name for path in (tmp_path / "stackcast-told").glob("*.json")] == ["6.json"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"versions": 3}'])

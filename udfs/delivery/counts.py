@@ -27,7 +27,7 @@ class Counts:
     """
 
     def __init__(self, topic: str, digests: bool) -> None:
-        self._topic = topic
+        self.topic = topic
         self._digests = digests
         self.partitions = np.zeros(0, np.int32)
         self.sessions = np.zeros((0, 10), np.uint8)
@@ -43,7 +43,7 @@ class Counts:
             rows, missing = kernels.rows_of(partition, self.partitions)
             if missing < 0:
                 return rows
-            session = np.frombuffer(session_id(self._topic, missing), np.uint8)
+            session = np.frombuffer(session_id(self.topic, missing), np.uint8)
             self.partitions = np.append(self.partitions, np.int32(missing))
             self.sessions = np.concatenate((self.sessions, session.reshape(1, 10)))
             self._grow(self.by_template.shape[1])
@@ -83,10 +83,15 @@ class Counts:
         if largest > MAX_OFFSET:
             raise StreamError(
                 "OFFSETS_USED_UP",
-                f"topic {self._topic} has offset {largest}, and sequence numbers hold offsets up "
+                f"topic {self.topic} has offset {largest}, and sequence numbers hold offsets up "
                 f"to {MAX_OFFSET}: publish to a topic of another name",
                 offset=largest,
             )
+
+    def span(self, row: int) -> tuple[int, int]:
+        """Returns the first offset of a partition, by its place, and that after the last."""
+        from_, until = self._totals[row, :2].tolist()
+        return from_, until
 
     def totals(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields each partition and its totals, named as columns of `udfs.columns.REPORT`."""

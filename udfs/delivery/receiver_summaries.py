@@ -7,7 +7,7 @@ template's tallies go to all of its receivers at the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,15 @@ from udfs.delivery.frame_headers import FrameHeaders, StacksHandle
 from udfs.delivery.kernels import by_host
 from udfs.delivery.publishers import Publishers
 from udfs.delivery.routes import Routes
-from udfs.messages.sequence import OFFSET_SHIFT
+from udfs.delivery.told import Telling, Told
+from udfs.messages.sequence import OFFSET_SHIFT, session_id
 from udfs.messages.summaries import summary_rows
 from udfs.messages.summary_keys import SummaryKey, SummarySigner
 from udfs.stacks.frame import address_datagrams
 from udfs.trees.header_stacks import Receivers
+
+#: Of so large a share of all hosts a batch may as well tell all, and nobody keeps who was told.
+MOST = 0.75
 
 
 class SummaryHosts:
@@ -44,6 +48,7 @@ class SummaryHosts:
         #: int32[h]: the delivery of each host alone.
         self.delivery = np.array([alone[host] for host in self.names], np.int32)
         self.signer = None if key is None else SummarySigner(key, self.names)
+        self._places: dict[str, int] = {}
         self._forget(None)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -51,11 +56,18 @@ class SummaryHosts:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
+        self._places = {}
         self._forget(None)
+
+    @property
+    def places(self) -> dict[str, int]:
+        """By name, the place of a host in ``names``."""
+        if not self._places:
+            self._places = {host: place for place, host in enumerate(self.names)}
+        return self._places
 
     def _forget(self, headers: FrameHeaders | None) -> None:
         self._headers = headers
-        self._numbers: dict[str, int] = {}
         # Template t reaches the hosts ``_pool[_start[t]:_end[t]]``; -1 where that is not known.
         self._start = self._end = np.zeros(0, np.int64)
         self._pool = np.zeros(0, np.int32)
@@ -79,10 +91,8 @@ class SummaryHosts:
         return self._start, self._end, self._pool
 
     def _learn(self, headers: FrameHeaders, templates: NDArray[np.int64]) -> None:
-        if not self._numbers:
-            self._numbers = {host: number for number, host in enumerate(self.names)}
         sets = [headers.receivers(template) for template in templates.tolist()]
-        places = [self._numbers[host] for receivers in sets for host in receivers]
+        places = [self.places[host] for receivers in sets for host in receivers]
         sizes = np.array([len(receivers) for receivers in sets])
         self._end[templates] = self._pool.size + np.cumsum(sizes)
         self._start[templates] = self._end[templates] - sizes
@@ -98,48 +108,111 @@ class _Plan(Protocol):
     def routes(self) -> Routes: ...
 
 
+class _Summaries(NamedTuple):
+    """Summaries of a partition: whom to tell, bool[h]; from where, int64[h], and what, by host; and
+    how far all are told then."""
+
+    told: NDArray[np.bool_]
+    begins: NDArray[np.int64]
+    tallies: tuple[NDArray[Any], ...]
+    after: Told
+
+
 class ReceiverSummaries:
-    """Makes the summaries of a task by what it has counted by template. first_sender: as of
-    `udfs.delivery.task.Task`."""
+    """Makes the summaries of a task by what it has counted by template: ``counts``. first_sender:
+    as of `udfs.delivery.task.Task`."""
 
     def __init__(
-        self, plan: _Plan, hosts: SummaryHosts, header_stacks: StacksHandle, first_sender: int = 0
+        self,
+        plan: _Plan,
+        hosts: SummaryHosts,
+        header_stacks: StacksHandle,
+        counts: Counts,
+        telling: Telling,
+        first_sender: int = 0,
     ) -> None:
         self._plan = plan
         self._hosts = hosts
         self._headers = plan.headers
         self._header_stacks = header_stacks
+        self._counts = counts
+        self._telling = telling
+        telling.ask(self._after)
         self._first_sender = first_sender
+        #: By partition, how far hosts are told with the summaries that were made.
+        self.told: dict[int, Told] = {}
 
     def frames(
-        self, counts: Counts, ranges: Sequence[tuple[int, int]]
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]]:
-        """Makes frames with a summary for each host and partition: bytes, borders int64[f+1] and
-        templates int32[f].
+        self,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]] | None:
+        """Makes frames with summaries, one a host that is told of a partition: bytes, borders
+        int64[f+1] and templates int32[f]; None if there are none.
 
-        ranges: offsets by partition of the counts, (from, until) of the records that were read.
         Hosts that no stack leads to get none.
         """
         rows, template = [], []
-        for row in np.argsort(counts.partitions).tolist():
-            route = self._routes(int(counts.partitions[row]))
+        for partition, each in sorted(self._all().items()):
+            self.told[partition] = each.after
+            route = self._routes(partition)
             templates = self._headers.templates_for(route, self._header_stacks)
-            reached = np.flatnonzero(templates.count[route] > 0)
+            reached = np.flatnonzero(each.told & (templates.count[route] > 0))
             summaries = summary_rows(
-                counts.sessions[row].tobytes(),
-                ranges[row][0] << OFFSET_SHIFT,
-                ranges[row][1] << OFFSET_SHIFT,
-                *self._by_host(counts, row),
+                session_id(self._counts.topic, partition),
+                each.begins[reached] << OFFSET_SHIFT,
+                each.after.until << OFFSET_SHIFT,
+                *(tally[reached] for tally in each.tallies),
             )
-            if self._hosts.signer is None:
-                rows.append(summaries[reached])
-            else:
-                rows.append(self._hosts.signer.sign(summaries[reached], reached.tolist()))
+            if self._hosts.signer is not None:
+                summaries = self._hosts.signer.sign(summaries, reached.tolist())
+            rows.append(summaries)
             template.append(templates.first[route[reached]])
+        if not sum(map(len, rows)):
+            return None
         chosen = np.concatenate(template)
         templates = self._headers.templates
         made = address_datagrams(templates, chosen, np.concatenate(rows), self._hosts.port)
         return *made, chosen
+
+    def _all(self) -> dict[int, _Summaries]:
+        """Returns the summaries to send by partition; none of one of which nothing is to be
+        said."""
+        counted = self._counts.partitions.tolist()
+        found = {partition: self._counted(partition) for partition in counted}
+        if self._telling.everyone:
+            for partition in self._telling.partitions.difference(counted):
+                before = self._telling.told.get(partition)
+                if before is not None and not before.whole:
+                    found[partition] = self._uncounted(before)
+        return found
+
+    def _after(self, partition: int) -> Told | None:
+        if partition in self._counts.partitions:
+            return self._counted(partition).after
+        before = self._telling.told.get(partition)
+        everyone = self._telling.everyone and partition in self._telling.partitions
+        return Told.all(before.until) if before is not None and everyone else before
+
+    def _counted(self, partition: int) -> _Summaries:
+        """Of a partition that had records. A range begins where the one before ended, so that
+        there is no hole between them where offsets have one."""
+        row = int(np.flatnonzero(self._counts.partitions == partition)[0])
+        from_, until = self._counts.span(row)
+        before = self._telling.told.get(partition, Told.all(from_))
+        tallies = self._by_host(row)
+        had = tallies[0] > 0
+        if self._telling.everyone or np.count_nonzero(had) >= MOST * had.size:
+            told, after = np.ones_like(had), Told.all(until)
+        else:
+            names = self._hosts.names
+            told = had
+            after = before.after(until, [names[place] for place in np.flatnonzero(had).tolist()])
+        return _Summaries(told, before.begins(self._hosts.places), tallies, after)
+
+    def _uncounted(self, before: Told) -> _Summaries:
+        """Of a partition that had none, for hosts that do not know yet how far it went."""
+        begins = before.begins(self._hosts.places)
+        none = np.zeros(begins.size, np.uint64)
+        return _Summaries(begins < before.until, begins, (none,) * 3, Told.all(before.until))
 
     def _routes(self, partition: int) -> NDArray[np.int32]:
         """Returns the route of each host's summaries, from the publisher that they come from."""
@@ -149,9 +222,10 @@ class ReceiverSummaries:
         sender = self._first_sender + self._plan.publishers.of_partition(partition)
         return self._plan.routes.numbers(np.full(delivery.size, sender, np.int32), delivery)
 
-    def _by_host(self, counts: Counts, row: int) -> tuple[NDArray[Any], ...]:
+    def _by_host(self, row: int) -> tuple[NDArray[Any], ...]:
         """Returns notifications, last number and digest of a partition by host, in the order of
         ``names``."""
+        counts = self._counts
         notifications = counts.by_template[row, :, 0]
         used = np.flatnonzero(notifications)
         reach = self._hosts.reach(self._headers, used)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from udfs.delivery.frame_headers import StacksHandle
 from udfs.delivery.partition_states import PartitionStates
 from udfs.delivery.plan import Plan
 from udfs.delivery.receiver_summaries import ReceiverSummaries
+from udfs.delivery.told import Telling
 from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from udfs.messages.readers import REASONS
@@ -39,7 +41,7 @@ class Task:
         topic: str,
         samples: int,
         carried: Mapping[int, bytes],
-        since: Mapping[int, int] | None = None,
+        telling: Telling | None = None,
         ingress: str = "",
     ) -> None:
         self._plan = plan
@@ -51,11 +53,11 @@ class Task:
         self._counts = Counts(topic, digests=plan.summaries is not None)
         self._reasons: Counter[str] = Counter()
         self._dead_letters: list[dict[str, Any]] = []
-        self._since = since or {}
         self._summaries: ReceiverSummaries | None = None
         if plan.summaries is not None:
             self._summaries = ReceiverSummaries(
-                plan, plan.summaries, header_stacks, self._first_sender
+                *(plan, plan.summaries, header_stacks, self._counts),
+                *(telling or Telling({}), self._first_sender),
             )
         self._states: PartitionStates | None = None
         if plan.state is not None:
@@ -119,18 +121,8 @@ class Task:
         self,
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]] | None:
         """Returns the frames of the summaries for hosts as bytes, borders and templates; None
-        without summaries.
-
-        A range begins at the end of the one of ``since``, so that there is no gap between them
-        where offsets have one.
-        """
-        if self._summaries is None or not self._counts.partitions.size:
-            return None
-        ranges = [
-            (self._since.get(partition, total["from_offset"]), total["until_offset"])
-            for partition, total in self._counts.totals()
-        ]
-        return self._summaries.frames(self._counts, ranges)
+        without summaries."""
+        return None if self._summaries is None else self._summaries.frames()
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns the report, as rows of :data:`udfs.columns.REPORT`: `totals` and `templates`."""
@@ -151,6 +143,11 @@ class Task:
         rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]
         if self._states is not None:
             rows += self._states.rows()
+        if self._summaries is not None:
+            rows += [
+                {"kind": "told", "partition": partition, "told": json.dumps(after.packed())}
+                for partition, after in self._summaries.told.items()
+            ]
         return rows + self._dead_letters
 
     def templates(self) -> dict[str, pa.Array]:

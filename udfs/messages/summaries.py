@@ -125,15 +125,16 @@ class Request:
 
 def summary_rows(
     session: bytes,
-    from_: int,
+    from_: NDArray[np.int64],
     until: int,
-    notifications: NDArray[np.int64],
+    notifications: NDArray[Any],
     last: NDArray[np.uint64],
     digest: NDArray[np.uint64],
 ) -> NDArray[np.uint8]:
-    """Makes the datagrams of summaries of one range for h hosts, uint8[h, 52], as `Summary.pack`.
+    """Makes the datagrams of summaries for h hosts, of ranges that end together: uint8[h, 52], as
+    `Summary.pack`.
 
-    notifications: int64[h]. last, digest: uint64[h].
+    from_, notifications: int64[h]. last, digest: uint64[h].
     """
     rows = np.empty(notifications.size, _ROW)
     rows["session"] = session

@@ -268,6 +268,13 @@ class Settings:
         "UDP port of the summaries that tell hosts what they should have received; 0 sends none",
         most=65_535,
     )
+    summary_interval: str = setting(
+        "summary.interval",
+        "4 seconds",
+        "How long hosts that nothing is for may wait for a summary; with 0 seconds each batch "
+        "tells all",
+        form=_INTERVAL,
+    )
     summary_keys: str = setting(
         "summary.keys",
         "",

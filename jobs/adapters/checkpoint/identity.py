@@ -29,7 +29,7 @@ from udfs.network.publishers import PARTITION
 
 NAME = "stackcast-identity.json"
 #: The form of all files of the checkpoint; one that changes it counts up.
-LAYOUT = 1
+LAYOUT = 2
 
 #: Tables whose versions batches are pinned to, and the one that says which batches there were.
 TABLES = ("subscriptions", "switches", "hosts", "links", "virtual_trees", "egress_ledger")

@@ -13,20 +13,23 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from udfs.delivery.told import Told
 from udfs.errors import StackcastError, StreamError, TableError
 
 
 class Pin(NamedTuple):
     """versions: of the tables. settings: those that shape bytes, as
-    `jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, the offset at which
-    the summaries of the batch begin. until: by partition, the offset that its tasks read up to at
-    most, where they find out where it ends; empty where that was planned. ahead: it was written
-    while the batch before ran, and ``since`` is as that one began."""
+    `jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, how far hosts were
+    told, and so where the summaries of the batch begin. until: by partition, the offset that its
+    tasks read up to at most, where they find out where it ends; empty where that was planned.
+    everyone: its summaries are for all hosts. ahead: it was written while the batch before ran, and
+    ``since`` is as that one began."""
 
     versions: dict[str, int]
     settings: dict[str, str]
-    since: dict[int, int]
+    since: dict[int, Told]
     until: dict[int, int]
+    everyone: bool = True
     ahead: bool = False
 
 
@@ -46,12 +49,12 @@ class Pins:
             return None
         try:
             held = json.loads(text)
-            since, until = (
-                {int(p): int(offset) for p, offset in held[name].items()}
-                for name in ("since", "until")
-            )
+            since = {int(p): Told.unpacked(told) for p, told in held["since"].items()}
+            until = {int(p): int(offset) for p, offset in held["until"].items()}
             versions = {str(name): int(v) for name, v in held["versions"].items()}
-            return Pin(versions, dict(held["settings"]), since, until, bool(held["ahead"]))
+            # Before there was a choice, all were told.
+            flags = bool(held.get("everyone", True)), bool(held["ahead"])
+            return Pin(versions, dict(held["settings"]), since, until, *flags)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "PIN_UNREADABLE",
@@ -80,8 +83,9 @@ class Pins:
         name = self._files.name(batch_id)
         if self._files.read(batch_id) is not None:
             raise TableError("PIN_NOT_WRITTEN", f"batch {batch_id} has its versions in {name}")
+        held = pin._asdict() | {"since": {p: told.packed() for p, told in pin.since.items()}}
         try:
-            written = self._files.write(batch_id, json.dumps(pin._asdict()).encode())
+            written = self._files.write(batch_id, json.dumps(held).encode())
         except FILE_ERRORS as error:
             raise TableError("PIN_NOT_WRITTEN", f"{name}: {one_line(error)}") from error
         if not written:

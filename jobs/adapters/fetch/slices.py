@@ -13,28 +13,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from pyspark import SparkFiles, TaskContext
 
 from jobs.adapters.fetch.client import Range, Reached, client_of
 from jobs.adapters.fetch.options import FetchOptions
+from udfs.delivery.told import Telling, Told
 from udfs.messages.buffers import Batch
 
 
 class Turn(NamedTuple):
     """What the tasks of a job do, one a range, for so many ``seconds``.
 
-    run: names the stream, since it was started. number: counts its jobs. since: by partition,
-    where the next summaries begin. most: records a task, where it is told by the job before where
-    to begin; else None, and the ranges say that.
+    run: names the stream, since it was started. number: counts its jobs. most: records a task,
+    where it is told by the job before where to begin; else None, and the ranges say that.
     """
 
     run: str
     number: int
     ranges: Sequence[Range]
     seconds: float
-    since: dict[int, int]
     most: int | None = None
 
 
@@ -49,19 +48,21 @@ class Read(Reached):
 
 
 class Place(NamedTuple):
-    """Where the next task begins, and its summaries, if that is known."""
+    """Where the next task begins, and how far hosts were told by then, if that is known."""
 
     offset: int
-    since: int | None
+    told: Told | None
 
 
-def follow(options: FetchOptions, turn: Turn, task: int, read: Read) -> Iterator[Batch]:
-    """Yields what comes of the range of a task; tells ``read``, and ``turn`` of its summaries.
+def follow(
+    options: FetchOptions, turn: Turn, task: int, read: Read, telling: Telling
+) -> Iterator[Batch]:
+    """Yields what comes of the range of a task; tells ``read``, and what shares ``telling``.
 
     Raises KafkaError as `jobs.adapters.fetch.client.Fetcher.follow`.
     """
     wanted = turn.ranges[task]
-    partition, since = wanted.partition, turn.since
+    partition, told = wanted.partition, None
     context = TaskContext.get()
     again = context is not None and context.attemptNumber() > 0
     if turn.most is not None:
@@ -71,18 +72,15 @@ def follow(options: FetchOptions, turn: Turn, task: int, read: Read) -> Iterator
             return
         until = min(wanted.until, begin.offset + turn.most)
         wanted = wanted._replace(first=begin.offset, until=until)
-        if begin.since is not None:
-            since[partition] = begin.since
+        told = begin.told
     if again and (ended := _told(turn, partition, turn.number)) is not None:
         # Whoever comes next has begun there.
         wanted = wanted._replace(until=ended.offset)
     read.first = read.offset = wanted.first
-    last = since.get(partition)
+    telling.reads(partition, told)
     with _reading(turn, partition) as file:
-        for batch in client_of(options).follow(wanted, turn.seconds, again, read):
-            yield batch
-            last = int(batch.offset[-1]) + 1
-        os.write(file, json.dumps(Place(read.offset, last)).encode())
+        yield from client_of(options).follow(wanted, turn.seconds, again, read)
+        file.write(_packed(Place(read.offset, telling.after(partition))))
 
 
 def _told(turn: Turn, partition: int, number: int) -> Place | None:
@@ -94,11 +92,21 @@ def _told(turn: Turn, partition: int, number: int) -> Place | None:
             content = file.read()
     except FileNotFoundError:
         return None
-    return Place(*json.loads(content)) if content else None
+    return _unpacked(content) if content else None
+
+
+def _packed(place: Place) -> bytes:
+    told = None if place.told is None else place.told.packed()
+    return json.dumps([place.offset, told]).encode()
+
+
+def _unpacked(content: bytes) -> Place:
+    offset, told = json.loads(content)
+    return Place(offset, None if told is None else Told.unpacked(told))
 
 
 @contextmanager
-def _reading(turn: Turn, partition: int) -> Iterator[int]:
+def _reading(turn: Turn, partition: int) -> Iterator[BinaryIO]:
     """Holds the lock of a file, which is there with it."""
     path = _path(turn, partition, turn.number)
     new = path.with_name(f"{path.name}.{os.getpid()}")
@@ -107,7 +115,7 @@ def _reading(turn: Turn, partition: int) -> Iterator[int]:
         new.rename(path)
         # The job before that one has ended.
         _path(turn, partition, turn.number - 2).unlink(missing_ok=True)
-        yield file.fileno()
+        yield file
 
 
 def _path(turn: Turn, partition: int, number: int) -> Path:

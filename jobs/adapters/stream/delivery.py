@@ -31,20 +31,23 @@ from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.progress import Progress
 from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
+from jobs.adapters.checkpoint.told import ToldHosts
 from jobs.adapters.planning.plans import Plans, sources, switch_sources
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
 from jobs.adapters.stream.admission import Admission, RunningQuery
-from jobs.adapters.stream.input import Records, fetch_of, records_of
+from jobs.adapters.stream.input import Quiet, Records, fetch_of, records_of
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.new_attributes import NewAttributes
 from jobs.adapters.stream.report import BatchReport, Reach
+from jobs.adapters.stream.summary_turns import SummaryTurns
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from jobs.adapters.tables.writers import Fence
 from jobs.adapters.wire import Opener, open_sink, sink_options
 from udfs.columns import REPORT, Source, deliver
 from udfs.delivery.plan import Compilation, Plan
+from udfs.delivery.told import Telling, Told
 from udfs.errors import StackcastError, TableError
 from udfs.trees.header_stacks import HeaderStacks
 
@@ -133,8 +136,10 @@ class BatchDelivery:
         self._reach: tuple[Compilation, Reach] | None = None
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
-        #: By partition, the offset at which the next summaries begin; None before the first batch.
-        self.since: dict[int, int] | None = None
+        #: By partition, how far hosts were told by summaries; None before the first batch.
+        self.told: dict[int, Told] | None = None
+        self.turns = SummaryTurns(seconds_of(settings.summary_interval))
+        self._told_hosts = ToldHosts(spark, settings.checkpoint)
         #: The id of the query, which is kept in its checkpoint: a new one counts batches anew.
         self.query = ""
         #: Ends what delivers by itself, before anything else ends.
@@ -144,6 +149,9 @@ class BatchDelivery:
         self._looks = BatchVersions(tables, settings.topic, *decide)
         # Plans are made by one at a time: by a batch, or between two.
         self._turn = threading.Lock()
+        #: Whether the batch that runs tells all hosts; and the last that is on record.
+        self._everyone = True
+        self._last: int | None = None
         self._closing = threading.Event()
         self._following = threading.Thread(target=self._follow, name="plans", daemon=True)
 
@@ -182,7 +190,7 @@ class BatchDelivery:
         with stage("pin"):
             planned.result()
         with stage("deliver"):
-            rows = self.deliver(live, carried, records)
+            rows = self.deliver(live, carried, records, self._everyone)
         with stage("report"):
             done = self.delivered(batch_id, live, carried, rows, started, clock)
         self.record(done)
@@ -204,7 +212,7 @@ class BatchDelivery:
         self,
         live: LivePlan,
         carried: Mapping[int, bytes],
-        since: Mapping[int, int] | None,
+        telling: Telling,
         source: Source,
         at_once: bool = False,
     ) -> Source:
@@ -220,14 +228,39 @@ class BatchDelivery:
             self._open_sink,
             self._settings.dead_letter_samples,
             carried,
-            since,
+            telling,
             source,
             at_once,
         )
 
-    def deliver(self, live: LivePlan, carried: Mapping[int, bytes], records: Records) -> pa.Table:
-        """Has tasks deliver records; returns the rows of their reports."""
-        return records.through(partial(self.task, live, carried, self.since), REPORT)
+    def deliver(
+        self, live: LivePlan, carried: Mapping[int, bytes], records: Records, everyone: bool
+    ) -> pa.Table:
+        """Has tasks deliver records, and tell ``everyone`` by summaries, or whom something was for;
+        returns the rows of their reports."""
+        telling = Telling(self.told or {}, everyone)
+        return records.through(partial(self.task, live, carried, telling), REPORT)
+
+    def tell_rest(self) -> None:
+        """Tells all hosts how far partitions went that they were not told of: nothing was for them.
+
+        For when no batch runs, or will. It need not be on record, as who is told again is told the
+        same; and where it fails they ask.
+        """
+        told = self.told or {}
+        rest = sorted(partition for partition, each in told.items() if not each.whole)
+        if self.live is None or not rest:
+            return
+        telling = Telling(told)
+        try:
+            task = partial(self.task, self.live, {}, telling)
+            rows = Quiet(self._spark, rest, telling).through(task, REPORT)
+            self.told = told | BatchReport(rows, ()).told
+            self.turns.all_told()
+            if self._last is not None:
+                self._told_hosts.all(self._last)
+        except Exception as error:
+            log.warning("hosts could not be told that nothing was for them: %s", one_line(error))
 
     def delivered(
         self,
@@ -245,7 +278,8 @@ class BatchDelivery:
         state, kept = compilation.plan.state, None
         if state is not None:
             kept = self.state.merged(carried, report.states, state.identities)
-        self.since = (self.since or {}) | _ends(report.partitions)
+        ends = {p: Told.all(end) for p, end in _ends(report.partitions).items()}
+        self.told = (self.told or {}) | ends | report.told
         seconds = time.monotonic() - clock
         return Delivered(batch_id, compilation, report, kept, started, seconds)
 
@@ -259,8 +293,10 @@ class BatchDelivery:
                 self.state.put(batch_id, done.kept)
         with stage("dead_letters"):
             self._write_dead_letters(done)
+        self._told_hosts.put(batch_id, report.told)
         with stage("journal"):
             self.journal.put(self._report(done))
+        self._last = batch_id
         self.metrics.delivered(report, done.compilation.versions)
         self._plans.used(done.compilation, report.new_routes())
         self.processed |= _ends(report.partitions)
@@ -328,6 +364,17 @@ class BatchDelivery:
                 # The next batch meets it too, and fails of it.
                 if said != (said := one_line(error)):
                     log.warning("edits could not be taken up between batches: %s", said)
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        """Tells all hosts where no batch has done it in time; slices do so by themselves."""
+        if self.taken is not None or not self.turns.waited(self.told or {}):
+            return
+        if self._turn.acquire(blocking=False):
+            try:
+                self.tell_rest()
+            finally:
+                self._turn.release()
 
     def _look(self) -> None:
         """Notes since when newer tables wait, and takes them up unless a batch runs, which takes up
@@ -373,7 +420,7 @@ class BatchDelivery:
     def _plan_for(self, batch_id: int, records: Records) -> None:
         """Makes the plan of a batch: of its earlier try if there was one, else of the current
         tables."""
-        pinned = self.pins.get(batch_id) if self.since is None else None
+        pinned = self.pins.get(batch_id) if self.told is None else None
         if pinned is not None:
             self.plan_again(batch_id, pinned)
             return
@@ -383,14 +430,16 @@ class BatchDelivery:
             versions = self._versions.current()
         live = self._take_up(versions)
         with self.metrics.stage("pin"):
-            if self.since is None:
-                self.since = self.ends_before()
-            pin = Pin(dict(live.compilation.versions), self.shaping, self.since, {})
+            if self.told is None:
+                self.told = self.told_before()
+            self._everyone = self.turns.next()
+            versions = dict(live.compilation.versions)
+            pin = Pin(versions, self.shaping, self.told, {}, self._everyone)
             self.pins.put(batch_id, pin)
 
     def plan_again(self, batch_id: int, pinned: Pin) -> None:
         """Makes the plan of a batch that ran before. Raises as `Pins.useless` says."""
-        self.since = self.begins(batch_id, pinned)
+        self.told, self._everyone = self.begins(batch_id, pinned), pinned.everyone
         log.warning(
             "batch %d runs again, with the versions of its first try: %s",
             batch_id,
@@ -431,22 +480,22 @@ class BatchDelivery:
                 self._refuse(versions, error)
         return live
 
-    def ends_before(self) -> dict[int, int]:
-        """By partition, where the last summaries before the first batch of this run ended.
+    def told_before(self) -> dict[int, Told]:
+        """By partition, how far hosts were told before the first batch of this run.
 
         Offsets may have gaps there, by transactions and compaction: the ranges that hosts are told
         go on without a hole all the same.
         """
         last = self.pins.newest()
-        return {} if last is None else self.begins(*last) | self._ended(last[0])
+        return {} if last is None else self.begins(*last) | self._told_by(last[0])
 
-    def begins(self, batch_id: int, pin: Pin) -> dict[int, int]:
-        """By partition, where the summaries of a batch begin; its pin is on record, and so is the
+    def begins(self, batch_id: int, pin: Pin) -> dict[int, Told]:
+        """By partition, how far hosts were told before a batch; its pin is on record, and so is the
         batch before it."""
-        return pin.since | self._ended(batch_id - 1) if pin.ahead else pin.since
+        return pin.since | self._told_by(batch_id - 1) if pin.ahead else pin.since
 
-    def _ended(self, number: int) -> dict[int, int]:
-        """By partition, the offset after the last record that a batch on record read."""
+    def _told_by(self, number: int) -> dict[int, Told]:
+        """By partition, how far hosts were told by a batch on record, of those that it read."""
         partitions = self._reports.partitions(number)
         if partitions is None:
             rows = self._tables.rows(LEDGER, since={"batch_id": number})
@@ -457,7 +506,7 @@ class BatchDelivery:
             ]
             newest = max(mine, key=lambda row: row["started_at"], default=None)
             partitions = [] if newest is None else newest["partitions"]
-        return _ends(partitions)
+        return self._told_hosts.after(number, _ends(partitions))
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
         """The last good version stays live; the bad one is not tried again."""

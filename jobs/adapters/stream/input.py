@@ -14,6 +14,7 @@ from jobs.adapters.fetch.client import Range, client_of
 from jobs.adapters.fetch.options import FetchOptions, fetch_options
 from jobs.adapters.stream.tasks import packed, run_tasks, unpacked
 from udfs.columns import Source
+from udfs.delivery.told import Telling
 from udfs.errors import KafkaError
 from udfs.messages.buffers import Batch
 
@@ -63,12 +64,35 @@ class ByTasks(NamedTuple):
             for number in numbers:
                 yield from client_of(options).batches(ranges[number])
 
-        run = work(fetch)
+        return _each(self.spark, work(fetch), len(ranges), schema)
 
-        def task(number: int) -> bytes:
-            return packed(run(iter([number])), schema)
 
-        return unpacked(run_tasks(self.spark, task, len(ranges)), schema)
+class Quiet(NamedTuple):
+    """Partitions of which no records are read: their tasks have summaries to send. telling: that of
+    the tasks."""
+
+    spark: SparkSession
+    partitions: Sequence[int]
+    telling: Telling
+
+    def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
+        partitions, telling = self.partitions, self.telling
+
+        def nothing(numbers: Iterator[int]) -> Iterator[Batch]:
+            for number in numbers:
+                telling.reads(partitions[number])
+            yield from ()
+
+        return _each(self.spark, work(nothing), len(partitions), schema)
+
+
+def _each(spark: SparkSession, run: Work, count: int, schema: pa.Schema) -> pa.Table:
+    """Has a task run for each number below ``count``; returns what they yield."""
+
+    def task(number: int) -> bytes:
+        return packed(run(iter([number])), schema)
+
+    return unpacked(run_tasks(spark, task, count), schema)
 
 
 def records_of(batch: DataFrame, options: FetchOptions | None) -> Records:

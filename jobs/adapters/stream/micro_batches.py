@@ -48,6 +48,7 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool 
     try:
         lifecycle.run(query, finished=delivery.fence.lost)
         delivery.fence.check()
+        delivery.tell_rest()
     except StreamError as error:
         delivery.fence.check()
         raise checks.after_failure(spark, settings, error) from error
@@ -114,7 +115,7 @@ def _start(
                 "fetch send it again: start once with the settings that it had",
             )
         Slices(spark, settings, topics, delivery).recover()
-        delivery.since = None
+        delivery.told = None
 
     def process(records: DataFrame, batch_id: int) -> None:
         lifecycle.boundary()

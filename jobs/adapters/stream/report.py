@@ -6,6 +6,7 @@ each header stack would take longer than sending.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from udfs.columns import REPORT
 from udfs.delivery.publishers import Publishers
+from udfs.delivery.told import Told
 
 #: More parts than a receiver set can have, as each reaches a host, and more deliveries.
 _PARTS = 1 << 32
@@ -137,6 +139,12 @@ class BatchReport:
         others = rows.filter(pc.not_equal(kind, "template")).to_pylist()
         self._counts = [row for row in others if row["kind"] == "partition"]
         self.states = [row for row in others if row["kind"] == "state"]
+        #: By partition, how far hosts are told by summaries, where any were.
+        self.told = {
+            row["partition"]: Told.unpacked(json.loads(row["told"]))
+            for row in others
+            if row["kind"] == "told"
+        }
         #: By partition, the host by whose link all of it entered, where its place has one.
         self.ingresses = {row["partition"]: row["sender"] for row in self._counts if row["sender"]}
         self.partitions = _merge_partitions(self._counts)

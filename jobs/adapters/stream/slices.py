@@ -35,6 +35,7 @@ from jobs.adapters.stream.input import ByTasks
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.tasks import packed, run_tasks, unpacked
 from udfs.columns import REPORT
+from udfs.delivery.told import Telling
 from udfs.errors import StreamError
 from udfs.messages.buffers import Batch
 
@@ -57,6 +58,7 @@ class Slice:
     live: LivePlan
     carried: Mapping[int, bytes]
     turn: Turn
+    telling: Telling
     ahead: bool
     found: Future[list[tuple[bytes, Read]]]
     #: Since when it may read.
@@ -178,8 +180,8 @@ class Slices:
                 # Sent with it.
                 delivery.pins.remove(self._number)
             planned = None
-        if delivery.since is None:
-            delivery.since = delivery.ends_before()
+        if delivery.told is None:
+            delivery.told = delivery.told_before()
         self._at = self._all(spans)
         delivery.take_up_newest()
 
@@ -187,9 +189,9 @@ class Slices:
         """Returns the pin of the next batch if it ran before."""
         delivery = self._delivery
         pin = delivery.pins.get(self._number)
-        if pin is None or delivery.since is None:
+        if pin is None or delivery.told is None:
             return pin
-        if delivery.begins(self._number, pin) != delivery.since:
+        if delivery.begins(self._number, pin) != delivery.told:
             # The batch before has been sent again, with all that this one may have sent.
             delivery.pins.remove(self._number)
             return None
@@ -200,17 +202,19 @@ class Slices:
         started, clock = dt.datetime.now(dt.UTC), time.monotonic()
         if pin is None:
             # Planned, and nothing of it has left.
-            if delivery.since is None:
-                delivery.since = delivery.ends_before()
+            if delivery.told is None:
+                delivery.told = delivery.told_before()
             versions = dict(delivery.take_up_newest().compilation.versions)
-            delivery.pins.put(number, Pin(versions, delivery.shaping, delivery.since, {}))
+            pin = Pin(versions, delivery.shaping, delivery.told, {})
+            delivery.pins.put(number, pin)
         else:
             delivery.plan_again(number, pin)
         live = delivery.with_known()
         carried = delivery.carried(live, number)
         topic, at = self._settings.topic, self._all(planned)
         ranges = [Range(topic, p, at[p], end) for p, end in planned.items() if end > at[p]]
-        rows = delivery.deliver(live, carried, ByTasks(self._spark, self._fetch, ranges))
+        records = ByTasks(self._spark, self._fetch, ranges)
+        rows = delivery.deliver(live, carried, records, pin.everyone)
         delivery.record(delivery.delivered(number, live, carried, rows, started, clock))
         self._progress.done(number)
         self._number, self._at = number + 1, at | dict(planned)
@@ -249,7 +253,7 @@ class Slices:
         """Has a slice read from where the last one ended."""
         delivery = self._delivery
         live = delivery.live
-        assert live is not None and delivery.since is not None
+        assert live is not None and delivery.told is not None
         self._await_records(1)
         delivery.journal.wait_for_capacity()
         if new := self._partitions - self._at.keys():
@@ -259,12 +263,13 @@ class Slices:
         ranges = [
             Range(self._settings.topic, p, at, at + share) for p, at in sorted(self._at.items())
         ]
-        self._pin(self._number, self._pin_of(live, ranges))
+        pin = self._pin_of(live, ranges)
+        self._pin(self._number, pin)
         delivery.taken = live
         carried: Mapping[int, bytes] = {}
         if live.compilation.plan.state is not None:
             carried = delivery.carried(live, self._number) if self._kept is None else self._kept
-        begun = self._start(self._number, live, carried, ranges)
+        begun = self._start(self._number, live, carried, ranges, pin.everyone)
         delivery.metrics.began(self._number)
         return begun
 
@@ -292,8 +297,9 @@ class Slices:
             for each in running.turn.ranges
         ]
         number = running.number + 1
-        self._pin(number, self._pin_of(running.live, ranges)._replace(ahead=True))
-        return self._start(number, running.live, {}, ranges, share)
+        pin = self._pin_of(running.live, ranges)._replace(ahead=True)
+        self._pin(number, pin)
+        return self._start(number, running.live, {}, ranges, pin.everyone, share)
 
     def _start(
         self,
@@ -301,26 +307,27 @@ class Slices:
         live: LivePlan,
         carried: Mapping[int, bytes],
         ranges: list[Range],
+        everyone: bool,
         most: int | None = None,
     ) -> Slice:
         delivery, self._turns = self._delivery, self._turns + 1
-        since = dict(delivery.since or {})
-        turn = Turn(self._run_name, self._turns, ranges, self._seconds, since, most)
+        telling = Telling(delivery.told or {}, everyone)
+        turn = Turn(self._run_name, self._turns, ranges, self._seconds, most)
         fetch = self._fetch
 
         # They name nothing of this module, which workers would import with all that a driver needs.
         def source(given: Iterator[tuple[int, Read]]) -> Iterator[Batch]:
             for task, read in given:
-                yield from follow(fetch, turn, task, read)
+                yield from follow(fetch, turn, task, read, telling)
 
-        run = delivery.task(live, carried, since, source, True)
+        run = delivery.task(live, carried, telling, source, True)
 
         def work(task: int) -> tuple[bytes, Read]:
             read = Read()
             return packed(run(iter([(task, read)])), REPORT), read
 
         found = self._jobs.submit(run_tasks, self._spark, work, len(ranges))
-        return Slice(number, live, carried, turn, most is not None, found)
+        return Slice(number, live, carried, turn, telling, most is not None, found)
 
     def _end(self, running: Slice, following: Slice | None) -> None:
         """Waits for a slice, and has it recorded; one in which nothing was read has no number,
@@ -344,6 +351,8 @@ class Slices:
             running.number, running.live, running.carried, rows, running.started, running.clock
         )
         self._flows = bool(done.report.partitions)
+        if running.telling.everyone and not done.report.told:
+            delivery.turns.none_told()
         if following is None:
             delivery.metrics.ended()
         else:
@@ -359,9 +368,11 @@ class Slices:
 
     def _pin_of(self, live: LivePlan, ranges: Iterable[Range]) -> Pin:
         delivery = self._delivery
-        assert delivery.since is not None
+        assert delivery.told is not None
         until = {each.partition: each.until for each in ranges}
-        return Pin(dict(live.compilation.versions), delivery.shaping, delivery.since, until)
+        versions = dict(live.compilation.versions)
+        everyone = delivery.turns.next(self._seconds)
+        return Pin(versions, delivery.shaping, delivery.told, until, everyone)
 
     def _one_place(self) -> bool:
         """Tells whether all tasks run on one machine, with one folder for files."""
