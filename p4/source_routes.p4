@@ -30,7 +30,7 @@
 //     |
 //   deparser: ethernet > label count > labels of no pass yet, kept ones > the rest
 //
-// This is the program of `port`; the others are compiled from it with another ENCODING. What is
+// This is the program of `port`; the others are compiled from it with another ENCODING, or WIDE. What is
 // dropped is counted in `ingress.dropped`, by the reasons in source_routes/sizes.p4.
 
 #ifndef PROGRAM
