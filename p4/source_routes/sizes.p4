@@ -92,6 +92,7 @@ const int LABELS_BITS = 64 * (ID_BITS + TAG_BITS + VALUE_BITS);  // of as many l
 const int LABELS = 512;  // a switch, or a directed link of each port
 const int HOST_PORTS = 512;
 const int SOURCES = 512;
+const int TUNNELS = 512;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;

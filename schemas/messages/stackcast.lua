@@ -8,6 +8,7 @@
 
 local MAX_LABELS, MAX_MESSAGES = 64, 8191
 local NARROW, WIDE, EVENT = 0x9999, 0x999A, 0x9001
+local TUNNEL_PORT = 26403  -- between switches
 local MOLDUDP64, SUMMARY, AUTHENTICATED, CREDIT = 20, 52, 72, 8
 local BITMASK_GROUP = "03:53:43:00:00:02"
 local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
@@ -512,6 +513,7 @@ ports:add(moldudp64.prefs.ports, moldudp64)
 ports:add(moldudp64.prefs.rerequest, moldudp64)
 ports:add_for_decode_as(moldudp64)
 ports:add_for_decode_as(tunnel)
+ports:add(TUNNEL_PORT, tunnel)
 ports:add(STATES_PORT, states)
 for _, port in ipairs(SIGNAL_PORTS) do DissectorTable.get("tcp.port"):add(port, signal) end
 

@@ -31,6 +31,7 @@ from udfs.switches.stack_entries import (
     label_table,
     positions_of,
 )
+from udfs.switches.tunnels import END, LINK, PUT_ON, TAKE_OFF
 
 #: Bits of a mask of ports, of which the highest is none.
 PORTS = MAX_PORT + 1
@@ -83,7 +84,8 @@ def test_tables_and_actions_are_those_of_the_entries(form):
     assert info.pkg_info.name == form.program
     params = {p.name: p.bitwidth for action in info.actions for p in action.params}
     hosts = {"hosts": PORTS} if isinstance(form, SourceRoute) else {}
-    assert params == {"ports": PORTS, **hosts, "port": 9, "mac": 48, "ipv4": 32}
+    of_tunnels = {"next_hop": 48, "src": 32, "dst": 32}
+    assert params == {"ports": PORTS, **hosts, "port": 9, "mac": 48, "ipv4": 32, **of_tunnels}
     names = {action.preamble.id: action.preamble.name for action in info.actions}
     tables = {
         table.preamble.name: {
@@ -99,6 +101,8 @@ def test_tables_and_actions_are_those_of_the_entries(form):
         HOST_PORT: {TAKE_STACK_OFF},
         ROUTE: {SEND, DELIVER},
         of_sources.SOURCE: {of_sources.TRUST, of_sources.HOST},
+        LINK: {PUT_ON},
+        END: {TAKE_OFF},
         **{label_table(n): {f"ingress.label_{n}.{action}" for action in of_labels} for n in places},
     }
     assert positions_of(tables) == LABELS_A_PASS

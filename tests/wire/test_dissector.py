@@ -18,6 +18,7 @@ from paths import ROOT
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from tunnels import in_tunnel
 from typer.testing import CliRunner
 
 from cli import frames as command
@@ -37,6 +38,7 @@ from udfs.network.encodings import ROUTES
 from udfs.network.labels import NARROW, WIDE, LabelFormat, TypedLabels
 from udfs.network.source_routes import WIDE_SOURCE_ROUTES, SwitchLabels
 from udfs.network.stored_routes import BitmapLabels
+from udfs.network.tunnel import Tunnel, TunnelEnd
 from udfs.states import messages as states
 from udfs.states.messages import MessageKind, Signal, SignalKind, SignalReader, StateHeader
 
@@ -318,6 +320,9 @@ def test_frames_in_the_tunnel_are_shown_as_those_on_a_link(tmp_path: Path) -> No
     first, second = tshark(path, "-d", "udp.port==7000,stackcast_tunnel")
     assert texts(first, "stackcast.label") == [f"tree {1 << 20}"]
     assert texts(second, "stackcast.tunnel.frames") == ["12"]
+    way = Tunnel(TunnelEnd(0x0A090001, 1, 2), 0x0A090002, sends=True)
+    (between_switches,) = tshark(capture(tmp_path / "islands.pcap", [in_tunnel(way, inner)]))
+    assert texts(between_switches, "stackcast.label") == texts(first, "stackcast.label")
 
 
 def state_messages(source: random.Random) -> Iterator[tuple[int, bytes]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from udfs.errors import NetworkError
 from udfs.network.encodings import can_widen, with_room
 from udfs.network.labels import MAX_PORT, NARROW, LabelFormat
+from udfs.network.tunnel import Tunnel, TunnelEnd, tunnels
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -52,6 +53,7 @@ class Link:
 
     ``id`` is unique and fits the network's labels; ``neighbor_port`` is None where the neighbor is
     a host. ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
+    ``tunnel``: its end here where the link is a tunnel.
     """
 
     id: int
@@ -61,12 +63,14 @@ class Link:
     neighbor_port: int | None
     weight: float = 1.0
     up: bool = True
+    tunnel: TunnelEnd | None = None
 
 
 class Network:
     """A validated, immutable network. Build it with :meth:`from_rows`; it pickles.
 
-    ``labels`` is the format of its header stacks.
+    ``labels`` is the format of its header stacks. ``tunnels`` are those that links are, by their
+    ids.
 
     ``switches`` and ``hosts`` map names to rows, in ascending order of device id and of IPv4
     address; ``links`` is in ascending order of id. The order of the input has no effect, so
@@ -97,6 +101,9 @@ class Network:
         self._check_links()
         self._check_hosts()
         self._check_connected()
+        self.tunnels: dict[int, Tunnel] = {
+            link.id: tunnel for link, tunnel in tunnels(self.links, self.hosts)
+        }
 
     @classmethod
     def from_rows(
@@ -111,7 +118,7 @@ class Network:
         Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
         ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
         ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``,
-        ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
+        ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``, ``BAD_TUNNEL``.
         """
         return cls(switches, hosts, links, labels)
 
