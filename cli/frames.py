@@ -23,7 +23,15 @@ from udfs.messages.reference import read_message
 from udfs.messages.sequence import split_sequence
 from udfs.messages.specification import Specification, parse_specification
 from udfs.messages.summaries import Summary
-from udfs.stacks.dissect import Dissection, EventFrame, dissect, dissect_event, is_event
+from udfs.network.tunnel import TUNNEL_PORT
+from udfs.stacks.dissect import (
+    Dissection,
+    EventFrame,
+    dissect,
+    dissect_event,
+    is_event,
+    out_of_tunnel,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Look into frames: header stacks and what they carry.")
 
@@ -72,7 +80,7 @@ def dissect_command(
             row["errors"] = [_error(frame)]
         else:
             row["length"] = len(frame)
-            row |= _event_row(frame, registry) if is_event(frame) else _row(frame, reader)
+            row |= _event_row(frame, registry) if is_event(frame) else _way_row(frame, reader)
         failed |= bool(row["errors"])
         typer.echo(json.dumps(row) if as_json else _text(row))
     if failed:
@@ -191,6 +199,19 @@ def _payload(parts: EventFrame) -> Row:
     return row
 
 
+def _way_row(frame: bytes, reader: _Itch | _Events) -> Row:
+    """A frame, perhaps in a tunnel between switches; bytes of errors are of the frame within."""
+    try:
+        found = out_of_tunnel(frame)
+    except StackError as error:
+        return {"errors": [_error(error)]}
+    if found is None:
+        return _row(frame, reader)
+    ipv4, within = found
+    ends = _endpoint(ipv4.source, TUNNEL_PORT), _endpoint(ipv4.destination, TUNNEL_PORT)
+    return {"tunnel": " > ".join(ends), **_row(within, reader)}
+
+
 def _row(frame: bytes, reader: _Itch | _Events) -> Row:
     try:
         parts = dissect(frame)
@@ -232,6 +253,8 @@ def _messages(parts: Dissection, reader: _Itch | _Events) -> tuple[list[Row], li
 
 def _text(row: Row) -> str:
     lines = [f"frame {row['frame']}: {row['length']} bytes"]
+    if "tunnel" in row:
+        lines.append(f"  tunnel     {row['tunnel']}")
     if "count" in row:
         stack = ", ".join(row["labels"]) or "none (as a host receives it)"
         lines += [

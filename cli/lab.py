@@ -77,7 +77,7 @@ def up(
         Literal["16", "32"],
         typer.Option(
             "--label-bits",
-            help="Width of labels of virtual trees; 32 for over 16,383 directed links.",
+            help="Width of labels: 32 for over 16,383 directed links, ports or switches over 255.",
         ),
     ] = "16",
     loss: Annotated[

@@ -32,9 +32,7 @@ def send(
     encoding: Annotated[
         str, typer.Option(help=f"That of the network: {', '.join(ENCODINGS)}.")
     ] = "virtual_trees",
-    label_bits: Annotated[
-        Literal["16", "32"], typer.Option(help="Width of labels of virtual trees.")
-    ] = "16",
+    label_bits: Annotated[Literal["16", "32"], typer.Option(help="Width of labels.")] = "16",
     source_mac: Annotated[
         str, typer.Option(help="The publisher's address of Ethernet.")
     ] = "02:00:00:00:00:01",

@@ -111,8 +111,7 @@ def parser() -> argparse.ArgumentParser:
         "--label-bits",
         type=int,
         choices=sorted(FORMATS),
-        help="width of labels of virtual trees; spark.stackcast.label.bits, which all jobs need, "
-        "is the default",
+        help="width of labels; spark.stackcast.label.bits, which all jobs need, is the default",
     )
     made.add_argument("--pipeline", metavar="NAME", help="P4 program of all switches")
     made.add_argument(

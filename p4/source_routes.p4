@@ -7,6 +7,7 @@
 //     |
 //   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
 //     |
+//     |-- a tunnel's datagram ----> leave: the frame within > egress > again from the parser
 //     |-- no stack of labels -----> route: IPv4, longest prefix > one port
 //     |
 //   check: the count is right, an IPv4 datagram comes after the labels
@@ -30,7 +31,7 @@
 //     |
 //   deparser: ethernet > label count > labels of no pass yet, kept ones > the rest
 //
-// This is the program of `port`; the others are compiled from it with another ENCODING. What is
+// This is the program of `port`; the others are compiled from it with another ENCODING, or WIDE. What is
 // dropped is counted in `ingress.dropped`, by the reasons in source_routes/sizes.p4.
 
 #ifndef PROGRAM
@@ -43,6 +44,7 @@
 #include "source_routes/sizes.p4"
 #include "virtual_trees/shift.p4"
 #include "source_routes/positions.p4"
+#include "tunnel/headers.p4"
 #include "source_routes/headers.p4"
 #include "source_routes/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
@@ -51,9 +53,10 @@
 #include "source_routes/label.p4"
 #include "virtual_trees/send.p4"
 #include "virtual_trees/route.p4"
+#include "tunnel/ends.p4"
 #include "source_routes/ingress.p4"
 #include "source_routes/egress.p4"
-#include "virtual_trees/update_checksums.p4"
+#include "tunnel/update_checksums.p4"
 #include "source_routes/deparser.p4"
 
 @pkginfo(name = PROGRAM)

@@ -6,6 +6,7 @@
 //     |
 //   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
 //     |
+//     |-- a tunnel's datagram ----> leave: the frame within > egress > again from the parser
 //     |-- no stack of labels -----> route: IPv4, longest prefix > one port
 //     |
 //   check: the count is right, an IPv4 datagram comes after the labels
@@ -39,6 +40,7 @@
 #include "virtual_trees/sizes.p4"
 #include "virtual_trees/shift.p4"
 #include "virtual_trees/positions.p4"
+#include "tunnel/headers.p4"
 #include "virtual_trees/headers.p4"
 #include "virtual_trees/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
@@ -47,9 +49,10 @@
 #include "virtual_trees/label.p4"
 #include "virtual_trees/send.p4"
 #include "virtual_trees/route.p4"
+#include "tunnel/ends.p4"
 #include "virtual_trees/ingress.p4"
 #include "virtual_trees/egress.p4"
-#include "virtual_trees/update_checksums.p4"
+#include "tunnel/update_checksums.p4"
 #include "virtual_trees/deparser.p4"
 
 @pkginfo(name = PROGRAM)

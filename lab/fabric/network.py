@@ -6,7 +6,7 @@ A switch drops all frames until its program has been set over P4Runtime.
         [--tunnel-host h4=IP:PORT] [--loss SHARE] [--again ADDRESSES]
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps the
-``encoding`` of its stacks and ``label_bits``, the width of labels of virtual trees (16 or 32). When
+``encoding`` of its stacks and ``label_bits``, the width of their labels (16 or 32). When
 all is up, one JSON line says where: ``{"p4runtime", "ingress": {publisher: address}, "hosts":
 {host: address}, "tunnels": {host: address}, "pid"}``. A tunnel host is another program, which sends
 and gets whole frames, each in a datagram between its address and the one in ``tunnels``; it may be
@@ -369,8 +369,8 @@ def read_description(path: Path) -> Network:
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
             "BAD_DESCRIPTION",
-            f"{path}: rows of switches, hosts and links are needed, label_bits may be 16 or 32 "
-            f"with encoding virtual_trees: {error!r}",
+            f"{path}: rows of switches, hosts and links are needed, label_bits may be 16 or 32: "
+            f"{error!r}",
         ) from None
 
 

@@ -26,7 +26,7 @@ class NetworkOptions:
     Without ``name``, a fabric: ``pods`` of ``racks`` with ``hosts`` on each rack, ``planes`` of
     ``spines``; 16 subscribers by default. With ``name``, a ``line`` of three switches, a network
     of topohub (``topozoo/Abilene``) or a GraphML file, with ``hosts_per_switch`` on each node.
-    Stacks are of an ``encoding``; in virtual trees labels have ``label_bits``, 16 or 32.
+    Stacks are of an ``encoding``, with labels of ``label_bits``, 16 or 32.
     """
 
     pods: int = 4

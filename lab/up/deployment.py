@@ -14,7 +14,7 @@ from lab.traffic import sensors
 from lab.traffic.subscriptions import subscriptions
 from lab.up.lab import Lab
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.network.labels import WIDE
+from udfs.network.encodings import label_bits
 from udfs.network.network import Network
 from udfs.network.programs import matching_program
 from udfs.network.rows import network_to_rows, tree_to_row
@@ -99,7 +99,7 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
         "kafka.bootstrap.servers": lab.bootstrap_servers,
         "match": match,
         "encoding": lab.network.labels.encoding,
-        **({"label.bits": WIDE.bits} if lab.network.labels == WIDE else {}),
+        "label.bits": label_bits(lab.network.labels),
         "publisher": publisher,
         "sink": "udp",
         "sink.udp.endpoint": endpoint,

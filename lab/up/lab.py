@@ -23,6 +23,7 @@ from lab.up.broker import Broker, default_class_path
 from lab.up.folder import FolderLock, clear
 from lab.up.process import Child
 from udfs.errors import LabError
+from udfs.network.encodings import label_bits
 from udfs.network.network import Network
 from udfs.network.rows import network_to_rows
 
@@ -220,7 +221,7 @@ class Lab:
         description = self.folder / "network.json"
         rows = network_to_rows(self.network, dict.fromkeys(self.network.switches, ""))
         labels = self.network.labels
-        form = {"encoding": labels.encoding, "label_bits": labels.bits}
+        form = {"encoding": labels.encoding, "label_bits": label_bits(labels)}
         description.write_text(json.dumps({**rows, **form}))
         log = self.folder / "log" / "network.log"
         arguments: list[str | Path] = [sys.executable, "-m", "lab.fabric.network"]

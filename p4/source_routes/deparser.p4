@@ -2,6 +2,7 @@
 
 control frame_deparser(packet_out packet, in headers_t hdr) {
     apply {
+        EMIT_TUNNEL
         packet.emit(hdr.ethernet);
         packet.emit(hdr.stack);
         EACH_POSITION(EMIT_NEXT)
@@ -10,5 +11,6 @@ control frame_deparser(packet_out packet, in headers_t hdr) {
         EACH_POSITION(EMIT_KEPT)
         packet.emit(hdr.ipv4);
         packet.emit(hdr.options);
+        packet.emit(hdr.udp);
     }
 }

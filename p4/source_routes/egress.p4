@@ -5,6 +5,8 @@ control egress(
     inout metadata_t meta,
     inout standard_metadata_t standard
 ) {
+    enter_tunnel() tunnel;
+
     action take_stack_off() {
         hdr.ethernet.type_ = IPV4;
         hdr.stack.setInvalid();
@@ -28,7 +30,10 @@ control egress(
     }
 
     apply {
-        if (standard.egress_rid == THIS_RUN) {
+        bool leaves = false;
+        if (meta.inside == 1) {
+            recirculate_preserving_field_list(CARRIED);
+        } else if (standard.egress_rid == THIS_RUN) {
 #ifndef REACTIVE
             hdr.stack.num_entries = hdr.stack.num_entries - meta.unexamined;
             EACH_POSITION(TAKE_NEXT_OFF)
@@ -58,8 +63,14 @@ control egress(
             }
         } else if (meta.unexamined != 0) {
             recirculate_preserving_field_list(CARRIED);
-        } else if (hdr.stack.isValid()) {
-            host_port.apply();
+        } else {
+            leaves = true;
+            if (hdr.stack.isValid()) {
+                host_port.apply();
+            }
+        }
+        if (leaves) {
+            tunnel.apply(hdr, meta, standard);
         }
     }
 }

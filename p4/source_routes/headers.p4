@@ -44,6 +44,7 @@ header ipv4_options_h {
 }
 
 struct headers_t {
+    TUNNEL_HEADERS
     ethernet_h ethernet;
     stack_h stack;
     EACH_POSITION(NEXT_HEADER)  // next_1 .. next_K, of this pass
@@ -52,6 +53,7 @@ struct headers_t {
     EACH_POSITION(KEPT_HEADER)  // kept_1 .. kept_K, by this pass
     ipv4_h ipv4;  // of a frame without a stack; behind a stack it is payload
     ipv4_options_h options;
+    DATAGRAM_HEADERS
 }
 
 struct metadata_t {
@@ -62,6 +64,7 @@ struct metadata_t {
     @field_list(CARRIED) ports_t hosts;        // those of them that are before hosts
     @field_list(CARRIED) bit<1> sent;          // an earlier run had a copy
     bit<16> others;    // labels that are not of this pass
+    TUNNEL_METADATA
     bit<32> datagram;  // the first four bytes behind the stack
     bit<1> another;    // a label of this pass begins another run, or with REACTIVE ends this one
     bit<1> alone;      // only what goes on is wanted

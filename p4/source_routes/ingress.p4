@@ -11,23 +11,32 @@ control ingress(
     check_stack() check;
     EACH_POSITION(LABEL_TABLE)
     send_copies() send;
+    leave_tunnel() leave;
     route_ipv4() route;
 
     apply {
         meta.reason = NOT_DROPPED;
+        meta.length = (bit<16>) standard.packet_length;
         meta.another = 0;
         meta.alone = 0;
         if (standard.parser_error != error.NoError) {
             meta.reason = CUT_SHORT;
-        } else if (standard.instance_type != RECIRCULATED) {
-            source.apply(hdr, hdr.stack.isValid(), meta, standard);
+        } else if (meta.fresh == 1) {
+            if (standard.instance_type != RECIRCULATED) {
+                source.apply(hdr, hdr.stack.isValid(), meta, standard);
+            }
             if (meta.reason == NOT_DROPPED && hdr.stack.isValid()) {
                 check.apply(hdr, meta, standard);
             }
         }
         if (meta.reason == NOT_DROPPED) {
             if (!hdr.stack.isValid()) {
-                route.apply(hdr, meta, standard);
+                if (standard.instance_type != RECIRCULATED) {
+                    leave.apply(hdr, meta, standard);
+                }
+                if (meta.inside == 0) {
+                    route.apply(hdr, meta, standard);
+                }
             } else {
                 EACH_POSITION(LOOK_UP_LABEL)
                 if (meta.another == 1) {

@@ -1,6 +1,17 @@
 // One position of the stack: whether its label is this switch's, and which ports it names.
 
-#define NAME_PORT(NAMED, NUMBER) NAMED = NAMED & shift(1, (bit<9>) NUMBER - 1);
+#define NAME_LOW_PORT(NAMED, NUMBER) NAMED = NAMED & shift(1, (bit<9>) NUMBER - 1);
+
+#if VALUE_BITS == 16
+#define NAME_PORT(NAMED, NUMBER) \
+    if (NUMBER[15:9] == 0) { \
+        NAME_LOW_PORT(NAMED, NUMBER) \
+    } else { \
+        NAMED = 0; \
+    }
+#else
+#define NAME_PORT(NAMED, NUMBER) NAME_LOW_PORT(NAMED, NUMBER)
+#endif
 
 #define NAME_GROUP(NAMED, GROUP) \
     if (GROUP[15:8] < SUBSETS) { \
@@ -70,7 +81,7 @@ control label_position(
                 NAME_GROUP(named, label.value)
 #elif ENCODING == 4
                 if (label.tag == PORT && label.value[15:9] == 0) {
-                    NAME_PORT(named, label.value)
+                    NAME_LOW_PORT(named, label.value)
                 } else if (label.tag == BITMASK) {
                     named = named & (ports_t) label.value;
                 } else if (label.tag == MC_GROUP) {

@@ -7,15 +7,23 @@ parser frame_parser(
     inout standard_metadata_t standard
 ) {
     state start {
-        transition select(standard.instance_type) {
-            RECIRCULATED: ethernet;
+        meta.fresh = 0;
+        transition select(standard.instance_type, meta.inside) {
+            (RECIRCULATED, 0): ethernet;
+            (RECIRCULATED, 1): anew;
             default: arrived;
         }
     }
 
-    // What a frame takes along is not there yet.
     state arrived {
         meta.ingress_port = standard.ingress_port;
+        transition anew;
+    }
+
+    // Of a frame that arrived, or was in a tunnel, what it takes along is not there yet.
+    state anew {
+        meta.fresh = 1;
+        meta.inside = 0;
         meta.unexamined = 0;
         meta.seen = FOREIGN;
         meta.ports = 0;
@@ -35,8 +43,9 @@ parser frame_parser(
 
     state ipv4 {
         packet.extract(hdr.ipv4);
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl) {
-            (4, 6 .. 15): options;
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.protocol) {
+            (4, 5, UDP): udp;
+            (4, 6 .. 15, _): options;
             default: accept;
         }
     }
@@ -46,10 +55,24 @@ parser frame_parser(
         transition accept;
     }
 
+    // One that is too short for UDP is a matter of its receiver.
+    state udp {
+        transition select(hdr.ipv4.length) {
+            OUTER_BYTES .. 0xffff: ports;
+            default: accept;
+        }
+    }
+
+    state ports {
+        packet.extract(hdr.udp);
+        transition accept;
+    }
+
     state stack {
         packet.extract(hdr.stack);
-        transition select(standard.instance_type) {
-            RECIRCULATED: taken_0;
+        meta.announced = hdr.stack.num_entries;
+        transition select(meta.fresh) {
+            0: taken_0;
             default: counted;
         }
     }
@@ -74,8 +97,8 @@ parser frame_parser(
     state others {
         meta.others = hdr.stack.num_entries - meta.unexamined;
         packet.extract(hdr.kept, TIMES_LABEL_BYTES(meta.others) << 3);
-        transition select(standard.instance_type) {
-            RECIRCULATED: accept;
+        transition select(meta.fresh) {
+            0: accept;
             default: datagram;
         }
     }

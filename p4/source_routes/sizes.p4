@@ -9,12 +9,32 @@
 // encoding have an EtherType of their own, so that no switch takes labels for what they are not. A
 // label has an id, that of a switch or of a directed link, and what the encoding says of it. With
 // REACTIVE, copies take along all labels behind their own, and the next switches take off what is of
-// no use to them (WERNECKE 3.3.1).
+// no use to them (WERNECKE 3.3.1). With WIDE, labels have 32 bits.
 #ifndef ENCODING
 #define ENCODING 1
 #endif
 
+#ifdef WIDE
 #if ENCODING == 1
+const bit<16> STACK = 0x99B0;
+#elif ENCODING == 3
+const bit<16> STACK = 0x99B2;
+#elif ENCODING == 5
+const bit<16> STACK = 0x99B8;
+#elif ENCODING == 6
+const bit<16> STACK = 0x99B4;
+#define REACTIVE
+#else
+#error "WIDE is for the encodings 1, 3, 5 and 6"
+#endif
+#if ENCODING == 5
+#define ID_BITS 32
+#define VALUE_BITS 0
+#else
+#define ID_BITS 16
+#define VALUE_BITS 16
+#endif
+#elif ENCODING == 1
 const bit<16> STACK = 0x99A0;
 #define ID_BITS 8
 #define VALUE_BITS 8
@@ -72,6 +92,7 @@ const int LABELS_BITS = 64 * (ID_BITS + TAG_BITS + VALUE_BITS);  // of as many l
 const int LABELS = 512;  // a switch, or a directed link of each port
 const int HOST_PORTS = 512;
 const int SOURCES = 512;
+const int TUNNELS = 512;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;

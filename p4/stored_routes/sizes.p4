@@ -33,6 +33,7 @@ const bit<8> BLOCK = 11;  // ports that a label names
 
 #define LABEL_BITS 16
 const bit<8> LABEL_BITS_SHIFT = 4;   // times LABEL_BITS
+#define TIMES_LABEL_BYTES(NUMBER) ((bit<32>) (NUMBER) << LABEL_BYTES_SHIFT)
 const bit<8> LABEL_BYTES_SHIFT = 1;  // times the bytes of a label
 
 #if ENCODING == 4
@@ -51,6 +52,7 @@ const int LABELS = 65535;
 #endif
 const int HOST_PORTS = 512;
 const int SOURCES = 512;
+const int TUNNELS = 512;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;

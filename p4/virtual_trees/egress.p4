@@ -5,6 +5,8 @@ control egress(
     inout metadata_t meta,
     inout standard_metadata_t standard
 ) {
+    enter_tunnel() tunnel;
+
     action take_stack_off() {
         hdr.ethernet.type_ = IPV4;
         hdr.stack.setInvalid();
@@ -26,7 +28,10 @@ control egress(
     }
 
     apply {
-        if (standard.egress_rid != 0) {
+        bool leaves = false;
+        if (meta.inside == 1) {
+            recirculate_preserving_field_list(CARRIED);
+        } else if (standard.egress_rid != 0) {
             // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
             meta.ports = meta.ports & shift(0xff, (bit<9>) (standard.egress_rid - 1) << 3);
             if (meta.ports == 0) {
@@ -36,8 +41,14 @@ control egress(
             }
         } else if (meta.unexamined != 0) {
             recirculate_preserving_field_list(CARRIED);
-        } else if (hdr.stack.isValid()) {
-            host_port.apply();
+        } else {
+            leaves = true;
+            if (hdr.stack.isValid()) {
+                host_port.apply();
+            }
+        }
+        if (leaves) {
+            tunnel.apply(hdr, meta, standard);
         }
     }
 }

@@ -38,12 +38,14 @@ header ipv4_options_h {
 }
 
 struct headers_t {
+    TUNNEL_HEADERS
     ethernet_h ethernet;
     stack_h stack;
     EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, of this pass
     labels_h later;  // all others
     ipv4_h ipv4;  // of a frame without a stack; behind a stack it is payload
     ipv4_options_h options;
+    DATAGRAM_HEADERS
 }
 
 struct metadata_t {
@@ -52,6 +54,7 @@ struct metadata_t {
     @field_list(CARRIED) ports_t ports;        // gathered from trees and hops
     @field_list(CARRIED) ports_t pruned;       // by stops
     bit<16> later;     // labels that are not of this pass
+    TUNNEL_METADATA
     bit<32> datagram;  // the first four bytes behind the stack
     bit<1> untyped;    // a label of this pass is of type 00
     reason_t reason;   // to drop the frame

@@ -25,6 +25,7 @@ const bit<8> LABEL_BITS_SHIFT = 4;
 #else
 #error "LABEL_BITS is 16 or 32"
 #endif
+#define TIMES_LABEL_BYTES(NUMBER) ((bit<32>) (NUMBER) << LABEL_BYTES_SHIFT)
 const bit<8> LABEL_BYTES_SHIFT = LABEL_BITS_SHIFT - 3;  // times the bytes of a label
 
 const bit<16> MAX_LABELS = 64;
@@ -34,6 +35,7 @@ const int LABELS_BITS = 64 * LABEL_BITS;  // of as many labels
 const int LABELS = 17408;  // 16,383 trees, a hop and a stop of each port, however wide labels are
 const int HOST_PORTS = 512;
 const int SOURCES = 512;
+const int TUNNELS = 512;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;

@@ -8,16 +8,20 @@
 
 local MAX_LABELS, MAX_MESSAGES = 64, 8191
 local NARROW, WIDE, EVENT = 0x9999, 0x999A, 0x9001
+local TUNNEL_PORT = 26403  -- between switches
 local MOLDUDP64, SUMMARY, AUTHENTICATED, CREDIT = 20, 52, 72, 8
 local BITMASK_GROUP = "03:53:43:00:00:02"
 local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
--- Source routes by EtherType: bytes of a label, and its strategy where no label says that itself.
+-- Source routes by EtherType: bytes of a label and of the switch's id within it, and its strategy
+-- where no label says that itself.
 local STRATEGIES = {"port", "bitmask", "mc_group"}
 local SOURCE_ROUTES = {
-  [0x99A0] = {2, 1}, [0x99A1] = {3, 2}, [0x99A2] = {3, 3}, [0x99A3] = {4}, [0x99A4] = {2, 1},
+  [0x99A0] = {2, 1, 1}, [0x99A1] = {3, 1, 2}, [0x99A2] = {3, 1, 3}, [0x99A3] = {4, 1},
+  [0x99A4] = {2, 1, 1}, [0x99B0] = {4, 2, 1}, [0x99B2] = {4, 2, 3}, [0x99B4] = {4, 2, 1},
 }
 -- Labels that are ids of one thing.
-local IDS = {[0x99A8] = "hop", [0x99A9] = "host", [0x99AA] = "tree"}
+local IDS = {[0x99A8] = "hop", [0x99A9] = "host", [0x99AA] = "tree", [0x99B8] = "hop"}
+local WIDE_HOPS = 0x99B8
 local HYBRID, HYBRID_TYPES = 0x99AB, {[0] = "root", "tree", "hop", "invalid"}
 -- Replicated states: datagrams to 239.0.0.0/8, and signals over TCP.
 local STATES_PORT, SIGNAL_PORTS = 65432, {65430, 65431}
@@ -368,15 +372,16 @@ local function add_named(tree, range)
 end
 
 -- One that says to a switch where its copies go.
-local function add_order(tree, range, strategy)
-  local tag = strategy or range(1, 1):uint()
-  local value = range(strategy and 1 or 2)
+local function add_order(tree, range, route)
+  local device, strategy = range(0, route[2]), route[3]
+  local tag = strategy or range(route[2], 1):uint()
+  local value = range(strategy and route[2] or route[2] + 1)
   local text = (tag == 1 and "%d" or "0x%x"):format(value:uint())
   local label = tree:add(of_stack.label, range,
-    "switch " .. range(0, 1):uint() .. " " .. (STRATEGIES[tag] or "invalid") .. " " .. text)
-  label:add(of_stack.label_id, range(0, 1))
+    "switch " .. device:uint() .. " " .. (STRATEGIES[tag] or "invalid") .. " " .. text)
+  label:add(of_stack.label_id, device)
   label:add(of_stack.label_value, value)
-  if range(0, 1):uint() == 0 or value:uint() == 0 or not STRATEGIES[tag] then
+  if device:uint() == 0 or value:uint() == 0 or not STRATEGIES[tag] then
     told(label, range, "BAD_LABEL", "no switch takes it")
   end
 end
@@ -385,9 +390,9 @@ function stack.dissector(buffer, pinfo, root)
   pinfo.cols.protocol = "Stackcast"
   local kind = pinfo.match_uint
   local route = SOURCE_ROUTES[kind]
-  local size = route and route[1] or kind == WIDE and 4 or 2
+  local size = route and route[1] or (kind == WIDE or kind == WIDE_HOPS) and 4 or 2
   local add, of = add_label, kind == HYBRID and HYBRID_TYPES or LABEL_TYPES
-  if route then add, of = add_order, route[2] end
+  if route then add, of = add_order, route end
   if IDS[kind] then add, of = add_id, IDS[kind] end
   if kind == PORT_BITMAPS then add = add_named end
   local most = kind == PORT_BITMAPS and MOST_PORT_BITMAPS or MAX_LABELS
@@ -508,6 +513,7 @@ ports:add(moldudp64.prefs.ports, moldudp64)
 ports:add(moldudp64.prefs.rerequest, moldudp64)
 ports:add_for_decode_as(moldudp64)
 ports:add_for_decode_as(tunnel)
+ports:add(TUNNEL_PORT, tunnel)
 ports:add(STATES_PORT, states)
 for _, port in ipairs(SIGNAL_PORTS) do DissectorTable.get("tcp.port"):add(port, signal) end
 

@@ -5,7 +5,8 @@ CREATE TABLE IF NOT EXISTS ${table} (
   neighbor STRING NOT NULL COMMENT 'Switch or host at the other end',
   neighbor_port INT COMMENT 'Port there; null for a host',
   weight DOUBLE NOT NULL COMMENT 'Cost of sending over it, above 0 and at most 1e12',
-  up BOOLEAN NOT NULL COMMENT 'False while the link is failed'
+  up BOOLEAN NOT NULL COMMENT 'False while the link is failed',
+  tunnel STRUCT<ipv4: STRING, mac: BIGINT, next_hop: BIGINT> COMMENT 'Where the link is a tunnel through other networks, its end here: the addresses of the end, and the MAC address of the router behind the port. Null for a cable'
 )
 USING delta
 COMMENT 'One row is one direction of one link: out of a switch, through one port. Hop and stop labels name these ids.'

@@ -14,6 +14,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
 from udfs.errors import SettingsError
 from udfs.network.labels import NARROW, WIDE
+from udfs.network.source_routes import WIDE_SOURCE_ROUTES
 
 pytestmark = pytest.mark.unit
 
@@ -112,7 +113,9 @@ def test_where_stacks_name_no_stored_trees_there_are_none_to_choose():
         retune_trees.work(retune_trees.parser().parse_args([]), settings, Lifecycle())
 
 
-def test_only_labels_of_virtual_trees_have_widths_to_choose_from():
+def test_some_encodings_alone_have_widths_to_choose_from():
+    wide = [(PREFIX + "encoding", "port"), (PREFIX + "label.bits", "32")]
+    assert Settings.read(wide).labels == WIDE_SOURCE_ROUTES["port"]
     chosen = [(PREFIX + "encoding", "bitmask"), (PREFIX + "mtu", "1500")]
     assert Settings.read(chosen).labels.bits == 24
     with pytest.raises(SettingsError, match=r"16 with .*encoding bitmask"):

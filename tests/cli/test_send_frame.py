@@ -7,12 +7,14 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tunnels import in_tunnel
 from typer.testing import CliRunner
 
 from cli.main import app
 from udfs.errors import StackcastError
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import FORMATS, KINDS
+from udfs.network.tunnel import Tunnel, TunnelEnd
 from udfs.stacks.dissect import dissect
 
 WIDTHS = st.sampled_from([16, 32])
@@ -54,6 +56,21 @@ def test_a_frame_that_is_sent_by_hand_is_read_as_it_was_written(data, bits, sequ
     assert (parts.udp.source_port, parts.udp.destination_port) == (9, 9)
     assert (parts.session, parts.sequence) == (b"BYHAND    ", sequence)
     assert list(parts.messages) == ([message] if message else [])
+
+
+def test_a_frame_in_a_tunnel_between_switches_is_read_as_it_went_in():
+    frame = sent("tree:1", "--message=53")
+    tunnel = Tunnel(TunnelEnd(0x0A090001, 1, 2), 0x0A090002, sends=True)
+    shown = CliRunner().invoke(app, ["frames", "dissect", in_tunnel(tunnel, frame).hex()])
+    alone = CliRunner().invoke(app, ["frames", "dissect", frame.hex()])
+    first, *rest = alone.stdout.splitlines()
+    length = first.replace(f"{len(frame)} bytes", f"{len(frame) + 42} bytes")
+    way = "  tunnel     10.9.0.1:26403 > 10.9.0.2:26403"
+    assert shown.stdout.splitlines() == [length, way, *rest]
+    damaged = bytearray(in_tunnel(tunnel, frame))
+    damaged[25] ^= 1
+    shown = CliRunner().invoke(app, ["frames", "dissect", damaged.hex()])
+    assert "STACK.IPV4_CHECKSUM at byte 24" in shown.stdout and shown.exit_code == 1
 
 
 def test_it_leaves_by_the_tunnel_as_one_datagram():

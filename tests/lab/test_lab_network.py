@@ -33,7 +33,7 @@ from lab.traffic.packets import packetize
 from lab.traffic.trading_session import TradingSession
 from lab.up.process import Child
 from udfs.errors import LabError
-from udfs.network.encodings import ROUTES
+from udfs.network.encodings import ROUTES, label_bits
 from udfs.network.labels import WIDE
 from udfs.network.network import Network
 from udfs.network.rows import network_to_rows
@@ -60,7 +60,7 @@ WIDE_NETWORK = Network.from_rows(
 
 def command(folder: Path, *more: str, network: Network = NETWORK) -> list[str]:
     rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
-    form = {"encoding": network.labels.encoding, "label_bits": network.labels.bits}
+    form = {"encoding": network.labels.encoding, "label_bits": label_bits(network.labels)}
     description = {**rows, **form}
     (folder / "network.json").write_text(json.dumps(description))
     line = [

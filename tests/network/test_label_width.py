@@ -17,6 +17,7 @@ from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE
 from udfs.network.network import Network
 from udfs.network.programs import FILTERING, STACKS, check_labels
 from udfs.network.rows import network_from_rows, network_to_rows
+from udfs.network.source_routes import WIDE_SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
@@ -101,16 +102,26 @@ def test_bytes_on_links_count_labels_by_their_size(network):
         assert found[u, v] == 14 + stack + 100
 
 
-@pytest.mark.parametrize("encoding", ROUTES)
-def test_a_network_of_another_encoding_has_its_own_program(encoding, tmp_path):
-    network = relabelled(NETWORK, ROUTES[encoding])
+@pytest.mark.parametrize(
+    "form", [*ROUTES.values(), *WIDE_SOURCE_ROUTES.values()], ids=lambda form: form.program
+)
+def test_a_network_of_another_encoding_has_its_own_program(form, tmp_path):
+    network, encoding = relabelled(NETWORK, form), form.encoding
     made = network_to_rows(network, dict.fromkeys(network.switches, ""))
     assert network_from_rows(**made, labels=network.labels) == network
     with pytest.raises(NetworkError, match=f"WRONG_PIPELINE.*encoding {encoding}.*virtual_trees"):
         network_from_rows(**made)
     path = tmp_path / "network.json"
-    path.write_text(json.dumps({**made, "encoding": encoding}))
+    width = {"label_bits": 32} if form in WIDE_SOURCE_ROUTES.values() else {}
+    path.write_text(json.dumps({**made, "encoding": encoding, **width}))
     assert read_description(path) == network
+
+
+def test_switches_of_the_other_width_of_an_encoding_are_refused():
+    network = relabelled(NETWORK, WIDE_SOURCE_ROUTES["port"])
+    made = network_to_rows(network, dict.fromkeys(network.switches, ""))
+    with pytest.raises(NetworkError, match=r"WRONG_PIPELINE.*label\.bits 32.*label\.bits 16"):
+        network_from_rows(**made, labels=ROUTES["port"])
 
 
 def test_a_switch_that_reads_other_labels_forwards_nothing():

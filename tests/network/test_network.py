@@ -14,6 +14,7 @@ from udfs.errors import NetworkError
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.rows import network_from_rows, network_to_rows, tree_from_row, tree_to_row
 from udfs.network.topology import fabric, from_graph
+from udfs.network.tunnel import Tunnel, TunnelEnd
 from udfs.network.virtual_tree import VirtualTree, tree_ports
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.steiner import steiner_tree
@@ -28,6 +29,9 @@ LINKS = [
     Link(3, "a", 2, "b", 2),
     Link(4, "b", 2, "a", 2),
 ]
+
+
+END = TunnelEnd(0x0A090001, 0x02CC00000001, 0x02EE00000001)
 
 
 def change(rows, index, **fields):
@@ -83,12 +87,47 @@ def test_the_order_of_rows_does_not_matter_and_a_network_pickles():
         ("UNATTACHED_HOST", SWITCHES, HOSTS, change(LINKS, 0, neighbor_port=1)),
         ("UNATTACHED_HOST", SWITCHES, HOSTS, [*LINKS, Link(5, "b", 3, "h1", None)]),
         ("DISCONNECTED", SWITCHES, HOSTS, LINKS[:2]),
+        ("BAD_TUNNEL", SWITCHES, HOSTS, change(LINKS, 2, tunnel=END)),
+        ("BAD_TUNNEL", SWITCHES, HOSTS, change(LINKS, 3, tunnel=END)),
+        ("BAD_TUNNEL", SWITCHES, HOSTS, change(LINKS, 0, tunnel=END)),
+        ("BAD_TUNNEL", SWITCHES, HOSTS, change(LINKS, 1, tunnel=TunnelEnd(0, 1, 2))),
+        ("BAD_TUNNEL", SWITCHES, HOSTS, change(LINKS, 1, tunnel=TunnelEnd(1, 1 << 48, 2))),
+        ("BAD_TUNNEL", SWITCHES, HOSTS, change(LINKS, 1, tunnel=TunnelEnd(1, 2, -1))),
+        (
+            "BAD_TUNNEL",
+            SWITCHES,
+            HOSTS,
+            change(change(LINKS, 2, tunnel=END), 3, tunnel=dataclasses.replace(END, mac=9)),
+        ),
     ],
 )
 def test_a_network_that_cannot_be_is_refused_with_its_reason(what, switches, hosts, links):
     with pytest.raises(NetworkError) as caught:
         Network.from_rows(switches, hosts, links)
     assert caught.value.code == f"NETWORK.{what}"
+
+
+def test_links_that_are_tunnels_survive_their_table_and_know_the_far_end():
+    ends = [END, TunnelEnd(0x0A090002, 2, 3), TunnelEnd(0x0A090003, 4, 5)]
+    links = [
+        dataclasses.replace(LINKS[at], tunnel=end) for at, end in zip((2, 3, 1), ends, strict=True)
+    ]
+    network = Network.from_rows(SWITCHES, HOSTS, [LINKS[0], *links])
+    assert network.tunnels == {
+        2: Tunnel(ends[2], HOSTS[1].ipv4, sends=False),
+        3: Tunnel(END, 0x0A090002, sends=True),
+        4: Tunnel(ends[1], 0x0A090001, sends=True),
+    }
+    rows = network_to_rows(network, {"a": "", "b": ""})
+    assert rows["links"][2]["tunnel"]["ipv4"] == "10.9.0.1"
+    assert network_from_rows(**rows).links == network.links
+    for row, code in (
+        ({"ipv4": "10.9", "mac": 1, "next_hop": 2}, "BAD_ADDRESS"),
+        ({"ipv4": "10.9.0.1", "mac": None, "next_hop": 2}, "BAD_TUNNEL"),
+    ):
+        rows["links"][2]["tunnel"] = row
+        with pytest.raises(NetworkError, match=code):
+            network_from_rows(**rows)
 
 
 def test_of_two_cables_the_lightest_that_is_up_is_taken_and_trees_keep_to_the_first():
@@ -189,6 +228,7 @@ def test_a_network_and_a_tree_survive_their_tables():
     )
     assert network_from_rows(rows["switches"], rows["hosts"], rows["links"]) == network
     assert rows["hosts"][0]["ipv4"] == "10.0.0.1"
+    assert "tunnel" not in rows["links"][0]
     tree = broadcast_trees(network)[0]
     assert tree_from_row(tree_to_row(tree)) == tree
     with pytest.raises(NetworkError, match=r"BAD_ADDRESS.*10\.0\.0"):

@@ -12,7 +12,13 @@ from p4.config.v1 import p4info_pb2
 
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import MAX_PORT
-from udfs.network.source_routes import SOURCE_ROUTES, TAGS, HopLabels, SourceRoute
+from udfs.network.source_routes import (
+    SOURCE_ROUTES,
+    TAGS,
+    WIDE_SOURCE_ROUTES,
+    SourceRoute,
+    SwitchLabels,
+)
 from udfs.network.stored_routes import BLOCK, HYBRID, PORT_BITMAPS, STORED_ROUTES
 from udfs.switches import sources as of_sources
 from udfs.switches.ports import FAN_OUT
@@ -25,6 +31,7 @@ from udfs.switches.stack_entries import (
     label_table,
     positions_of,
 )
+from udfs.switches.tunnels import END, LINK, PUT_ON, TAKE_OFF
 
 #: Bits of a mask of ports, of which the highest is none.
 PORTS = MAX_PORT + 1
@@ -35,7 +42,9 @@ SOURCE, STORED = (
     (p4_products.FOLDER / f"{name}/sizes.p4").read_text()
     for name in ("source_routes", "stored_routes")
 )
-EACH = pytest.mark.parametrize("form", ROUTES.values(), ids=ROUTES)
+EACH = pytest.mark.parametrize(
+    "form", [*ROUTES.values(), *WIDE_SOURCE_ROUTES.values()], ids=lambda form: form.program
+)
 
 
 def products(form) -> tuple[p4info_pb2.P4Info, str]:
@@ -52,13 +61,14 @@ def constant(sizes: str, name: str) -> int:
 
 
 def test_numbers_of_the_program_are_those_of_the_control_plane():
-    for sizes, forms in ((SOURCE, SOURCE_ROUTES), (STORED, STORED_ROUTES)):
+    source = [*SOURCE_ROUTES.values(), *WIDE_SOURCE_ROUTES.values()]
+    for sizes, forms in ((SOURCE, source), (STORED, STORED_ROUTES.values())):
         assert constant(sizes, "LABELS_A_PASS") == LABELS_A_PASS
         most = re.findall(r"const bit<16> MAX_LABELS = (\d+);", sizes)
-        assert {int(each) for each in most} == {form.max_labels for form in forms.values()}
+        assert {int(each) for each in most} == {form.max_labels for form in forms}
         assert constant(sizes, "FAN_OUT") == FAN_OUT
         kinds = re.findall(r"const bit<16> STACK = (0x\w+);", sizes)
-        assert [int(kind, 0) for kind in kinds] == [form.ether_type for form in forms.values()]
+        assert {int(kind, 0) for kind in kinds} == {form.ether_type for form in forms}
     assert constant(SOURCE, "SPLIT") == SPLIT
     for tag, name in TAGS.items():
         assert constant(SOURCE, name.upper()) == tag
@@ -74,7 +84,8 @@ def test_tables_and_actions_are_those_of_the_entries(form):
     assert info.pkg_info.name == form.program
     params = {p.name: p.bitwidth for action in info.actions for p in action.params}
     hosts = {"hosts": PORTS} if isinstance(form, SourceRoute) else {}
-    assert params == {"ports": PORTS, **hosts, "port": 9, "mac": 48, "ipv4": 32}
+    of_tunnels = {"next_hop": 48, "src": 32, "dst": 32}
+    assert params == {"ports": PORTS, **hosts, "port": 9, "mac": 48, "ipv4": 32, **of_tunnels}
     names = {action.preamble.id: action.preamble.name for action in info.actions}
     tables = {
         table.preamble.name: {
@@ -90,12 +101,13 @@ def test_tables_and_actions_are_those_of_the_entries(form):
         HOST_PORT: {TAKE_STACK_OFF},
         ROUTE: {SEND, DELIVER},
         of_sources.SOURCE: {of_sources.TRUST, of_sources.HOST},
+        LINK: {PUT_ON},
+        END: {TAKE_OFF},
         **{label_table(n): {f"ingress.label_{n}.{action}" for action in of_labels} for n in places},
     }
     assert positions_of(tables) == LABELS_A_PASS
     ids = {f.bitwidth for t in info.tables for f in t.match_fields if f.name in ("id", "label")}
-    named = isinstance(form, SourceRoute) and not isinstance(form, HopLabels)
-    assert ids == {8 if named else form.bits}
+    assert ids == {form.id_bits if isinstance(form, SwitchLabels) else form.bits}
     (later,) = (h for h in json.loads(program)["header_types"] if h["name"] == "labels_h")
     assert later["max_length"] * 8 == form.max_labels * form.bits
 

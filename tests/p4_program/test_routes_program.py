@@ -23,7 +23,7 @@ from virtual_trees_cases import datagram, plain_frame, spread
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import SwitchTables
-from udfs.network.source_routes import SourceRoute
+from udfs.network.source_routes import WIDE_SOURCE_ROUTES, SourceRoute
 from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, StoredRoute
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import switch_entries
@@ -35,6 +35,7 @@ pytestmark = pytest.mark.unit
 told = partial(program_switches.told, REASONS)
 
 RANDOM = st.randoms(use_true_random=False)
+FORMS = (*ROUTES.values(), *WIDE_SOURCE_ROUTES.values())
 
 
 def switch_with(entries, form, **options) -> SimpleSwitch:
@@ -44,10 +45,10 @@ def switch_with(entries, form, **options) -> SimpleSwitch:
     return switch
 
 
-@pytest.fixture(scope="module", params=ROUTES)
+@pytest.fixture(scope="module", params=FORMS, ids=lambda form: form.program)
 def form(request):
     """The format of labels; each has a program of its own."""
-    return ROUTES[request.param]
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -221,12 +222,12 @@ def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):
 
 
 def test_of_a_port_above_64_nothing_is_left_out(odd, form):
-    ports = [cases.OWN << 8 | 10, cases.OWN << 8 | 11]
+    ports = [cases.OWN << form.bits // 2 | port for port in (10, 11)]
     labels = {
         "port": ports,
         "port_reactive": ports,
         "bitmask": [cases.OWN << 16 | 3 << 9],
-        "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],
+        "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],  # of 24 bits or 32
         "mixed": [cases.OWN << 24 | 2 << 16 | 3 << 9],
         "hybrid": [2 << 14 | 110, 2 << 14 | 111],
         "port_bitmaps": [2 << 14 | cases.OWN, 3 << 14 | 1 << 9, 3 << 14 | 1 << 10],

@@ -12,6 +12,7 @@ from p4.config.v1 import p4info_pb2
 
 from udfs.network.labels import FORMATS, MAX_LABELS, MAX_PORT
 from udfs.network.programs import STACKS
+from udfs.network.tunnel import TUNNEL_PORT
 from udfs.switches.ports import FAN_OUT
 from udfs.switches.routes import DELIVER, ROUTE, SEND
 from udfs.switches.sources import HOST, SOURCE, TRUST
@@ -22,6 +23,7 @@ from udfs.switches.stack_entries import (
     label_table,
     positions_of,
 )
+from udfs.switches.tunnels import END, LINK, PUT_ON, TAKE_OFF
 
 #: Bits of a mask of ports, of which the highest is none.
 PORTS = MAX_PORT + 1
@@ -61,7 +63,13 @@ def actions_of(info: p4info_pb2.P4Info) -> dict[str, set[str]]:
 
 
 def wanted_actions(positions: int) -> dict[str, set[str]]:
-    tables = {HOST_PORT: {TAKE_STACK_OFF}, ROUTE: {SEND, DELIVER}, SOURCE: {TRUST, HOST}}
+    tables = {
+        HOST_PORT: {TAKE_STACK_OFF},
+        ROUTE: {SEND, DELIVER},
+        SOURCE: {TRUST, HOST},
+        LINK: {PUT_ON},
+        END: {TAKE_OFF},
+    }
     for place in range(1, positions + 1):
         control = f"ingress.label_{place}"
         tables[label_table(place)] = {f"{control}.{kind}" for kind in ("tree", "hop", "stop")}
@@ -72,6 +80,8 @@ def test_numbers_of_the_program_are_those_of_the_control_plane():
     assert constant("LABELS_A_PASS") == LABELS_A_PASS
     assert constant("MAX_LABELS") == MAX_LABELS
     assert constant("FAN_OUT") == FAN_OUT
+    tunnel = (p4_products.FOLDER / "tunnel/headers.p4").read_text()
+    assert re.findall(r"TUNNEL_PORT = (\d+);", tunnel) == [str(TUNNEL_PORT)]
     widths = re.findall(r"if LABEL_BITS == (\d+)\nconst bit<16> STACK = (0x\w+);", SIZES)
     assert {int(bits): int(kind, 0) for bits, kind in widths} == {
         labels.bits: labels.ether_type for labels in FORMATS.values()
@@ -82,7 +92,8 @@ def test_numbers_of_the_program_are_those_of_the_control_plane():
 def test_tables_and_actions_are_those_of_the_entries(name):
     info, _ = products(name)
     params = {p.name: p.bitwidth for action in info.actions for p in action.params}
-    assert params == {"ports": PORTS, "port": 9, "mac": 48, "ipv4": 32}
+    of_tunnels = {"next_hop": 48, "src": 32, "dst": 32}
+    assert params == {"ports": PORTS, "port": 9, "mac": 48, "ipv4": 32, **of_tunnels}
     assert actions_of(info) == wanted_actions(LABELS_A_PASS)
     assert positions_of(actions_of(info)) == LABELS_A_PASS
     fields = {
@@ -97,6 +108,10 @@ def test_tables_and_actions_are_those_of_the_entries(name):
         (HOST_PORT, "port", 9, exact),
         (SOURCE, "port", 9, exact),
         (ROUTE, "dst", 32, lpm),
+        (LINK, "port", 9, exact),
+        (END, "port", 9, exact),
+        (END, "src", 32, exact),
+        (END, "dst", 32, exact),
     }
 
 
@@ -156,4 +171,4 @@ def test_labels_a_pass_are_an_option_of_the_compiler(name, positions, pytestconf
     source = p4_products.FOLDER / f"{name}.p4"
     info, program = p4_products.compile_program(p4c, source, option)
     assert actions_of(p4info(info)) == wanted_actions(positions)
-    assert len(json.loads(program)["headers"]) == positions + 7
+    assert len(json.loads(program)["headers"]) == positions + 11

@@ -8,7 +8,7 @@ import pytest
 from relabelled import relabelled
 
 from udfs.errors import NetworkError, StackError
-from udfs.network.encodings import ENCODINGS, label_format
+from udfs.network.encodings import ENCODINGS, label_bits, label_format
 from udfs.network.labels import NARROW, SwitchTables
 from udfs.network.network import Network
 from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, SOURCE_ROUTES
@@ -143,6 +143,33 @@ def test_switches_that_labels_cannot_name_are_refused():
     with pytest.raises(NetworkError, match="port 17"):
         with_form(wide, "bitmask")
     with_form(wide, "mixed")
+
+
+def test_wide_labels_name_any_port_and_65535_switches():
+    many, large = line(300, 1, 1, NARROW), fabric(1, 1, 300, 1, 1)
+    for encoding in ("port", "port_reactive", "mc_group"):
+        with pytest.raises(NetworkError, match=r"device id 256.*label\.bits to 32"):
+            relabelled(many, label_format(encoding, 16))
+        for network in (many, large):
+            relabelled(network, label_format(encoding, 32))
+    with pytest.raises(NetworkError, match=r"NO_LABEL.*port 256.*label.bits to 32"):
+        relabelled(large, label_format("port", 16))
+    wide = label_format("port", 32)
+    assert wide.describe(wide.parse("switch:65535:port:511")) == "switch 65535 port 511"
+    with pytest.raises(StackError, match=r"switches are 1\.\.65535"):
+        wide.parse("switch:65536:port:1")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_an_encoding_without_wide_labels_names_those_that_have_them(encoding):
+    if encoding in ("virtual_trees", "port", "port_reactive", "mc_group", "hops"):
+        form = label_format(encoding, 32)
+        assert (form.encoding, form.bits, label_bits(form)) == (encoding, 32, 32)
+        assert form != label_format(encoding, 16) and label_bits(label_format(encoding, 16)) == 16
+    else:
+        with pytest.raises(NetworkError, match=r"NO_WIDE_LABELS.*virtual_trees, port"):
+            label_format(encoding, 32)
+        assert label_bits(label_format(encoding, 16)) == 16
 
 
 @pytest.mark.parametrize(

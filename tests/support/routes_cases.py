@@ -85,17 +85,17 @@ def _label(rng: random.Random, form: LabelFormat, own: bool) -> int:
     if isinstance(form, StoredRoute):
         return _stored_label(rng, form, own)
     if not isinstance(form, SwitchLabels):
-        return rng.randint(98, 130) if own else rng.randint(200, 60_000)
-    device = OWN if own else rng.choice([0, 6, 8, 255])
+        return rng.randint(98, 130) if own else rng.randint(200, form.max_id)
+    device = OWN if own else rng.choice([0, 6, 8, form.max_device])
     tag = form.tag or rng.choice([1, 1, 2, 2, 3, 3, 3, 0, 4, 255])
-    wide = rng.getrandbits(16)
+    wide, large = rng.getrandbits(16), form.max_device > 255
     value = {
-        1: rng.choice([rng.randint(0, 70), wide & 0xFF]),
+        1: rng.choice([rng.randint(0, 70), wide & 0xFF, *([wide & 0x1FF, wide] * large)]),
         2: rng.choice([wide, wide & rng.getrandbits(16), 1 << rng.randrange(16)]),
         3: rng.choice([wide, rng.randint(0, 8) << 8 | wide & 0xFF]),
     }.get(tag, wide)
     if form.tag:
-        return device << form.bits - 8 | value
+        return device << form.bits - form.id_bits | value
     return device << 24 | tag << 16 | value
 
 
@@ -135,12 +135,10 @@ def odd_frames(form: LabelFormat) -> Iterator[tuple[str, bytes, str | None]]:
     + p leads to port p.
     """
     whole, short = datagram(), datagram(b"abc")
-    switch = isinstance(form, SwitchLabels)
-    own = form.label(OWN, form.tag or 1, 2) if isinstance(form, SwitchLabels) else 102
-    if form.encoding == "mc_group":
-        own = form.label(OWN, 3, 0b10)  # type: ignore[attr-defined]
-    back = form.label(OWN, form.tag or 1, 1) if isinstance(form, SwitchLabels) else 101
-    other = 9 << form.bits - 8 | 1 << 16 * (form.bits == 32) | 1 if switch else 4000
+    own, back, other = 102, 101, 4000
+    if isinstance(form, SwitchLabels):
+        tag = form.tag or 1
+        own, back, other = (form.label(*of) for of in ((OWN, tag, 2), (OWN, tag, 1), (9, tag, 1)))
     if form == HYBRID:
         own, back, other = (2 << 14 | label for label in (own, back, other))
     kind = form.ether_type.to_bytes(2)

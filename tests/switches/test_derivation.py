@@ -6,15 +6,18 @@ import dataclasses
 from collections import Counter
 
 import pytest
+from tunnels import tunnelled
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network
-from udfs.network.programs import FILTERING
+from udfs.network.programs import ATTRIBUTES, FILTERING, REPLICATING
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.switches import derivation
 from udfs.switches.derivation import Memo, derive
 from udfs.switches.rollout import NetworkVersion
+from udfs.switches.tunnels import END, LINK
+from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 
@@ -53,6 +56,18 @@ def test_a_switch_that_matches_has_64_ports_and_others_511():
     derive(wide, [], dict.fromkeys(others, FILTERING) | {rack: "virtual_trees"}, TABLES)
     with pytest.raises(NetworkError, match=rf"TOO_MANY_PORTS.*port 400 of '{rack}'.*1\.\.64"):
         derive(wide, [], PIPELINES | {rack: FILTERING}, TABLES)
+
+
+def test_a_tunnel_is_for_switches_that_read_stacks():
+    link = next(link for link in NETWORK.links if link.neighbor in NETWORK.switches)
+    islands = NetworkVersion(tunnelled(NETWORK, {link.id}), broadcast_trees(NETWORK))
+    found = {(e.switch, e.table) for e in derive(islands, [], PIPELINES, TABLES).entries}
+    ends = {link.switch, link.neighbor}
+    assert {s for s, table in found if table == LINK} == ends
+    assert {s for s, table in found if table == END} == ends
+    for program in (FILTERING, ATTRIBUTES, *REPLICATING):
+        with pytest.raises(NetworkError, match=rf"NO_TUNNELS.*'{link.switch}'.*{program}"):
+            derive(islands, [], PIPELINES | {link.switch: program}, {})
 
 
 @pytest.fixture

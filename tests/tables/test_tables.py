@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, types
+from tunnels import tunnelled
 
 import schemas
 from jobs import load_topology
@@ -31,7 +32,7 @@ from udfs.errors import StreamError, TableError
 from udfs.filters.matching.carried import pack, unpack
 from udfs.filters.matching.cells import CELL, Carried
 from udfs.network.network import Network, Switch
-from udfs.network.rows import network_from_rows, switch_to_row, tree_to_row
+from udfs.network.rows import link_to_row, network_from_rows, switch_to_row, tree_to_row
 from udfs.network.topology import fabric, jellyfish
 from udfs.trees.broadcast import broadcast_trees
 
@@ -60,6 +61,7 @@ def link(number: int, weight: float = 1.0) -> dict[str, object]:
         "neighbor_port": None,
         "weight": weight,
         "up": True,
+        "tunnel": None,
     }
 
 
@@ -618,11 +620,16 @@ def test_a_network_is_loaded_once_and_replaced_only_by_those_who_say_so(
     assert {row["address"] for row in tables.rows("switches")} == {
         f"h:{9559 + place}" for place in range(6)
     }
-    # The same again writes nothing, and forgets neither a failed link nor what somebody wrote.
+    # The same again writes nothing, and forgets neither a failed link, nor that it is a tunnel, nor
+    # what somebody wrote.
     failed = next(link for link in network.links if link.neighbor in network.switches)
-    row = next(r for r in tables.rows("links") if r["link_id"] == failed.id)
-    others = [r for r in tables.rows("links") if r["link_id"] != failed.id]
-    tables.overwrite("links", [*others, row | {"up": False}])
+    islands = tunnelled(network, {failed.id})
+    states = {failed.id: {"up": False}}
+    tables.overwrite(
+        "links",
+        [{"tunnel": None} | link_to_row(link) | states.get(link.id, {}) for link in islands.links],
+    )
+    assert held_network(tables).tunnels == islands.tunnels and len(islands.tunnels) == 2
     tables.append("virtual_trees", [tree_to_row(broadcast_trees(network)[0])])
     now = versions()
     assert loaded(tables, *ring) == 0

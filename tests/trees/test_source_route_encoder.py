@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from examples import examples
@@ -12,7 +14,8 @@ from random_trees import random_network, random_publication
 from relabelled import relabelled
 
 from udfs.errors import NetworkError
-from udfs.network.source_routes import SOURCE_ROUTES
+from udfs.network.network import Network
+from udfs.network.source_routes import SOURCE_ROUTES, WIDE_SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.header_stacks import HeaderStacks
@@ -21,17 +24,43 @@ from udfs.trees.source_routes import RouteEncoder
 pytestmark = pytest.mark.unit
 
 RANDOM = st.randoms(use_true_random=False)
+FORMS = (*SOURCE_ROUTES.values(), *WIDE_SOURCE_ROUTES.values())
 
 
-@pytest.mark.parametrize("encoding", SOURCE_ROUTES)
+def with_high_numbers(network: Network, rng: random.Random) -> Network:
+    """The same network with other numbers of switches, up to 65,535, and of ports, up to 511."""
+    numbers = rng.sample(range(1, 1 << 16), len(network.switches))
+    devices = dict(zip(network.switches, numbers, strict=True))
+    ports = {
+        name: [0, *rng.sample(range(1, 512), max(link.port for link in network.links))]
+        for name in network.switches
+    }
+    return Network.from_rows(
+        [replace(each, device_id=devices[each.name]) for each in network.switches.values()],
+        [replace(each, port=ports[each.switch][each.port]) for each in network.hosts.values()],
+        [
+            replace(
+                link,
+                port=ports[link.switch][link.port],
+                neighbor_port=link.neighbor_port and ports[link.neighbor][link.neighbor_port],
+            )
+            for link in network.links
+        ],
+    )
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.program)
 @examples(100)
 @given(RANDOM)
-def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
-    plain = random_network(rng, 10, hosts=2 if encoding == "bitmask" else rng.choice([1, 2, 9]))
+def test_each_receiver_gets_it_once_and_nobody_else(form, rng):
+    masks = form.encoding == "bitmask"
+    plain = random_network(rng, 10, hosts=2 if masks else rng.choice([1, 2, 9]))
+    if form.max_device > 255:
+        plain = with_high_numbers(plain, rng)
     try:
-        network = relabelled(plain, SOURCE_ROUTES[encoding])
+        network = relabelled(plain, form)
     except NetworkError as error:
-        assert error.what == "NO_LABEL" and encoding == "bitmask"
+        assert error.what == "NO_LABEL" and masks
         return
     model = ForwardingModel(network, network_tables(network, ()))
     for _ in range(10):

@@ -18,6 +18,7 @@ from paths import ROOT
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from tunnels import in_tunnel
 from typer.testing import CliRunner
 
 from cli import frames as command
@@ -35,8 +36,9 @@ from udfs.messages.summaries import GONE, Summary
 from udfs.messages.summary_keys import SummaryKey
 from udfs.network.encodings import ROUTES
 from udfs.network.labels import NARROW, WIDE, LabelFormat, TypedLabels
-from udfs.network.source_routes import SwitchLabels
+from udfs.network.source_routes import WIDE_SOURCE_ROUTES, SwitchLabels
 from udfs.network.stored_routes import BitmapLabels
+from udfs.network.tunnel import Tunnel, TunnelEnd
 from udfs.states import messages as states
 from udfs.states.messages import MessageKind, Signal, SignalKind, SignalReader, StateHeader
 
@@ -80,7 +82,7 @@ def drawn(source: random.Random, form: LabelFormat) -> int:
     if not isinstance(form, SwitchLabels):
         return source.randint(1, form.max_id)
     value = source.randint(1, 255 if form.bits == 16 else 65535)
-    return form.label(source.randint(1, 255), form.tag or source.randint(1, 3), value)
+    return form.label(source.randint(1, form.max_device), form.tag or source.randint(1, 3), value)
 
 
 def mutated(content: bytes, source: random.Random) -> bytes:
@@ -114,7 +116,7 @@ def deliveries(itch: Specification) -> Iterator[bytes]:
         stack = mutated(form.pack(labels), source)
         yield frame(stack + datagram(packet), form.ether_type)
         yield frame(stack[:-1], form.ether_type)
-        route = routes.choice(list(ROUTES.values()))
+        route = routes.choice([*ROUTES.values(), *WIDE_SOURCE_ROUTES.values()])
         labels = [drawn(routes, route) for _ in range(routes.randint(1, 64))]
         yield stacked(route, labels, packet)
         yield frame(mutated(route.pack(labels), routes) + datagram(packet), route.ether_type)
@@ -318,6 +320,9 @@ def test_frames_in_the_tunnel_are_shown_as_those_on_a_link(tmp_path: Path) -> No
     first, second = tshark(path, "-d", "udp.port==7000,stackcast_tunnel")
     assert texts(first, "stackcast.label") == [f"tree {1 << 20}"]
     assert texts(second, "stackcast.tunnel.frames") == ["12"]
+    way = Tunnel(TunnelEnd(0x0A090001, 1, 2), 0x0A090002, sends=True)
+    (between_switches,) = tshark(capture(tmp_path / "islands.pcap", [in_tunnel(way, inner)]))
+    assert texts(between_switches, "stackcast.label") == texts(first, "stackcast.label")
 
 
 def state_messages(source: random.Random) -> Iterator[tuple[int, bytes]]:

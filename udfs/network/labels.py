@@ -21,6 +21,9 @@ KINDS = {TREE: "tree", HOP: "hop", STOP: "stop"}
 MAX_LABELS = 64
 """Labels that a switch parses in most encodings; a longer stack is dropped."""
 
+MAX_DEVICE = (1 << 64) - 1
+"""The largest device id of P4Runtime."""
+
 MAX_PORT = 511
 """The highest port of a switch: what 9 bits of port number can say."""
 
@@ -89,7 +92,11 @@ class LabelFormat(ABC):
     @property
     def max_device(self) -> int:
         """The largest device id that a switch can have; it needs no more than 0."""
-        return (1 << 64) - 1
+        return MAX_DEVICE
+
+    def names(self, device: int) -> bool:
+        """Returns True if labels can name a switch of this device id, or need not."""
+        return self.max_device == MAX_DEVICE or 0 < device <= self.max_device
 
     @property
     def max_port(self) -> int:

@@ -7,18 +7,19 @@ most 511 ports, which is what 9 bits of port number can say and ``bit<512>`` of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from udfs.errors import NetworkError
-from udfs.network.labels import MAX_PORT, NARROW, WIDE, LabelFormat
+from udfs.network.encodings import can_widen, with_room
+from udfs.network.labels import MAX_PORT, NARROW, LabelFormat
+from udfs.network.tunnel import Tunnel, TunnelEnd, tunnels
 
 if TYPE_CHECKING:
     import networkx as nx
 
 MAX_WEIGHT = 1e12
-MAX_DEVICE = (1 << 64) - 1
 
 Role = Literal["subscriber", "publisher"]
 
@@ -52,6 +53,7 @@ class Link:
 
     ``id`` is unique and fits the network's labels; ``neighbor_port`` is None where the neighbor is
     a host. ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
+    ``tunnel``: its end here where the link is a tunnel.
     """
 
     id: int
@@ -61,12 +63,14 @@ class Link:
     neighbor_port: int | None
     weight: float = 1.0
     up: bool = True
+    tunnel: TunnelEnd | None = None
 
 
 class Network:
     """A validated, immutable network. Build it with :meth:`from_rows`; it pickles.
 
-    ``labels`` is the format of its header stacks.
+    ``labels`` is the format of its header stacks. ``tunnels`` are those that links are, by their
+    ids.
 
     ``switches`` and ``hosts`` map names to rows, in ascending order of device id and of IPv4
     address; ``links`` is in ascending order of id. The order of the input has no effect, so
@@ -97,6 +101,9 @@ class Network:
         self._check_links()
         self._check_hosts()
         self._check_connected()
+        self.tunnels: dict[int, Tunnel] = {
+            link.id: tunnel for link, tunnel in tunnels(self.links, self.hosts)
+        }
 
     @classmethod
     def from_rows(
@@ -111,7 +118,7 @@ class Network:
         Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
         ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
         ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``,
-        ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
+        ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``, ``BAD_TUNNEL``.
         """
         return cls(switches, hosts, links, labels)
 
@@ -244,7 +251,7 @@ class Network:
         largest = self.labels.max_id
         if self.links and not 0 < self.links[0].id <= self.links[-1].id <= largest:
             worst = self.links[-1].id if self.links[-1].id > largest else self.links[0].id
-            advice = "" if self.labels == WIDE else "; labels of 32 bits have room for more"
+            advice = "; labels of 32 bits have room for more" if can_widen(self.labels) else ""
             raise NetworkError(
                 "TOO_MANY_LINKS",
                 f"directed link id {worst} does not fit a label: ids are 1..{largest} "
@@ -392,25 +399,39 @@ def _check_names(switches: list[Switch], hosts: list[Host]) -> None:
             )
 
 
-def _check_room(switches: list[Switch], links: Iterable[Link], labels: LabelFormat) -> None:
+def _check_room(switches: list[Switch], links: Sequence[Link], labels: LabelFormat) -> None:
     """Refuses switches and ports that labels have no room for."""
-    advice = f"encoding {labels.encoding} cannot name it: choose another spark.stackcast.encoding"
     for switch in switches:
-        if labels.max_device < MAX_DEVICE and not 0 < switch.device_id <= labels.max_device:
+        if not labels.names(switch.device_id):
             raise NetworkError(
                 "NO_LABEL",
-                f"switch {switch.name!r} has device id {switch.device_id}: {advice}, or give "
-                f"switches ids 1..{labels.max_device}",
+                f"switch {switch.name!r} has device id {switch.device_id}: "
+                f"{_roomier(switches, links, labels)}, or give switches ids "
+                f"1..{labels.max_device}",
                 switch=switch.name,
             )
     for link in links:
         if link.port <= MAX_PORT and not labels.reaches(link.port, link.id):
             raise NetworkError(
                 "NO_LABEL",
-                f"link {link.id} leaves {link.switch!r} by port {link.port}: {advice}",
+                f"link {link.id} leaves {link.switch!r} by port {link.port}: "
+                f"{_roomier(switches, links, labels)}",
                 switch=link.switch,
                 port=link.port,
             )
+
+
+def _roomier(switches: Iterable[Switch], links: Iterable[Link], labels: LabelFormat) -> str:
+    """Says what to choose where labels have no room for a switch or port of these."""
+    names = with_room(
+        [switch.device_id for switch in switches], [(link.port, link.id) for link in links]
+    )
+    width = "set spark.stackcast.label.bits to 32, or " if labels.encoding in names else ""
+    others = ", ".join(name for name in names if name != labels.encoding)
+    return (
+        f"labels of {labels.bits} bits of encoding {labels.encoding} cannot name it: "
+        f"{width}choose another spark.stackcast.encoding: {others}"
+    )
 
 
 def _first_twice(values: Iterable[_Value]) -> _Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from udfs.errors import NetworkError
-from udfs.network.encodings import ALL, ROUTES
+from udfs.network.encodings import ALL, WIDE_FORMS, label_bits
 from udfs.network.labels import LabelFormat
 
 STACKS: Mapping[str, LabelFormat] = {form.program: form for form in ALL}
@@ -63,4 +63,5 @@ def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
 def _settings(labels: LabelFormat) -> str:
     """Returns the settings that choose a format."""
     said = f"spark.stackcast.encoding {labels.encoding}"
-    return said if labels in ROUTES.values() else f"{said} with label.bits {labels.bits}"
+    wide = labels.encoding in WIDE_FORMS
+    return f"{said} with label.bits {label_bits(labels)}" if wide else said

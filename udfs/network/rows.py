@@ -14,6 +14,7 @@ from udfs.errors import NetworkError
 from udfs.network.labels import NARROW, LabelFormat
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.programs import check_labels
+from udfs.network.tunnel import TunnelEnd
 from udfs.network.virtual_tree import VirtualTree
 
 
@@ -21,6 +22,8 @@ class Row(Protocol):
     """One row of a table that is read: a mapping from column names to values."""
 
     def __getitem__(self, column: str, /) -> Any: ...
+
+    def __contains__(self, column: object, /) -> bool: ...
 
 
 def host_to_row(host: Host) -> dict[str, Any]:
@@ -36,14 +39,7 @@ def host_to_row(host: Host) -> dict[str, Any]:
 
 def host_from_row(row: Row) -> Host:
     """Reads a host. Raises NetworkError ``BAD_ADDRESS``."""
-    try:
-        address = int(IPv4Address(row["ipv4"]))
-    except AddressValueError:
-        raise NetworkError(
-            "BAD_ADDRESS",
-            f"host {row['host']!r}: {row['ipv4']!r} is no IPv4 address",
-            host=row["host"],
-        ) from None
+    address = _address(f"host {row['host']!r}", row["ipv4"])
     return Host(row["host"], row["switch"], row["port"], row["mac"], address, row["role"])
 
 
@@ -71,6 +67,13 @@ def switch_from_row(row: Row) -> Switch:
 
 
 def link_to_row(link: Link) -> dict[str, Any]:
+    """Writes a link; column ``tunnel`` is left out where it is none."""
+    end = link.tunnel
+    tunnel = end and {
+        "ipv4": str(IPv4Address(end.ipv4)),
+        "mac": end.mac,
+        "next_hop": end.next_hop,
+    }
     return {
         "link_id": link.id,
         "switch": link.switch,
@@ -79,10 +82,13 @@ def link_to_row(link: Link) -> dict[str, Any]:
         "neighbor_port": link.neighbor_port,
         "weight": link.weight,
         "up": link.up,
+        **({"tunnel": tunnel} if tunnel else {}),
     }
 
 
 def link_from_row(row: Row) -> Link:
+    """Reads a link; a table may lack column ``tunnel``. Raises NetworkError ``BAD_ADDRESS``,
+    ``BAD_TUNNEL``."""
     return Link(
         row["link_id"],
         row["switch"],
@@ -91,7 +97,27 @@ def link_from_row(row: Row) -> Link:
         row["neighbor_port"],
         row["weight"],
         row["up"],
+        _tunnel_end(row),
     )
+
+
+def _tunnel_end(row: Row) -> TunnelEnd | None:
+    if "tunnel" not in row or row["tunnel"] is None:
+        return None
+    link, tunnel = row["link_id"], row["tunnel"]
+    # Delta does not hold what is inside a struct to NOT NULL.
+    for name in ("ipv4", "mac", "next_hop"):
+        if tunnel[name] is None:
+            raise NetworkError("BAD_TUNNEL", f"link {link}: its tunnel has no {name}", link=link)
+    address = _address(f"the tunnel of link {link}", tunnel["ipv4"])
+    return TunnelEnd(address, tunnel["mac"], tunnel["next_hop"])
+
+
+def _address(whose: str, text: str) -> int:
+    try:
+        return int(IPv4Address(text))
+    except AddressValueError:
+        raise NetworkError("BAD_ADDRESS", f"{whose}: {text!r} is no IPv4 address") from None
 
 
 def with_states(links: Iterable[dict[str, Any]], now: Iterable[Row]) -> list[dict[str, Any]]:

@@ -6,6 +6,10 @@ three it is. ``port_reactive`` is ``port`` with reactive pruning, the simpler an
 two that the text compares. ``hops`` name a directed link, so a switch finds its own by a row a
 link: a label that named the next node, as WERNECKE 4.2.1 has it, would be misread by every other
 neighbour of that node above it in the tree.
+
+Where a network has labels of 32 bits, `WIDE_SOURCE_ROUTES` name more: 65,535 switches instead of
+255, and any port where ``port`` has room for 255. A mask of 511 ports would take 64 bytes, and
+``mixed`` 5 of which most labels need 3, so these two have no wide form.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from dataclasses import dataclass
 
 from udfs.errors import StackError
 from udfs.network.labels import (
+    MAX_PORT,
     Copies,
     IdLabels,
     LabelFormat,
@@ -30,7 +35,6 @@ TAGS = {PORT: "port", BITMASK: "bitmask", MC_GROUP: "mc_group"}
 
 #: Ports that one multicast group can send to, as `udfs.switches.ports` numbers groups.
 SUBSET = 8
-_DEVICES = 255
 _EVERY = (1 << 512) - 1
 
 
@@ -44,9 +48,9 @@ class SourceRoute(LabelFormat):
     splits = True
     reactive: bool = False
 
+    @abstractmethod
     def id_of(self, label: int) -> int:
         """Returns what a switch looks a label up by."""
-        return label >> self.bits - 8
 
     @abstractmethod
     def named(self, label: int) -> int:
@@ -92,13 +96,14 @@ class SourceRoute(LabelFormat):
 
 @dataclass(frozen=True)
 class SwitchLabels(SourceRoute):
-    """Labels of one strategy: a switch's id, 8 bits, and a value of the other bits.
+    """Labels of one strategy: a switch's id, of ``id_bits``, and a value of the other bits.
 
-    tagged: 8 bits between them say the strategy; ``tag`` is that of labels without.
+    tag: the strategy; 0: 8 bits between them say it.
     """
 
     tag: int = 0
     reactive: bool = False
+    id_bits: int = 8
 
     @property
     def max_id(self) -> int:
@@ -106,26 +111,34 @@ class SwitchLabels(SourceRoute):
 
     @property
     def max_device(self) -> int:
-        return _DEVICES
+        return (1 << self.id_bits) - 1
 
     @property
     def max_port(self) -> int:
-        return {BITMASK: 16, PORT: 255}.get(self.tag, 511)
+        room = {BITMASK: self._value_bits, PORT: (1 << self._value_bits) - 1}
+        return min(room.get(self.tag, MAX_PORT), MAX_PORT)
+
+    @property
+    def _value_bits(self) -> int:
+        return self.bits - self.id_bits - (0 if self.tag else 8)
+
+    def id_of(self, label: int) -> int:
+        return label >> self.bits - self.id_bits
 
     def label(self, device: int, tag: int, value: int) -> int:
         """Makes the label of a switch. Raises StackError ``BAD_LABEL``."""
-        bits = self.bits - (8 if self.tag else 16)
-        fits = 0 < device <= _DEVICES and 0 < value < 1 << bits
+        bits = self._value_bits
+        fits = 0 < device <= self.max_device and 0 < value < 1 << bits
         if not fits or tag not in ((self.tag,) if self.tag else TAGS):
             words = TAGS.get(tag, f"tag {tag}")
             raise StackError(
                 "BAD_LABEL",
                 f"no label of encoding {self.encoding} is for switch {device} and {words} {value}: "
-                f"switches are 1..{_DEVICES}, values 1..{(1 << bits) - 1}",
+                f"switches are 1..{self.max_device}, values 1..{(1 << bits) - 1}",
                 device=device,
                 value=value,
             )
-        return (device << self.bits - 8) | (0 if self.tag else tag << bits) | value
+        return (device << self.bits - self.id_bits) | (0 if self.tag else tag << bits) | value
 
     def split(self, label: int) -> tuple[int, int, int]:
         """Splits a label into switch, strategy and value. Raises StackError ``BAD_LABEL``."""
@@ -134,15 +147,13 @@ class SwitchLabels(SourceRoute):
         return device, tag, value
 
     def _parts(self, label: int) -> tuple[int, int, int]:
-        device = label >> self.bits - 8
-        if self.tag:
-            return device, self.tag, label & (1 << self.bits - 8) - 1
-        return device, label >> 16 & 0xFF, label & 0xFFFF
+        value = label & (1 << self._value_bits) - 1
+        return self.id_of(label), self.tag or label >> self._value_bits & 0xFF, value
 
     def named(self, label: int) -> int:
         _, tag, value = self._parts(label)
         if tag == PORT:
-            return 1 << value - 1 & _EVERY if value else 0
+            return 1 << value - 1 if 0 < value <= MAX_PORT else 0
         if tag == MC_GROUP:
             return (value & 0xFF) << SUBSET * (value >> 8) & _EVERY
         return value if tag == BITMASK else 0
@@ -191,7 +202,7 @@ class SwitchLabels(SourceRoute):
 
 
 class HopLabels(IdLabels, SourceRoute):
-    """Labels that are the ids of directed links, 16 bits."""
+    """Labels that are the ids of directed links."""
 
     def id_of(self, label: int) -> int:
         return label
@@ -244,3 +255,18 @@ SOURCE_ROUTES: dict[str, SourceRoute] = {
         ),
     )
 }
+
+WIDE_SOURCE_ROUTES: dict[str, SourceRoute] = {
+    form.encoding: form
+    for form in (
+        SwitchLabels(32, 0x99B0, "port", "source_routes_32", PORT, id_bits=16),
+        SwitchLabels(32, 0x99B2, "mc_group", "source_routes_mc_group_32", MC_GROUP, id_bits=16),
+        HopLabels(32, 0x99B8, "hops", "source_routes_hops_32", "hop"),
+        SwitchLabels(
+            *(32, 0x99B4, "port_reactive", "source_routes_port_reactive_32", PORT),
+            reactive=True,
+            id_bits=16,
+        ),
+    )
+}
+"""Those that have labels of 32 bits, too."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from udfs.errors import NetworkError
+from udfs.network.encodings import can_widen
 from udfs.network.labels import WIDE, LabelFormat
 from udfs.network.network import Network
 
@@ -75,7 +76,7 @@ def check_ids(trees: Iterable[VirtualTree], labels: LabelFormat) -> None:
     """Raises NetworkError ``BAD_TREE_ID`` for a tree that labels of this format cannot name."""
     for tree in trees:
         if tree.id > labels.max_id:
-            advice = "" if labels == WIDE else "; labels of 32 bits have room for more"
+            advice = "; labels of 32 bits have room for more" if can_widen(labels) else ""
             raise NetworkError(
                 "BAD_TREE_ID",
                 f"virtual tree {tree.id} does not fit a label: ids are 1..{labels.max_id} "

@@ -16,6 +16,7 @@ from udfs.messages.reference import read_packet
 from udfs.messages.summaries import Summary, authentication, is_summary, unpack
 from udfs.network.encodings import BY_ETHER_TYPE
 from udfs.network.labels import NARROW, LabelFormat
+from udfs.network.tunnel import TUNNEL_PORT
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 
 _ETHERNET = 14
@@ -106,6 +107,21 @@ def dissect_event(frame: bytes, widths: Widths = WIDTHS) -> EventFrame:
             error.what, f"{encoding} header at byte {_ETHERNET}: {error.message}", offset=at
         ) from error
     return EventFrame(destination, int.from_bytes(frame[6:12]), encoding, values, payload)
+
+
+def out_of_tunnel(frame: bytes) -> tuple[IPv4, bytes] | None:
+    """Returns the frame that a switch has put into a tunnel, and the IPv4 header before it; None
+    for a frame that is in none.
+
+    Raises as :func:`dissect` where what is before it is damaged.
+    """
+    if frame[12:14] != ETHERTYPE_IPV4.to_bytes(2) or frame[23:24] != PROTOCOL_UDP.to_bytes():
+        return None
+    ipv4, at = _read_ipv4(frame, _ETHERNET)
+    udp = _read_udp(frame, at, _ETHERNET + ipv4.total_length, ipv4)
+    if udp.destination_port != TUNNEL_PORT:
+        return None
+    return ipv4, frame[at + 8 : at + udp.length]
 
 
 def dissect(frame: bytes) -> Dissection:

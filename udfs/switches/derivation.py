@@ -40,12 +40,14 @@ class Derivation:
     the program as it was compiled (none: as it is shipped). kept: whether a stack may need the
     entry, so that it must stay while stacks of older versions are made. ports: those that an entry
     sends to or is about, bit port - 1. most_ports: the highest port that the program can send to.
+    tunnels: whether its switches can be ends of tunnels.
     """
 
     entries: Entries
     kept: Callable[[SwitchEntry], bool]
     ports: Callable[[SwitchEntry], int]
     most_ports: int = MAX_PORT
+    tunnels: bool = False
 
 
 def _stacks(
@@ -125,7 +127,7 @@ def _ports(entry: SwitchEntry) -> int:
 
 
 DERIVATIONS: Mapping[str, Derivation] = {
-    **dict.fromkeys(STACKS, Derivation(_stacks, _named_by_stacks, _ports)),
+    **dict.fromkeys(STACKS, Derivation(_stacks, _named_by_stacks, _ports, tunnels=True)),
     FILTERING: Derivation(_without_filters, _never, _ports, NARROW_PORTS),
     ATTRIBUTES: Derivation(_without_passes, _never, _ports, NARROW_PORTS),
     **dict.fromkeys(REPLICATING, Derivation(_of_states, _never, _ports, NARROW_PORTS)),
@@ -151,7 +153,8 @@ def derive(
     call with it cheaper; holds the entries that this one needed.
 
     `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link and
-    ``TOO_MANY_PORTS`` for a port that a switch's program cannot send to, SwitchError
+    ``TOO_MANY_PORTS`` for a port that a switch's program cannot send to, ``NO_TUNNELS`` for a link
+    that is a tunnel and leaves a switch whose program knows none, SwitchError
     ``WRONG_PROGRAM`` where tables are not those of the program.
     """
     newest = list(filters)
@@ -172,6 +175,8 @@ def derive(
         if derivation is None:
             continue
         _check_ports(source.network, name, pipelines, derivation.most_ports)
+        if not derivation.tunnels:
+            _check_no_tunnel(source.network, name, pipelines)
         names = tables.get(name, ())
         newest += [
             entry
@@ -210,6 +215,19 @@ def _check_ports(network: Network, program: str, pipelines: Mapping[str, str], m
                 link=link.id,
                 switch=link.switch,
                 port=link.port,
+            )
+
+
+def _check_no_tunnel(network: Network, program: str, pipelines: Mapping[str, str]) -> None:
+    for number in network.tunnels:
+        link = network.link_by_id[number]
+        if pipelines.get(link.switch) == program:
+            raise NetworkError(
+                "NO_TUNNELS",
+                f"link {link.id} of {link.switch!r} is a tunnel, and {program}, which that switch "
+                "runs, knows none: programs of header stacks do",
+                link=link.id,
+                switch=link.switch,
             )
 
 

@@ -18,6 +18,7 @@ from udfs.switches.entry import SwitchEntry, canonical, group_entry
 from udfs.switches.ports import port_groups
 from udfs.switches.routes import routes
 from udfs.switches.sources import sources
+from udfs.switches.tunnels import tunnel_entries
 
 LABELS_A_PASS = 8
 """Positions of the shipped program: labels that one pass through a switch looks at."""
@@ -56,11 +57,11 @@ def positions_of(tables: Iterable[str]) -> int:
 def switch_entries(
     network: Network, trees: Iterable[VirtualTree], positions: int = LABELS_A_PASS
 ) -> list[SwitchEntry]:
-    """Returns all entries of all switches: groups, sources, routes, host ports and labels of each.
+    """Returns all entries of all switches: groups, sources, routes, tunnels, host ports, labels.
 
     A switch holds every given tree that it is on (in any state), a hop and a stop label for
     each of its links, or what it looks its own labels of source routes up by; the groups of its
-    ports, its host ports, and IPv4 routes. Labels are there
+    ports, its host ports, its ends of tunnels, and IPv4 routes. Labels are there
     ``positions`` times, once for each label of a pass (:func:`positions_of`). Whether a link is
     ``up`` matters to routes alone.
 
@@ -69,7 +70,7 @@ def switch_entries(
     ports: dict[str, list[int]] = {name: [] for name in network.switches}
     for link in network.links:
         ports[link.switch].append(link.port)
-    allowed, onward = sources(network), routes(network)
+    allowed, onward, ends = sources(network), routes(network), tunnel_entries(network)
     return [
         entry
         for switch, tables in network_tables(network, trees).items()
@@ -78,6 +79,7 @@ def switch_entries(
             *(splitting(switch, ports[switch]) if network.labels.splits else ()),
             *allowed[switch],
             *onward[switch],
+            *ends[switch],
             *table_entries(switch, tables, positions),
         )
     ]

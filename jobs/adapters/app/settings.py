@@ -17,7 +17,7 @@ from typing import Any
 
 from udfs.errors import SettingsError
 from udfs.messages.attributes.events import Widths
-from udfs.network.encodings import ENCODINGS, label_format
+from udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
 from udfs.network.labels import LabelFormat
 from udfs.network.publishers import several
 
@@ -200,7 +200,7 @@ class Settings:
     label_bits: int = setting(
         "label.bits",
         16,
-        "Width of the labels of virtual trees; the switches' program must be for the same",
+        "Width of labels, where encodings have several; the switches' program must be for the same",
         ("16", "32"),
     )
     # 64 labels and the longest message need 230 bytes, wide labels 358.
@@ -510,7 +510,7 @@ class Settings:
             if setting_field.name not in values:
                 values[setting_field.name] = at_home(setting_field.default)
         made = Settings(**values, kafka=kafka, given=given)
-        if made.label_bits != 16 and made.encoding != "virtual_trees":
+        if made.label_bits != 16 and made.encoding not in WIDE_FORMS:
             words = f"16 with {PREFIX}encoding {made.encoding}"
             raise _bad(f"{PREFIX}label.bits", str(made.label_bits), words)
         if made.max_labels > made.labels.max_labels:
