@@ -7,14 +7,14 @@ most 511 ports, which is what 9 bits of port number can say and ``bit<512>`` of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 from udfs.errors import NetworkError
 from udfs.network.encodings import can_widen, with_room
 from udfs.network.labels import MAX_PORT, NARROW, LabelFormat
-from udfs.network.tunnel import Tunnel, TunnelEnd, tunnels
+from udfs.network.tunnel import Tunnel, TunnelEnd
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -102,7 +102,7 @@ class Network:
         self._check_hosts()
         self._check_connected()
         self.tunnels: dict[int, Tunnel] = {
-            link.id: tunnel for link, tunnel in tunnels(self.links, self.hosts)
+            link.id: tunnel for link, tunnel in _tunnels(self.links, self.hosts)
         }
 
     @classmethod
@@ -431,6 +431,52 @@ def _roomier(switches: Iterable[Switch], links: Iterable[Link], labels: LabelFor
     return (
         f"labels of {labels.bits} bits of encoding {labels.encoding} cannot name it: "
         f"{width}choose another spark.stackcast.encoding: {others}"
+    )
+
+
+def _tunnels(links: Iterable[Link], hosts: Mapping[str, Host]) -> Iterator[tuple[Link, Tunnel]]:
+    """Yields the links that are tunnels.
+
+    One between switches is a tunnel both ways. What a publisher sends may come by one, from its own
+    address, as the sink sends it; what goes to it leaves as it is.
+
+    Raises NetworkError ``BAD_TUNNEL``.
+    """
+    links = list(links)
+    by_port = {(link.switch, link.port): link for link in links}
+    for link in links:
+        back = by_port.get((link.neighbor, link.neighbor_port or 0))
+        if link.tunnel is None:
+            if back is not None and back.tunnel is not None:
+                _bad_tunnel(link, "the link back is a tunnel, and this one is none")
+            continue
+        for what, value, bits in (
+            ("ipv4", link.tunnel.ipv4, 32),
+            ("mac", link.tunnel.mac, 48),
+            ("next_hop", link.tunnel.next_hop, 48),
+        ):
+            if not 0 < value < 1 << bits:
+                _bad_tunnel(
+                    link, f"{what} of its tunnel is {value}: it must be above 0, of {bits} bits"
+                )
+        host = hosts.get(link.neighbor)
+        if host is not None:
+            if host.role != "publisher":
+                _bad_tunnel(link, f"it is a tunnel, and {host.name!r} is no publisher")
+            yield link, Tunnel(link.tunnel, host.ipv4, False)
+        elif back is not None:
+            if back.tunnel is None:
+                _bad_tunnel(back, "the link back is a tunnel, and this one is none")
+            if back.tunnel.ipv4 == link.tunnel.ipv4:
+                _bad_tunnel(link, "both ends of its tunnel have the same ipv4")
+            yield link, Tunnel(link.tunnel, back.tunnel.ipv4, True)
+
+
+def _bad_tunnel(link: Link, why: str) -> NoReturn:
+    raise NetworkError(
+        "BAD_TUNNEL",
+        f"link {link.id} of {link.switch!r} to {link.neighbor!r}: {why}",
+        link=link.id,
     )
 
 
