@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from random import Random
 
 from p4_products import products
 from real_switch import RealSwitch
@@ -123,7 +124,7 @@ def the_text(binary: str, workloads: Sequence[Workload], info: str, program: byt
 
 
 def _text_in(real: RealSwitch, work: Workload, info: str, program: bytes) -> None:
-    visits = draw(work, text_arrivals(work))[:TEXT_VISITS]
+    visits = sorted(Random(work.name).sample(draw(work, text_arrivals(work)), TEXT_VISITS))
     in_software = counted_text(work, visits, program)
     behind = datagram()
     seen = {}

@@ -24,8 +24,8 @@
 // - Hosts get the stack, too: nothing takes it off.
 // - v1model's parser cannot reject: a frame of another EtherType, of no labels or of more than
 //   MAX_LABELS is dropped by ingress.
-// - Labels are read and taken off by an index known at run time, as BMv2 can, in place of a table
-//   with an action for each position.
+// - A label is read and taken off by tables with an action for each position, as in the text's
+//   older programs (3.3.1).
 //
 // `ingress.passes` is ours: it counts what is measured.
 
@@ -33,6 +33,21 @@
 #include <v1model.p4>
 
 #define MAX_LABELS 64
+
+// DO(n) for each position n of the stack.
+#define FOUR(DO, N) DO(N##0) DO(N##1) DO(N##2) DO(N##3)
+#define TEN(DO, N) \
+    FOUR(DO, N) DO(N##4) DO(N##5) DO(N##6) DO(N##7) DO(N##8) DO(N##9)
+#define EACH_POSITION(DO) \
+    TEN(DO, ) TEN(DO, 1) TEN(DO, 2) TEN(DO, 3) TEN(DO, 4) TEN(DO, 5) FOUR(DO, 6)
+
+#define READ(N) action read_##N() { meta.label = hdr.labels[N].value; }
+#define READ_NAME(N) read_##N;
+#define READ_AT(N) N: read_##N();
+
+#define TAKE_OFF(N) action take_off_##N() { hdr.labels[N].setInvalid(); }
+#define TAKE_OFF_NAME(N) take_off_##N;
+#define TAKE_OFF_AT(N) N: take_off_##N();
 
 const bit<16> STACK = 0x9999;
 
@@ -146,6 +161,22 @@ control ingress(
         meta.port = port;
     }
 
+    EACH_POSITION(READ)
+
+    table read {
+        key = {
+            meta.position: exact @name("position");
+        }
+        actions = {
+            EACH_POSITION(READ_NAME)
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            EACH_POSITION(READ_AT)
+        }
+    }
+
     table hop {
         key = {
             meta.label: exact @name("label");
@@ -203,7 +234,7 @@ control ingress(
         ) {
             mark_to_drop(standard);
         } else {
-            meta.label = hdr.labels[meta.position].value;
+            read.apply();
             if (meta.clone_port == NO_PORT) {
                 passes.count(PASSES_OF_FRAMES);
                 if (standard.ingress_port != NO_PORT) {
@@ -239,12 +270,28 @@ control egress(
     inout metadata_t meta,
     inout standard_metadata_t standard
 ) {
+    EACH_POSITION(TAKE_OFF)
+
+    table take_off {
+        key = {
+            meta.position: exact @name("position");
+        }
+        actions = {
+            EACH_POSITION(TAKE_OFF_NAME)
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            EACH_POSITION(TAKE_OFF_AT)
+        }
+    }
+
     apply {
         if (standard.instance_type == INGRESS_CLONE) {
             meta.clone_port = standard.egress_port;
         }
         if (meta.used == 1) {
-            hdr.labels[meta.position].setInvalid();
+            take_off.apply();
             hdr.stack.num_entries = hdr.stack.num_entries - 1;
         } else if (meta.waiting == 0) {
             meta.position = meta.position + 1;
