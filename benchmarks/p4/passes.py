@@ -101,8 +101,9 @@ def passes(
 
 def draw(work: Workload, visits: Counter[Visit]) -> list[Visit]:
     """Returns visits to be run, those that many frames make before others."""
-    chosen = Random(work.name).choices(list(visits), list(visits.values()), k=COUNTED_VISITS)
-    return sorted(set(chosen))
+    known = sorted(visits)
+    weights = [visits[visit] for visit in known]
+    return sorted(set(Random(work.name).choices(known, weights, k=COUNTED_VISITS)))
 
 
 def _of_the_text(work: Workload, program: bytes) -> float:
