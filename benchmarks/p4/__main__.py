@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from p4_products import FOLDER, compile_program
+from p4_products import FOLDER, TEXT, compile_program, products
 
 from benchmarks.compile import say
-from benchmarks.p4 import messages, network, speed
+from benchmarks.p4 import messages, network, speed, text_program
 from benchmarks.p4 import passes as p4_passes
 from benchmarks.p4.workloads import workloads
 from benchmarks.support.measuring import one_core
@@ -49,7 +49,8 @@ def main() -> None:
             )
             programs[count] = text.encode()
     work = workloads()
-    passes = p4_passes.passes(work, programs)
+    text_info, text = products(text_program.PROGRAM, TEXT)
+    passes = p4_passes.passes(work, programs, text.read_bytes())
     entries = p4_passes.entries(work)
     speeds = speed.speeds(programs)
     network.session(work[0], programs[LABELS_A_PASS])
@@ -58,6 +59,7 @@ def main() -> None:
         from benchmarks.p4 import bmv2  # noqa: PLC0415
 
         bmv2.beside(options.bmv2)
+        bmv2.the_text(options.bmv2, work, text_info.read_text(), text.read_bytes())
     if options.pictures:
         draw(passes, entries, speeds)
 

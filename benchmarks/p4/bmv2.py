@@ -9,14 +9,19 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
+from random import Random
 
 from p4_products import products
 from real_switch import RealSwitch
-from virtual_trees_cases import entries_of, modelled, stack_frame
+from virtual_trees_cases import datagram, entries_of, modelled, stack_frame
 
 from benchmarks.compile import say
+from benchmarks.p4 import text_program
+from benchmarks.p4.passes import counted_text, draw, text_arrivals
 from benchmarks.p4.speed import Frame, different_frames, switch_tables
+from benchmarks.p4.workloads import Workload, ports_of_switch
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 
 PORTS = 8
@@ -24,6 +29,10 @@ WINDOW = 16
 """Frames on their way at a time, few enough for the queues of BMv2."""
 RUNS = 5
 PATIENCE = 3.0
+TEXT_VISITS = 60
+"""Visits of each workload whose passes of the text's program are counted in BMv2."""
+SETTLED = 0.03
+"""Seconds without a pass after which there come no more."""
 Sent = Sequence[tuple[int, bytes, int]]
 """Ingress port, frame, copies that must come."""
 
@@ -96,6 +105,63 @@ def beside(binary: str) -> None:
                 _report(real, ours, frames, sent, labels)
         finally:
             real.close()
+
+
+def the_text(binary: str, workloads: Sequence[Workload], info: str, program: bytes) -> None:
+    """Reports passes of the text's program in BMv2, at visits that also the software switch has.
+
+    Its copies must be those, bit by bit. Networks with more ports a switch than `PORTS` are left
+    out.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        real = RealSwitch(binary, Path(folder), PORTS)
+        try:
+            for work in workloads:
+                if max(link.port for link in work.network.links) <= PORTS:
+                    _text_in(real, work, info, program)
+        finally:
+            real.close()
+
+
+def _text_in(real: RealSwitch, work: Workload, info: str, program: bytes) -> None:
+    visits = sorted(Random(work.name).sample(draw(work, text_arrivals(work)), TEXT_VISITS))
+    in_software = counted_text(work, visits, program)
+    behind = datagram()
+    seen = {}
+    for switch, of_switch in groupby(visits, lambda visit: visit[0]):
+        tables = work.tables[switch]
+        real.load(info, program)
+        real.insert(text_program.entries(tables, ports_of_switch(work.network, switch)))
+        before = _passes(real)
+        for visit in of_switch:
+            _, port, labels = visit
+            way = text_program.by_hand(tables, port, labels)
+            copies = real.process(port, stack_frame(labels, behind), len(way.copies), 0.0)
+            wanted = [(out, stack_frame(left, behind)) for out, left in way.copies]
+            assert sorted(copies) == wanted, (work.name, visit)
+            after = _passes(real)
+            seen[visit] = after - before
+            before = after
+    assert seen == in_software, work.name
+    say(
+        "passes, the text, in BMv2",
+        stacks=work.name,
+        visits=len(visits),
+        mean=sum(seen.values()) / len(seen),
+        most=max(seen.values()),
+        in_the_software_switch=sum(in_software.values()) / len(in_software),
+    )
+
+
+def _passes(real: RealSwitch) -> int:
+    """All passes so far, once there come no more: the frame itself is still on its way where its
+    copies have left.
+    """
+    last = -1
+    while (now := sum(packets for packets, _ in real.counter(text_program.PASSES))) != last:
+        last = now
+        time.sleep(SETTLED)
+    return now
 
 
 def _report(

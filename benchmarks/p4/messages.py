@@ -13,7 +13,13 @@ from pruning_model import DroppedError, Model, checksum, datagram
 
 from benchmarks.compile import say
 from benchmarks.p4.passes import tables_of
-from benchmarks.p4.workloads import PUBLISHER, SESSION_MESSAGES, default_rules, itch
+from benchmarks.p4.workloads import (
+    PUBLISHER,
+    SESSION_MESSAGES,
+    default_rules,
+    itch,
+    ports_of_switch,
+)
 from benchmarks.support.measuring import side_by_side
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.traffic.trading_session import TradingSession
@@ -138,7 +144,7 @@ def with_groups_and_routes(
     allowed, onward = allowed_sources(network), routes(network)
     return {
         name: [
-            *port_groups(name, [link.port for link in network.links if link.switch == name]),
+            *port_groups(name, ports_of_switch(network, name)),
             *allowed[name],
             *onward[name],
             *filters.get(name, ()),

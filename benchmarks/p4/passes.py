@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
 from random import Random
@@ -11,9 +12,11 @@ from typing import Any
 from virtual_trees_cases import datagram, modelled, stack_frame
 
 from benchmarks.compile import say
-from benchmarks.p4.workloads import Visit, Workload
+from benchmarks.p4.text_program import LABEL_TABLES, by_hand, text_switch
+from benchmarks.p4.text_program import entries as text_entries
+from benchmarks.p4.workloads import Visit, Workload, ports_of_switch
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import HOP, MAX_PORT, NARROW, STOP, TREE, SwitchTables
+from udfs.network.labels import MAX_PORT, SwitchTables
 from udfs.stacks.forwarding import forward
 from udfs.switches.entry import GROUPS
 from udfs.switches.ports import SUBSET
@@ -39,72 +42,28 @@ def computed(tables: SwitchTables, visit: Visit, labels_a_pass: int) -> int:
     return ceil(len(labels) / labels_a_pass) + (len(subsets) if len(subsets) > 1 else 0)
 
 
-def of_the_text(tables: SwitchTables, visit: Visit) -> int:
-    """Returns passes of the program in WERNECKE 5.2.6, by its listings.
-
-    A pass of the original serves one port or steps over one label, so a tree of n ports here takes
-    n, the ingress port and ports already served included. Each copy goes round too, a label a
-    pass, until it has seen the labels after the one that made it or finds its stop. Where the
-    listings leave something open (whether a copy carries ports that wait), this counts the fewest.
-    """
-    _, port, labels = visit
-    passes = served = 0
-    for at, label in enumerate(labels):
-        kind, number = label >> NARROW.id_bits, label & NARROW.max_id
-        ports = 0
-        if kind == TREE:
-            ports = tables.trees.get(number, 0)
-        elif kind == HOP and number in tables.hops:
-            ports = 1 << tables.hops[number] - 1
-        passes += max(1, ports.bit_count())
-        fresh = ports & ~served & ~(1 << port - 1)
-        served |= fresh
-        for out in range(1, fresh.bit_length() + 1):
-            if fresh >> out - 1 & 1:
-                passes += _passes_of_copy(tables, out, labels[at + 1 :])
-    return passes
-
-
-def _passes_of_copy(tables: SwitchTables, port: int, after: Sequence[int]) -> int:
-    for passed, label in enumerate(after, 1):
-        if label >> NARROW.id_bits == STOP and tables.stops.get(label & NARROW.max_id) == port:
-            return passed
-    return len(after)
-
-
 def tables_of(program: bytes) -> list[str]:
     """Returns names of the tables of a BMv2 JSON."""
     return [t["name"] for p in json.loads(program)["pipelines"] for t in p["tables"]]
 
 
-def passes(workloads: Sequence[Workload], programs: Mapping[int, bytes]) -> dict[str, Curve]:
+def passes(
+    workloads: Sequence[Workload], programs: Mapping[int, bytes], text: bytes
+) -> dict[str, Curve]:
     """Returns passes a frame, for each workload and number of labels a pass; by workload, as a
     curve.
 
     A number with a program is also counted in the software switch, at visits drawn by how many
     frames make them; every one must be as computed, and its copies as of the forwarding model.
+    ``text``: the text's program, which is said beside them.
     """
     curves: dict[str, Curve] = {}
     for work in workloads:
         visits = work.visits
         total = visits.total()
-        drawn = sorted(
-            set(Random(work.name).choices(list(visits), list(visits.values()), k=COUNTED_VISITS))
-        )
+        drawn = draw(work, visits)
         labels = sum(len(visit[2]) * frames for visit, frames in visits.items())
-        by_listing = {visit: of_the_text(work.tables[visit[0]], visit) for visit in visits}
-        listed = sum(by_listing[visit] * frames for visit, frames in visits.items())
-        say(
-            "passes, the text",
-            stacks=work.name,
-            frames=work.frames,
-            labels_a_stack=sum(len(s) * n for s, n in work.stacks.items()) / work.frames,
-            most_labels=max(map(len, work.stacks)),
-            switches_a_frame=total / work.frames,
-            one_pass_a_label=labels / total,
-            by_its_listings=listed / total,
-            most=max(by_listing.values()),
-        )
+        of_text = _of_the_text(work, text)
         curve = curves.setdefault(work.name, [])
         for count in COUNTS:
             found = {visit: computed(work.tables[visit[0]], visit, count) for visit in visits}
@@ -134,10 +93,89 @@ def passes(workloads: Sequence[Workload], programs: Mapping[int, bytes]) -> dict
                 all_switches=mean * total / work.frames,
                 to="passes, the text",
                 ratio=mean / (labels / total),
-                ratio_to_listings=mean / (listed / total),
+                ratio_to_the_text=mean / of_text,
                 **more,
             )
     return curves
+
+
+def draw(work: Workload, visits: Counter[Visit]) -> list[Visit]:
+    """Returns visits to be run, those that many frames make before others."""
+    known = sorted(visits)
+    weights = [visits[visit] for visit in known]
+    return sorted(set(Random(work.name).choices(known, weights, k=COUNTED_VISITS)))
+
+
+def _of_the_text(work: Workload, program: bytes) -> float:
+    """Reports passes of the text's program; returns their mean at a switch.
+
+    Its frames must come to the same switches by the same ports, so to the same hosts. They carry
+    labels that ours takes off, and have passes more for these: how many is said, too.
+    """
+    visits = text_arrivals(work)
+    assert _by_way(visits) == _by_way(work.visits), work.name
+    total = visits.total()
+    found = {visit: by_hand(work.tables[visit[0]], *visit[1:]).passes for visit in visits}
+    mean = sum(found[visit] * frames for visit, frames in visits.items()) / total
+    fewer = sum(
+        by_hand(work.tables[visit[0]], *visit[1:]).passes * frames
+        for visit, frames in work.visits.items()
+    )
+    drawn = draw(work, visits)
+    seen = counted_text(work, drawn, program)
+    assert seen == {visit: found[visit] for visit in drawn}, work.name
+    say(
+        "passes, the text",
+        stacks=work.name,
+        frames=work.frames,
+        labels_a_stack=sum(len(s) * n for s, n in work.stacks.items()) / work.frames,
+        most_labels=max(map(len, work.stacks)),
+        switches_a_frame=total / work.frames,
+        one_pass_a_label=sum(len(visit[2]) * n for visit, n in work.visits.items()) / total,
+        passes=mean,
+        most=max(found.values()),
+        with_stacks_of_ours=fewer / total,
+        how="computed, and counted in the software switch",
+        counted_visits=len(drawn),
+        counted_mean=sum(seen[v] * visits[v] for v in drawn) / sum(visits[v] for v in drawn),
+        computed_mean_of_these=sum(found[v] * visits[v] for v in drawn)
+        / sum(visits[v] for v in drawn),
+    )
+    return mean
+
+
+def text_arrivals(work: Workload) -> Counter[Visit]:
+    """Counts the frames that come to a switch where switches run the text's program."""
+    return work.arrivals(lambda tables, port, labels: by_hand(tables, port, labels).copies)
+
+
+def _by_way(visits: Counter[Visit]) -> Counter[tuple[str, int]]:
+    found: Counter[tuple[str, int]] = Counter()
+    for (switch, port, _), frames in visits.items():
+        found[switch, port] += frames
+    return found
+
+
+def counted_text(work: Workload, visits: Sequence[Visit], program: bytes) -> dict[Visit, int]:
+    """Returns passes that the text's program takes in the software switch, whose copies must leave
+    by the ports of the forwarding model.
+    """
+    switches = {
+        name: text_switch(program, work.tables[name], ports_of_switch(work.network, name))
+        for name in {name for name, _, _ in visits}
+    }
+    found = {}
+    behind = datagram()
+    for visit in visits:
+        name, port, labels = visit
+        before = switches[name].passes
+        copies = sorted(switches[name].process(port, stack_frame(labels, behind)))
+        way = by_hand(work.tables[name], port, labels)
+        assert copies == [(out, stack_frame(left, behind)) for out, left in way.copies]
+        wanted = forward(work.tables[name], port, labels)
+        assert [out for out, _ in copies] == [out for out, _ in wanted]
+        found[visit] = switches[name].passes - before
+    return found
 
 
 def counted(
@@ -213,17 +251,20 @@ def _our_entries(work: Workload, labels_a_pass: int) -> None:
 
 
 def _text_entries(work: Workload) -> None:
-    """Three tables of labels, a row a port to find the next port, a clone session a port."""
-    ports = _by_switch(link.switch for link in work.network.links)
-    labels = {name: len(t.trees) + len(t.hops) + len(t.stops) for name, t in work.tables.items()}
+    rows = {
+        name: text_entries(tables, ports_of_switch(work.network, name))
+        for name, tables in work.tables.items()
+    }
+    whole = [len(held) for held in rows.values()]
+    labels = [sum(each.table in LABEL_TABLES for each in held) for held in rows.values()]
     say(
         "entries a switch, the text",
         network=_network(work),
-        label_tables=3,
-        mean=sum(labels[n] + 2 * ports[n] for n in labels) / len(labels),
-        most=max(labels[n] + 2 * ports[n] for n in labels),
-        labels_mean=sum(labels.values()) / len(labels),
-        labels_most=max(labels.values()),
+        label_tables=len(LABEL_TABLES),
+        mean=sum(whole) / len(whole),
+        most=max(whole),
+        labels_mean=sum(labels) / len(labels),
+        labels_most=max(labels),
         note="labels, a row and a clone session a port; no IPv4 routes",
     )
 

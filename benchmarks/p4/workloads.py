@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -45,6 +45,11 @@ of the last have up to 15 ports, so some copies need two multicast groups."""
 Visit = tuple[str, int, tuple[int, ...]]
 """A stack at a switch: switch, ingress port, labels."""
 
+Forwarding = Callable[
+    [SwitchTables, int, tuple[int, ...]], Iterable[tuple[int, tuple[int, ...] | None]]
+]
+"""Gives the copies of a stack that came in by a port, as `forward` does."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -62,9 +67,13 @@ class Workload:
     @cached_property
     def visits(self) -> Counter[Visit]:
         """Counts the frames that come to a switch, by port and stack."""
+        return self.arrivals(forward)
+
+    def arrivals(self, copies: Forwarding) -> Counter[Visit]:
+        """Counts them as :attr:`visits` where switches forward so."""
         found: Counter[Visit] = Counter()
         for labels, frames in self.stacks.items():
-            for visit in self._way(labels):
+            for visit in self._way(labels, copies):
                 found[visit] += frames
         return found
 
@@ -72,14 +81,14 @@ class Workload:
     def frames(self) -> int:
         return sum(self.stacks.values())
 
-    def _way(self, labels: tuple[int, ...]) -> Iterable[Visit]:
+    def _way(self, labels: tuple[int, ...], copies: Forwarding) -> Iterable[Visit]:
         ends = {(link.switch, link.port): link for link in self.network.links}
         first = self.network.hosts[PUBLISHER]
         waiting = deque([(first.switch, first.port, labels)])
         while waiting:
             switch, port, stack = waiting.popleft()
             yield switch, port, stack
-            for out, left in forward(self.tables[switch], port, stack):
+            for out, left in copies(self.tables[switch], port, stack):
                 link = ends[switch, out]
                 if left and link.neighbor_port is not None:
                     waiting.append((link.neighbor, link.neighbor_port, left))
@@ -112,6 +121,11 @@ def _encoded(
         for encoding in encoder.encode(receivers):
             stacks[encoding.labels] += frames
     return Workload(name, network, trees, stacks)
+
+
+def ports_of_switch(network: Network, switch: str) -> list[int]:
+    """Returns the ports that something is plugged into."""
+    return [link.port for link in network.links if link.switch == switch]
 
 
 def itch() -> Specification:

@@ -4,7 +4,7 @@
 // of the switch, so twice as many cost twice the entries and save at best half of the passes. In the
 // lab's network (16 hosts, one broadcast tree) a frame of the default session takes 5.15 passes with
 // 1 label a pass, 1.67 with 4, 1.02 with 8, and 1 with 16: beyond 8 the entries buy next to nothing.
-// With stacks of 39 labels (128 hosts, 30 % of them) it is 31.8, 8.33, 4.40 and 2.35: there 16 may
+// With stacks of 38 labels (128 hosts, 30 % of them) it is 41.1, 10.6, 5.56 and 2.98: there 16 may
 // be worth its memory. docs/benchmarks.md has all of these.
 #ifndef LABELS_A_PASS
 #define LABELS_A_PASS 8

@@ -4,8 +4,9 @@ With ``--widths 16/64 --out FOLDER`` it writes only the products of ``attribute_
 and bitmasks of so many bits, into a folder for ``spark.stackcast.p4.folder``.
 
 Without p4c nothing can be made. It writes the text of the program that the ITCH specification
-makes, the products of all programs of ``p4/`` and ``tests/p4/``, and ``p4/CHECKSUMS``; with BMv2,
-which needs the right to make network interfaces, also what that answers to the feature programs.
+makes, the products of all programs of ``p4/``, ``tests/p4/`` and ``benchmarks/p4/text/``, and the
+``CHECKSUMS`` of the first and the last; with BMv2, which needs the right to make network
+interfaces, also what that answers to the feature programs.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ def write_generated() -> None:
 
 
 def write_products(p4c: str) -> None:
-    """Compile all programs, those of the tests too, and write the sums of what is shipped."""
-    for source in [*sorted(P4.glob("*.p4")), *sorted(TEST_P4.glob("*.p4"))]:
+    """Compile all programs, those of the tests too, and write the sums of all others."""
+    folders = [*p4_products.FOLDERS, TEST_P4]
+    for source in [path for folder in folders for path in sorted(folder.glob("*.p4"))]:
         info, program = p4_products.compile_program(p4c, source)
         source.with_suffix(".p4info.txtpb").write_text(info)
         source.with_suffix(".json").write_text(program)
-    p4_products.write_sums()
+    for folder in p4_products.FOLDERS:
+        p4_products.write_sums(folder)
 
 
 def write_widths(p4c: str, widths: str, folder: Path) -> None:

@@ -8,21 +8,26 @@ import pytest
 pytestmark = pytest.mark.unit
 
 
-def test_sources_and_products_are_those_that_were_compiled_together():
+@pytest.mark.parametrize("folder", p4_products.FOLDERS, ids=lambda folder: folder.name)
+def test_sources_and_products_are_those_that_were_compiled_together(folder):
     present = {
-        path.relative_to(p4_products.FOLDER).as_posix(): p4_products.digest(path)
-        for path in sorted(p4_products.FOLDER.rglob("*"))
-        if path.is_file() and path != p4_products.CHECKSUMS
+        path.relative_to(folder).as_posix(): p4_products.digest(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != p4_products.CHECKSUMS
     }
-    recorded = p4_products.recorded()
+    recorded = p4_products.recorded(folder)
     odd = {name for name in present | recorded if present.get(name) != recorded.get(name)}
     assert not odd, f"compile again: {p4_products.COMMAND}"
 
 
 @pytest.mark.p4c
-@pytest.mark.parametrize("program", p4_products.programs())
-def test_p4c_makes_the_committed_products(program, pytestconfig):
+@pytest.mark.parametrize(
+    ("folder", "program"),
+    [(folder, name) for folder in p4_products.FOLDERS for name in p4_products.programs(folder)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_p4c_makes_the_committed_products(folder, program, pytestconfig):
     p4c = str(pytestconfig.getoption("--p4c"))
-    made = p4_products.compile_program(p4c, p4_products.FOLDER / f"{program}.p4")
-    for path, text in zip(p4_products.products(program), made, strict=True):
+    made = p4_products.compile_program(p4c, folder / f"{program}.p4")
+    for path, text in zip(p4_products.products(program, folder), made, strict=True):
         assert path.read_text() == text, f"{path.name} is old: {p4_products.COMMAND}"

@@ -3,7 +3,7 @@
 A program is ``p4/NAME.p4`` with what it includes from ``p4/NAME/`` and from the folders of other
 programs, or with another such file that it includes to compile it with other options; its products
 are ``NAME.p4info.txtpb`` and ``NAME.json`` beside it. ``p4/CHECKSUMS`` has the SHA-256 of all of
-them, as ``sha256sum`` writes and reads it.
+them, as ``sha256sum`` writes and reads it. So it is in the other `FOLDERS`.
 """
 
 from __future__ import annotations
@@ -16,33 +16,36 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from paths import P4
+from paths import BENCHMARKS, P4
 
 from udfs.messages.attributes.events import Widths
 
 FOLDER = P4
-CHECKSUMS = FOLDER / "CHECKSUMS"
+TEXT = BENCHMARKS / "p4/text"
+"""The program of WERNECKE 5.2.6, in the same form; no product, it is measured beside ours."""
+FOLDERS = (FOLDER, TEXT)
+CHECKSUMS = "CHECKSUMS"
 COMMAND = "./spark-submit.sh make p4 --p4c FILE"
 
 
-def programs() -> list[str]:
-    """The names of all programs of ``p4/``."""
-    return sorted(path.stem for path in FOLDER.glob("*.p4"))
+def programs(folder: Path = FOLDER) -> list[str]:
+    """The names of all programs of a folder."""
+    return sorted(path.stem for path in folder.glob("*.p4"))
 
 
-def sources(program: str) -> list[Path]:
+def sources(program: str, folder: Path = FOLDER) -> list[Path]:
     """The main file, and what it may include."""
-    main = FOLDER / f"{program}.p4"
+    main = folder / f"{program}.p4"
     text = main.read_text()
     others = re.findall(r'^#include "(\w+)\.p4"$', text, re.MULTILINE)
     shared = re.findall(rf'^#include "((?!{program}/)\w+/\w+\.p4)"$', text, re.MULTILINE)
-    own = [main, *sorted((FOLDER / program).glob("*.p4")), *(FOLDER / path for path in shared)]
-    return own + [path for other in others for path in sources(other)]
+    own = [main, *sorted((folder / program).glob("*.p4")), *(folder / path for path in shared)]
+    return own + [path for other in others for path in sources(other, folder)]
 
 
-def products(program: str) -> list[Path]:
+def products(program: str, folder: Path = FOLDER) -> list[Path]:
     """P4Info text and BMv2 JSON."""
-    return [FOLDER / f"{program}.p4info.txtpb", FOLDER / f"{program}.json"]
+    return [folder / f"{program}.p4info.txtpb", folder / f"{program}.json"]
 
 
 def compile_program(p4c: str, source: Path, options: Iterable[str] = ()) -> tuple[str, str]:
@@ -71,17 +74,21 @@ def width_options(widths: Widths) -> list[str]:
     return [f"-DID_BITS={widths.id}", f"-DATTRIBUTES={widths.bitmask}"]
 
 
-def write_sums() -> None:
-    """Write the sums of all sources and products."""
-    paths = dict.fromkeys(path for name in programs() for path in [*sources(name), *products(name)])
-    lines = (f"{digest(path)}  {path.relative_to(FOLDER).as_posix()}\n" for path in paths)
-    CHECKSUMS.write_text("".join(lines))
+def write_sums(folder: Path = FOLDER) -> None:
+    """Write the sums of all sources and products of a folder."""
+    paths = dict.fromkeys(
+        path
+        for name in programs(folder)
+        for path in [*sources(name, folder), *products(name, folder)]
+    )
+    lines = (f"{digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths)
+    (folder / CHECKSUMS).write_text("".join(lines))
 
 
-def recorded() -> dict[str, str]:
-    """The sums of ``p4/CHECKSUMS``, by path within ``p4/``."""
-    pairs = (line.split("  ", 1) for line in CHECKSUMS.read_text().splitlines())
-    return {label: digest for digest, label in pairs}
+def recorded(folder: Path = FOLDER) -> dict[str, str]:
+    """The sums of a folder's ``CHECKSUMS``, by path within the folder."""
+    lines = (folder / CHECKSUMS).read_text().splitlines()
+    return {label: digest for digest, label in (line.split("  ", 1) for line in lines)}
 
 
 def digest(path: Path) -> str:

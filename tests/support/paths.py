@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The programs that are shipped, and those that are for tests.
 P4 = ROOT / "p4"
+BENCHMARKS = ROOT / "benchmarks"
 TESTS = ROOT / "tests"
 TEST_P4 = TESTS / "p4"
 SUPPORT = TESTS / "support"
