@@ -29,17 +29,24 @@ from paths import P4
 from port_group import open_ports
 from pruning_model import datagram
 from real_switch import RealSwitch
+from tunnels import in_tunnel
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES as FORMS
 from udfs.network.labels import LabelFormat, SwitchTables
+from udfs.network.source_routes import WIDE_SOURCE_ROUTES
+from udfs.network.tunnel import Tunnel, TunnelEnd
 from udfs.states.messages import StateHeader
 from udfs.states.switch_model import Message, Port, SwitchModel
 from udfs.switches.entry import SwitchEntry
+from udfs.switches.tunnels import end_entries
 
 pytestmark = [pytest.mark.integration, pytest.mark.bmv2]
 
 FRAMES = 400
+#: Behind the last port, seen from the switch and from the other end.
+TUNNEL = Tunnel(TunnelEnd(0x0A090001, 1, 2), 0x0A090002, sends=True)
+FAR = Tunnel(TunnelEnd(0x0A090002, 3, 4), 0x0A090001, sends=True)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +119,7 @@ def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     tables = open_tables(lambda: virtual_trees_cases.random_tables(rng, PORTS))
-    entries = virtual_trees_cases.entries_of(tables, PORTS)
+    entries = virtual_trees_cases.entries_of(tables, PORTS) + end_entries("s", PORTS, TUNNEL)
     switch = running(real, "virtual_trees", entries)
 
     def frames() -> Iterator[tuple[int, bytes]]:
@@ -120,6 +127,7 @@ def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
             labels = virtual_trees_cases.random_stack(rng)
             behind = virtual_trees_cases.datagram(rng.randbytes(rng.randrange(60)))
             frame = virtual_trees_cases.stack_frame(labels, behind)
+            yield PORTS, in_tunnel(FAR, frame)
             yield (
                 rng.randint(1, PORTS),
                 frame[: rng.choice([*[len(frame)] * 5, rng.randrange(14, 60)])],
@@ -135,12 +143,14 @@ def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
     same_drops(switch, real)
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=lambda form: form.encoding)
+@pytest.mark.parametrize(
+    "form", [*FORMS.values(), *WIDE_SOURCE_ROUTES.values()], ids=lambda form: form.program
+)
 def test_routes_are_forwarded_as_in_bmv2(form: LabelFormat, real: RealSwitch) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     tables = open_tables(lambda: routes_cases.random_tables(rng, PORTS, form))
-    entries = routes_cases.entries_of(tables, PORTS)
+    entries = routes_cases.entries_of(tables, PORTS) + end_entries("s", PORTS, TUNNEL)
     switch = running(real, form.program, entries)
 
     def frames() -> Iterator[tuple[int, bytes]]:
@@ -148,6 +158,7 @@ def test_routes_are_forwarded_as_in_bmv2(form: LabelFormat, real: RealSwitch) ->
             labels = routes_cases.random_stack(rng, form)
             behind = virtual_trees_cases.datagram(rng.randbytes(rng.randrange(60)))
             frame = routes_cases.stack_frame(form, labels, behind)
+            yield PORTS, in_tunnel(FAR, frame)
             end = rng.choice([*[len(frame)] * 5, rng.randrange(14, 60)])
             yield rng.randint(1, PORTS), frame[:end]
         for _, frame, _ in routes_cases.odd_frames(form):

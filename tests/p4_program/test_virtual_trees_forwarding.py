@@ -20,14 +20,17 @@ from random_trees import mended, random_network, random_trees
 from real_switch import RealSwitch
 from scapy.layers.inet import IP, UDP, IPOption_Router_Alert
 from scapy.layers.l2 import Ether
+from tunnels import in_tunnel
 from virtual_trees_cases import REASONS, datagram, modelled, plain_frame, stack_frame
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.labels import NARROW, STOP, TREE, WIDE
 from udfs.network.network import Network
+from udfs.network.tunnel import Tunnel, TunnelEnd
 from udfs.network.virtual_tree import stored
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import LABELS_A_PASS, switch_entries
+from udfs.switches.tunnels import end_entries
 from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
@@ -273,6 +276,17 @@ def test_every_statement_of_the_program_is_reached():
     for port in ports:
         switch.process(0, stack_frame([NARROW.label(TREE, port)], datagram()))
     switch.process(257, stack_frame([NARROW.label(TREE, 1)], datagram()))
+    # A tunnel, into it and out of it, and a datagram for another switch.
+    here, there = TunnelEnd(0x0A090001, 1, 2), TunnelEnd(0x0A090002, 3, 4)
+    tunnel, back = Tunnel(here, there.ipv4, sends=True), Tunnel(there, here.ipv4, sends=True)
+    ends = [*end_entries("s", 63, tunnel), *end_entries("s", 1, tunnel._replace(sends=False))]
+    switch.apply({entry.key: entry for entry in ends})
+    frame = stack_frame([NARROW.label(TREE, 63)], datagram())
+    ((_, within),) = switch.process(1, frame)
+    assert within == in_tunnel(tunnel, frame)
+    switch.process(1, in_tunnel(back, stack_frame([NARROW.label(TREE, 2)], datagram())))
+    switch.process(1, in_tunnel(back, plain_frame(datagram(dst="10.1.2.3"))))
+    switch.process(1, in_tunnel(back, frame, dst="10.9.0.3"))
     # A host that may only receive, and a port with nothing behind it.
     closed = dataclasses.replace(cases.ODD_TABLES, sources=frozenset())
     switch.apply({entry.key: entry for entry in cases.entries_of(closed, 20)})

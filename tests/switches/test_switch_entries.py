@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 from paths import P4
+from tunnels import tunnelled
 
 from udfs.errors import NetworkError, StackError, SwitchError
 from udfs.network.labels import MAX_PORT, NARROW, WIDE, SwitchTables
@@ -120,6 +121,8 @@ def test_keys_and_values_are_those_that_p4runtime_writes(network):
 def test_every_entry_fits_the_p4info(network, program):
     p4info = program_info(program)
     network = network if program == "virtual_trees" else wide(network)
+    islands = next(link.id for link in network.links if link.neighbor in network.switches)
+    network = tunnelled(network, {islands})
     actions = {action.preamble.id: action for action in p4info.actions}
     tables = {table.preamble.name: table for table in p4info.tables}
     trees = broadcast_trees(network, first_id=network.labels.max_id)
