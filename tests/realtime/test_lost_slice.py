@@ -10,6 +10,7 @@ import pytest
 from jobs.adapters.fetch.client import Range
 from jobs.adapters.fetch.slices import Read, Turn
 from jobs.adapters.stream.slices import Slice, Slices
+from udfs.delivery.told import Telling
 from udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit
@@ -26,8 +27,8 @@ def test_what_overlaps_is_not_recorded(read: Read) -> None:
     stream._at = {3: 13}
     found: Future[list[tuple[bytes, Read]]] = Future()
     found.set_result([(b"", read)])
-    turn = Turn("run", 2, [Range("topic", 3, 0, 99)], 1.0, {}, 10)
-    running = Slice(7, None, {}, turn, True, found)  # type: ignore[arg-type]
+    turn = Turn("run", 2, [Range("topic", 3, 0, 99)], 1.0, 10)
+    running = Slice(7, None, {}, turn, Telling({}), True, found)  # type: ignore[arg-type]
     with pytest.raises(StreamError, match=r"STREAM.SLICE_LOST: .*partition 3 of topic.*start"):
         stream._end(running, None)
     assert stream._at == {3: 13}
