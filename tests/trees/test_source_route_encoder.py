@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import networkx as nx
 import pytest
 from examples import examples
 from hypothesis import given
@@ -16,7 +17,7 @@ from relabelled import relabelled
 from udfs.errors import NetworkError
 from udfs.network.network import Network
 from udfs.network.source_routes import SOURCE_ROUTES, WIDE_SOURCE_ROUTES
-from udfs.network.topology import fabric
+from udfs.network.topology import fabric, from_graph
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.header_stacks import HeaderStacks
 from udfs.trees.source_routes import RouteEncoder
@@ -96,6 +97,24 @@ def test_a_tree_of_s_switches_and_r_receivers_has_as_many_labels_as_the_thesis_c
     assert size == switches - 1 + len(receivers)
     assert counts["hops"] == counts["port"]
     assert counts["bitmask"] == (switches, switches)
+
+
+def test_a_host_that_is_far_down_the_tree_of_many_gets_its_own_shortest_way():
+    """Switches 0 to 8 in a row, and a way of four links from the first to the last."""
+    ring = nx.cycle_graph(12)
+    network = from_graph(ring, labels=SOURCE_ROUTES["hops"])
+    row = frozenset(f"h{n + 1}" for n in range(1, 9))
+    (stack,) = RouteEncoder(network, "feed1", network.labels).encode(row)
+    assert len(stack.labels) == 16
+    model = ForwardingModel(network, network_tables(network, ()))
+    stacks = RouteEncoder(network, "feed1", network.labels, 8).encode(row)
+    reached: Counter[str] = Counter()
+    for each in stacks:
+        assert len(each.labels) <= 8
+        reached += model.deliver("feed1", each.labels).hosts
+    assert reached == Counter(row)
+    with pytest.raises(NetworkError, match="h9' alone needs 5 labels"):
+        RouteEncoder(network, "feed1", network.labels, 4).encode(frozenset({"h9"}))
 
 
 def test_header_stacks_are_those_of_the_networks_encoding():

@@ -61,14 +61,23 @@ class RouteEncoder:
         if len(labels) <= self._max_labels:
             return [Encoding(tuple(labels), tuple(sorted(hosts)), tuple(edges))]
         if len(hosts) == 1:
-            raise NetworkError(
-                "STACK_TOO_LONG",
-                f"{hosts[0]!r} alone needs {len(labels)} labels from {self._publisher!r}, and a "
-                f"stack holds {self._max_labels}",
-                host=hosts[0],
-            )
+            return [self._alone(hosts[0])]
         middle = len(hosts) // 2
         return self._parts(above, hosts[:middle]) + self._parts(above, hosts[middle:])
+
+    def _alone(self, host: str) -> Encoding:
+        """Encodes the shortest way to one host: a tree to many may lead there by a longer one."""
+        (found,) = self._trees.delivery_trees(frozenset({host}))
+        edges = list(self._walk({v: u for u, v in found}, [host]))
+        labels = self._labels(edges)
+        if len(labels) > self._max_labels:
+            raise NetworkError(
+                "STACK_TOO_LONG",
+                f"{host!r} alone needs {len(labels)} labels from {self._publisher!r}, and a "
+                f"stack holds {self._max_labels}",
+                host=host,
+            )
+        return Encoding(tuple(labels), (host,), tuple(edges))
 
     def _walk(
         self, above: dict[str, str], hosts: Sequence[str] | frozenset[str]
