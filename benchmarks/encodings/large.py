@@ -16,7 +16,7 @@ from benchmarks.encodings.ways import COUNT, ETHERNET, Edge, by_stacks, rooted
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.other_encodings import ENCAPSULATION
 from udfs.errors import NetworkError
-from udfs.network.encodings import ENCODINGS, label_format
+from udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
 from udfs.network.network import Network
 from udfs.network.topology import jellyfish
 from udfs.stacks.forwarding import network_tables
@@ -50,7 +50,8 @@ def _one(seed: int) -> list[dict[str, object]]:
 def _ways(seed: int) -> Iterator[dict[str, object]]:
     for encoding in WAYS:
         try:
-            network = jellyfish(SWITCHES, DEGREE, labels=label_format(encoding, 32))
+            labels = label_format(encoding, 32 if encoding in WIDE_FORMS else 16)
+            network = jellyfish(SWITCHES, DEGREE, labels=labels)
         except NetworkError as error:
             yield {"way": encoding, "refused": error.what}
             continue
@@ -60,8 +61,8 @@ def _ways(seed: int) -> Iterator[dict[str, object]]:
         stacks = encoder.encode(frozenset(hosts))
         assert sorted(host for stack in stacks for host in stack.receivers) == sorted(hosts)
         if not network.labels.to_hosts:
-            labels = [stack.labels for stack in stacks]
-            whole = by_stacks(network, network_tables(network, ()), publisher, labels, DATAGRAM)
+            tables, found = network_tables(network, ()), [stack.labels for stack in stacks]
+            whole = by_stacks(network, tables, publisher, found, DATAGRAM)
             yield {"way": encoding} | {key: getattr(whole, key) for key in COUNTED}
             continue
         header = sum(COUNT + network.labels.size * len(stack.labels) for stack in stacks)

@@ -14,7 +14,7 @@ from udfs.errors import NetworkError
 from udfs.network.labels import MAX_LABELS
 from udfs.network.network import Network
 from udfs.network.source_routes import SourceRoute
-from udfs.trees.encode import Encoder, Encoding
+from udfs.trees.encode import Edges, Encoder, Encoding
 
 
 class RouteEncoder:
@@ -45,50 +45,29 @@ class RouteEncoder:
         More than one only where a stack would exceed the limit; their receivers are disjoint then
         (WERNECKE 3.4.1). Raises as :meth:`udfs.trees.encode.Encoder.encode`.
         """
-        for edges in self._trees.delivery_trees(receivers):
-            above = {v: u for u, v in edges}
-            return self._parts(above, self._order(above, receivers))
+        for found in self._trees.delivery_trees(receivers):
+            edges = list(self._preorder(found))
+            labels = self._labels(edges)
+            hosts = [v for _, v in edges if v in receivers]
+            if len(labels) <= self._max_labels:
+                return [Encoding(tuple(labels), tuple(sorted(hosts)), tuple(edges))]
+            if len(hosts) == 1:
+                raise NetworkError(
+                    "STACK_TOO_LONG",
+                    f"{hosts[0]!r} alone needs {len(labels)} labels from {self._publisher!r}, and "
+                    f"a stack holds {self._max_labels}",
+                    host=hosts[0],
+                )
+            # Each part has a tree of its own: that of all may lead to some by a long way.
+            middle = len(hosts) // 2
+            return self.encode(frozenset(hosts[:middle])) + self.encode(frozenset(hosts[middle:]))
         return []
 
-    def _order(self, above: dict[str, str], receivers: frozenset[str]) -> list[str]:
-        walk = self._walk(above, receivers)
-        return [v for _, v in walk if v in receivers]
-
-    def _parts(self, above: dict[str, str], hosts: Sequence[str]) -> list[Encoding]:
-        """Encodes the part of the tree that leads to ``hosts``, which are in its order."""
-        edges = list(self._walk(above, hosts))
-        labels = self._labels(edges)
-        if len(labels) <= self._max_labels:
-            return [Encoding(tuple(labels), tuple(sorted(hosts)), tuple(edges))]
-        if len(hosts) == 1:
-            return [self._alone(hosts[0])]
-        middle = len(hosts) // 2
-        return self._parts(above, hosts[:middle]) + self._parts(above, hosts[middle:])
-
-    def _alone(self, host: str) -> Encoding:
-        """Encodes the shortest way to one host: a tree to many may lead there by a longer one."""
-        (found,) = self._trees.delivery_trees(frozenset({host}))
-        edges = list(self._walk({v: u for u, v in found}, [host]))
-        labels = self._labels(edges)
-        if len(labels) > self._max_labels:
-            raise NetworkError(
-                "STACK_TOO_LONG",
-                f"{host!r} alone needs {len(labels)} labels from {self._publisher!r}, and a "
-                f"stack holds {self._max_labels}",
-                host=host,
-            )
-        return Encoding(tuple(labels), (host,), tuple(edges))
-
-    def _walk(
-        self, above: dict[str, str], hosts: Sequence[str] | frozenset[str]
-    ) -> Iterator[tuple[str, str]]:
-        """Yields the edges that lead to ``hosts``, in preorder, the publisher's link first."""
-        children: dict[str, set[str]] = {}
-        for host in hosts:
-            node = host
-            while node in above:
-                children.setdefault(above[node], set()).add(node)
-                node = above[node]
+    def _preorder(self, edges: Edges) -> Iterator[tuple[str, str]]:
+        """Yields the edges of a tree, the publisher's link first."""
+        children: dict[str, list[str]] = {}
+        for u, v in edges:
+            children.setdefault(u, []).append(v)
         waiting = [(self._publisher, v) for v in children.get(self._publisher, ())]
         while waiting:
             edge = waiting.pop()
