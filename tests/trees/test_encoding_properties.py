@@ -187,6 +187,7 @@ def looking_at(trees):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(encode, "ALL_UP_TO", trees)
         patched.setattr(encode, "LOOKED_AT", trees)
+        patched.setattr(encode, "MORE_EACH", 0)
         yield
 
 

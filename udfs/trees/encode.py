@@ -10,10 +10,10 @@ stop label prunes each where the notification would come by, whether the link is
 What there is to choose are the delivery tree and the virtual trees. ``greedy`` is Algorithm 5.1.
 ``refined`` begins with its answer, among others, and makes it shorter
 (`udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 512 stored trees
-it looks at 32, and Algorithm 5.1 is ended early, as the text allows, after the 16 that come first
-in its order (`udfs.trees.kernels.candidates`). ``quick`` takes the plain
-Steiner tree and the stored trees that pay on it: one search, for networks where one a stored tree
-takes too long.
+it looks at 32, with many receivers at more, and Algorithm 5.1 is ended early, as the text allows,
+after the half of them that come first in its order (`udfs.trees.kernels.candidates`). ``quick``
+takes the plain Steiner tree and the stored trees that pay on it: one search, for networks where one
+a stored tree takes too long.
 
 Where one stack would be too long, its delivery tree is cut into pieces (`udfs.trees.kernels.cut`),
 and the receivers of each get a stack: one that begins with the stored trees of the whole
@@ -61,8 +61,10 @@ _Result = TypeVar("_Result")
 #: Where a network has more links than this, refined is quick.
 _EFFORT = 12_000
 _MOST_EFFORT = 64
-#: Up to so many stored trees the refined algorithm looks at all; of more, an index chooses so many.
+#: Up to so many stored trees the refined algorithm looks at all; of more, an index chooses so many,
+#: and some more for each receiver beyond a few.
 ALL_UP_TO, LOOKED_AT = 512, 32
+FEW_RECEIVERS, MORE_EACH = 10, 12
 _NONE = np.zeros(0, np.int64)
 
 
@@ -327,7 +329,7 @@ class Encoder:
             self._order,
             self._effort,
             ALL_UP_TO,
-            LOOKED_AT,
+            LOOKED_AT + MORE_EACH * max(0, len(hosts) - FEW_RECEIVERS),
         )
         trees = np.empty(MOST_TREES, np.int64)
         if within is not None:
