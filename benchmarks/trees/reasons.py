@@ -20,8 +20,8 @@ class Reason(NamedTuple):
 
 
 _INDEX = (
-    "ours: from 512 stored trees on, between 30 and 40 rules here, it looks at the 32 that "
-    "its index finds best for a set"
+    "ours: from 512 stored trees on, between 30 and 40 rules here, it looks only at those that its "
+    "index finds best for a set"
 )
 _STOPS = (
     "5.1 takes what covers most and stops each host too many; ours weighs several trees, hops and "

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.support.bars import Bars, Dot, Scatter
 from benchmarks.support.map import Map
 from benchmarks.support.plot import Legend, Panel, svg
-from benchmarks.trees import document, networks
+from benchmarks.trees import document, networks, reasons
 from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, sample
 from udfs.network.topology import jellyfish
 
@@ -111,6 +111,26 @@ def test_every_mark_of_the_document_names_a_table_and_every_picture_is_drawn():
     assert text.count("<!-- table ") == len(marks)
     for name in document.pictures.PICTURES:
         assert f"pictures/evaluation-{name}.svg" in text
+
+
+def test_every_claim_that_both_algorithms_judge_says_why():
+    text = document.FILE.read_text("utf-8")
+    rows = [line for line in text.splitlines() if line.count("held: ") + line.count("**: ") >= 2]
+    assert len(rows) >= len(reasons.REASONS) and reasons.UNKNOWN not in text
+    assert all(row.rstrip(" |").rpartition("|")[2].strip() for row in rows)
+    assert all(claim in text and each.words in text for claim, each in reasons.REASONS.items())
+
+
+def test_a_reason_is_given_for_the_verdicts_that_it_was_written_for_alone():
+    claim, each = next(iter(reasons.REASONS.items()))
+    assert reasons.why(claim, each.by_its_own, each.by_ours) == each.words
+    assert reasons.why(claim, not each.by_its_own, each.by_ours) == reasons.UNKNOWN
+
+
+def test_fluctuations_of_the_table_are_counted_as_the_text_counts_them():
+    """A star of five switches, and 83 without a link."""
+    degrees = [4, 1, 1, 1, 1]
+    assert networks.padded_fluctuation(degrees) == pytest.approx(20 / 88 - (8 / 88) ** 2)
 
 
 def test_a_table_of_no_lines_leaves_the_document_as_it_is():
