@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import deque
 from contextlib import ExitStack
 from functools import partial
 
@@ -23,7 +22,7 @@ from virtual_trees_cases import datagram, plain_frame
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ALL
 from udfs.network.labels import NARROW
-from udfs.network.network import Network
+from udfs.network.network import Link, Network
 from udfs.network.topology import line
 from udfs.network.tunnel import TUNNEL_PORT, Tunnel, TunnelEnd
 from udfs.switches.stack_entries import switch_entries
@@ -60,23 +59,16 @@ def walked(
 ) -> tuple[list[tuple[str, bytes]], list[tuple[int, bytes]]]:
     """What hosts get of a frame, and what each link carries, sorted; between the ends of a tunnel
     are routers."""
-    ends = {(link.switch, link.port): link for link in network.links}
-    got, carried = [], []
-    waiting = deque([(switch, port, frame)])
-    while waiting:
-        name, entered, data = waiting.popleft()
-        assert len(carried) < 1000, "copies multiply"
-        for out, copy in switches[name].process(entered, data):
-            link = ends[name, out]
-            carried.append((link.id, copy))
-            if link.neighbor_port is None:
-                got.append((link.neighbor, copy))
-                continue
-            back = network.link_at(link.neighbor, link.neighbor_port)
-            if link.tunnel is not None:
-                copy = routed(copy, network.tunnels[link.id], back.tunnel)  # noqa: PLW2901
-            waiting.append((link.neighbor, link.neighbor_port, copy))
-    return sorted(got), sorted(carried)
+
+    def between(link: Link, copy: bytes) -> bytes:
+        if link.tunnel is None:
+            return copy
+        back = network.link_at(link.neighbor, link.neighbor_port)
+        return routed(copy, network.tunnels[link.id], back.tunnel)
+
+    crossed = [*program_switches.crossings(network, switches, switch, port, frame, between)]
+    got = [(link.neighbor, copy) for link, copy in crossed if link.neighbor_port is None]
+    return sorted(got), sorted((link.id, copy) for link, copy in crossed)
 
 
 def sent_by(network, pool, frames):

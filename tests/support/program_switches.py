@@ -29,19 +29,27 @@ def told(reasons, switch, port, frame):
     return copies, [name for name, old, new in counts for _ in range(new - old)]
 
 
-def sent(network, switches, switch, port, frame):
-    """What hosts receive, and every link that a copy crosses."""
+def crossings(network, switches, switch, port, frame, between=lambda link, copy: copy):
+    """Yields each link that a copy crosses, and the copy. between: makes of it what arrives."""
     ends = {(link.switch, link.port): link for link in network.links}
-    got, links = Counter(), []
     waiting = deque([(switch, port, frame)])
+    crossed = 0
     while waiting:
         name, entered, data = waiting.popleft()
-        assert len(links) < 1000, "copies multiply"
         for out, copy in switches[name].process(entered, data):
+            crossed += 1
+            assert crossed <= 1000, "copies multiply"
             link = ends[name, out]
-            links.append((name, link.neighbor))
-            if link.neighbor_port is None:
-                got[link.neighbor, copy] += 1
-            else:
-                waiting.append((link.neighbor, link.neighbor_port, copy))
+            yield link, copy
+            if link.neighbor_port is not None:
+                waiting.append((link.neighbor, link.neighbor_port, between(link, copy)))
+
+
+def sent(network, switches, switch, port, frame):
+    """What hosts receive, and every link that a copy crosses."""
+    got, links = Counter(), []
+    for link, copy in crossings(network, switches, switch, port, frame):
+        links.append((link.switch, link.neighbor))
+        if link.neighbor_port is None:
+            got[link.neighbor, copy] += 1
     return got, links
