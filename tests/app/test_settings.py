@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from jobs import retune_trees
-from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
+from jobs.adapters.retune.retune import RetuneOptions
 from udfs.errors import SettingsError
 from udfs.network.labels import NARROW, WIDE
 from udfs.network.source_routes import WIDE_SOURCE_ROUTES
@@ -106,11 +105,10 @@ def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
 
 
 def test_where_stacks_name_no_stored_trees_there_are_none_to_choose():
-    settings = Settings.read([(PREFIX + "encoding", "hops")])
-    with pytest.raises(
-        SettingsError, match=r"BAD_VALUE.*'hops'.*trees are chosen for virtual_trees"
-    ):
-        retune_trees.work(retune_trees.parser().parse_args([]), settings, Lifecycle())
+    hops = Settings.read([(PREFIX + "encoding", "hops")])
+    assert RetuneOptions().names(hops.labels) == []
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*'path' for encoding hops: there are none"):
+        RetuneOptions(strategies=("path",)).names(hops.labels)
 
 
 def test_some_encodings_alone_have_widths_to_choose_from():

@@ -42,7 +42,8 @@ from lab.up.process import Child
 from udfs.errors import NetworkError, SettingsError, TableError
 from udfs.network.labels import TREE, LabelFormat
 from udfs.network.rows import network_to_rows, tree_from_row, tree_to_row
-from udfs.network.stored_routes import HYBRID
+from udfs.network.source_routes import SOURCE_ROUTES
+from udfs.network.stored_routes import HYBRID, TREES
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.comparison import Record
@@ -190,6 +191,17 @@ def deployment(spark: SparkSession, networked: Path, tmp_path: Path) -> Deployme
     return Deployment(spark, Tables(spark, str(tmp_path / "tables")), tmp_path)
 
 
+def relabelled_deployment(
+    spark: SparkSession, networked: Path, folder: Path, form: LabelFormat
+) -> Deployment:
+    """The deployment, in another encoding."""
+    shutil.copytree(networked, folder / "tables")
+    tables = Tables(spark, str(folder / "tables"))
+    rows = tables.rows("switches")
+    tables.overwrite("switches", [row | {"pipeline": form.program} for row in rows])
+    return Deployment(spark, tables, folder, form.encoding)
+
+
 def test_a_tree_that_lost_a_link_goes_although_nothing_is_on_record(
     deployment: Deployment,
 ) -> None:
@@ -295,11 +307,7 @@ def test_in_hybrid_a_tree_holds_who_is_stable_and_an_old_one_stays_until_the_new
     spark: SparkSession, networked: Path, switches: Fabric, tmp_path: Path
 ) -> None:
     network = relabelled(NETWORK, HYBRID)
-    shutil.copytree(networked, tmp_path / "tables")
-    tables = Tables(spark, str(tmp_path / "tables"))
-    rows = tables.rows("switches")
-    tables.overwrite("switches", [row | {"pipeline": HYBRID.program} for row in rows])
-    deployment = Deployment(spark, tables, tmp_path, HYBRID.encoding)
+    deployment = relabelled_deployment(spark, networked, tmp_path, HYBRID)
     retune = ["--strategies", "stable", "--min-saving", "0"]
 
     def leads_to(state: str) -> list[set[str]]:
@@ -319,7 +327,7 @@ def test_in_hybrid_a_tree_holds_who_is_stable_and_an_old_one_stays_until_the_new
         assert reached == [Counter(receivers) for receivers in published]
 
     def stored() -> list[VirtualTree]:
-        return [tree_from_row(row) for row in tables.rows("virtual_trees")]
+        return [tree_from_row(row) for row in deployment.tables.rows("virtual_trees")]
 
     early = [frozenset([*NEAR, other]) for other in FAR]
     for batch, receivers in enumerate(early):
@@ -346,6 +354,62 @@ def test_in_hybrid_a_tree_holds_who_is_stable_and_an_old_one_stays_until_the_new
         assert leads_to("retired") == [{*NEAR}]
         assert sorted(leads_to("active"), key=len) == [{*FAR}, late[0]]
         check(*late, trees=stored())
+
+
+def test_in_tree_published_sets_have_trees_of_their_own_beside_one_to_each_host(
+    spark: SparkSession, networked: Path, switches: Fabric, tmp_path: Path
+) -> None:
+    network = relabelled(NETWORK, TREES)
+    deployment = relabelled_deployment(spark, networked, tmp_path, TREES)
+    retune = ["--strategies", "exact", "--min-saving", "0"]
+
+    def check(*published: Sequence[str], frames: int) -> None:
+        """Each set is reached, once, by so many stacks."""
+        stored = [tree_from_row(row) for row in deployment.tables.rows("virtual_trees")]
+        encoder = encoder_of(network, FEED, stored)
+        for receivers in published:
+            stacks = [stack.labels for stack in encoder.encode(frozenset(receivers))]
+            assert len(stacks) == frames
+            reached = sum(switches.reached(stacks, TREES), Counter())
+            assert reached == Counter(receivers)
+
+    # A tree to each host stands whatever is on record: without, some could not be reached.
+    with pytest.raises(SettingsError, match=r"BAD_VALUE: .*tree to each host alone: 8 in switch"):
+        deployment.run(*retune, "--rules", "7")
+    with deployment.refreshed():
+        assert deployment.run(*retune, "--wait", "60") == retune_trees.NO_RECORD
+        until(lambda: deployment.states() == {"active": 8}, seconds=60)
+        check(NEAR, FAR, frames=4)
+        deployment.publish(1, NEAR, 500)
+        deployment.publish(2, FAR, 100)
+        # Room for one more: the set that is published most has it.
+        assert deployment.run(*retune, "--rules", "9", "--wait", "60") == retune_trees.DONE
+        until(lambda: deployment.states() == {"active": 9}, seconds=60)
+        check(NEAR, frames=1)
+        check(FAR, frames=4)
+        said = deployment.report()
+        assert said["encodings"][0]["name"] == "tree" and said["change"]["added"] == 1
+        # What is published now takes its place; nobody is without a tree meanwhile.
+        deployment.publish(30, FAR, 50_000)
+        late = [*retune, "--rules", "9", "--window", "1h", "--wait", "60"]
+        assert deployment.run(*late) == retune_trees.DONE
+        until(lambda: deployment.states() == {"active": 9, "retired": 1}, seconds=60)
+        check(FAR, frames=1)
+        check(NEAR, frames=4)
+
+
+def test_where_stacks_name_no_trees_encodings_alone_are_compared_and_nothing_is_written(
+    spark: SparkSession, networked: Path, tmp_path: Path
+) -> None:
+    deployment = relabelled_deployment(spark, networked, tmp_path, SOURCE_ROUTES["bitmask"])
+    deployment.publish(1, NEAR, 500)
+    before = deployment.tables.version("virtual_trees")
+    assert deployment.run("--strategies", "") == retune_trees.DONE
+    assert deployment.tables.version("virtual_trees") == before
+    said = deployment.report()
+    assert said["encodings"][0]["name"] == "bitmask" and said["encoding"] != "bitmask"
+    assert "bitmask name no stored trees" in said["objective"]["reason"]
+    assert said["change"]["rules"] == 0 and said["now"]["bytes"] == said["change"]["bytes_after"]
 
 
 def test_when_ids_have_run_out_those_of_trees_retired_long_ago_come_back(

@@ -80,9 +80,21 @@ def test_what_has_no_labels_or_no_room_is_not_offered():
     network = jellyfish(260, 3)
     costs = encoding_costs(network, (), published(network, 0.1), room(network, 100))
     of = {each.encoding: each.error for each in costs}
-    assert "NO_LABEL" in of["port"] and "NO_LABEL" in of["bitmask"]
+    assert "NO_LABEL" in of["bitmask"] and "NO_LABEL" in of["mixed"]
     assert "261 rows and has room for 100" in of["destinations"]
     assert least(costs).encoding == "hops" and not of["hops"]
+
+
+def test_where_narrow_labels_have_no_room_wide_ones_are_offered():
+    """`port` has 8 bits for a switch in labels of 16, and 16 bits in labels of 32."""
+    bits = {}
+    for switches in (100, 260):
+        network = jellyfish(switches, 3)
+        costs = encoding_costs(network, (), published(network, 0.1), room(network, 100))
+        (port,) = (each for each in costs if each.encoding == "port")
+        assert port.bytes and not port.error
+        bits[switches] = port.bits
+    assert bits == {100: 16, 260: 32}
 
 
 def test_labels_of_hosts_are_offered_where_switches_have_room_for_them():

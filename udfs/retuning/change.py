@@ -6,7 +6,7 @@ A rule is one tree in one switch; to install or to remove it is one change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from udfs.network.network import Network
 from udfs.retuning.comparison import Trial
@@ -43,6 +43,16 @@ class TreeChange:
     def saving(self) -> float:
         """Share of the cost that the change saves; below 0 where limits cost more than that."""
         return 1 - self.after / self.before if self.before else 0.0
+
+    def beside(self, network: Network, base: Wanted, missing: Wanted) -> TreeChange:
+        """Returns this change beside trees that stand in any case, ``missing`` ones of which are to
+        be installed, before all others."""
+        return replace(
+            self,
+            wanted={**base, **self.wanted},
+            added=(*missing, *self.added),
+            rules=self.rules + sum(rules(network, edges) for edges in missing),
+        )
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ class Record:
 
     publications: without receivers that are no hosts, that no usable link leads to, or that publish
     themselves; ``left_out`` counts notifications to them (one for each receiver). The order of the
-    input has no effect, as publications of equal publisher and receivers are added up. It pickles.
+    input has no effect, as publications of equal publisher and receivers are added up. always:
+    trees that stand in every replay beside those asked for. It pickles.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class Record:
         publications: Iterable[Publication],
         objective: Objective = "bytes",
         max_labels: int = MAX_LABELS,
+        always: Iterable[Edges] = (),
     ) -> None:
         self.network = network
+        self._always = tuple(always)
         self._max_labels = max_labels
         self.objective: Objective = objective
         self._graph = SwitchGraph(network)
@@ -103,7 +106,7 @@ class Record:
         found = object.__new__(Record)
         found.network, found.objective, found._graph = self.network, self.objective, self._graph
         found.left_out, found._lost = 0, self._lost
-        found._max_labels = self._max_labels
+        found._max_labels, found._always = self._max_labels, self._always
         found.publications = self.publications[number::of]
         return found
 
@@ -124,7 +127,10 @@ class Record:
 
         Raises NetworkError ``UNKNOWN_LINK`` for an edge that is no link.
         """
-        replayer = replayer_of(self.network, numbered(trees, ""), self._max_labels, self._graph)
+        asked = list(dict.fromkeys(trees))
+        beside = set(self._always).difference(asked)
+        every = numbered([*asked, *sorted(beside, key=sorted)], "")
+        replayer = replayer_of(self.network, every, self._max_labels, self._graph)
         publications = self.publications if only is None else [self.publications[at] for at in only]
         uses: Counter[Edges] = Counter()
         costs, named = [], []
@@ -150,7 +156,7 @@ class Record:
             deliveries += each.notifications * int(one.host_links.sum())
             labels += each.notifications * int(one.stack_labels.sum())
             notifications += each.notifications
-            found = tuple(trees[number - 1] for number in sorted(one.used))
+            found = tuple(asked[number - 1] for number in sorted(one.used) if number <= len(asked))
             named.append(found)
             for edges in found:
                 uses[edges] += each.notifications

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from udfs.errors import NetworkError
-from udfs.network.encodings import ROUTES
+from udfs.network.encodings import ROUTES, WIDE_FORMS
 from udfs.network.labels import LabelFormat
 from udfs.network.network import Network
 from udfs.network.source_routes import SOURCE_ROUTES
@@ -37,6 +37,7 @@ class EncodingCosts:
 
     bytes: on all links, Ethernet headers among them. frames: that publishers send. rows: of labels,
     in the switch that has the most. error: why switches or labels have no room; the rest is 0 then.
+    bits: of a label.
     """
 
     encoding: str
@@ -44,6 +45,7 @@ class EncodingCosts:
     frames: int = 0
     rows: int = 0
     error: str = ""
+    bits: int = 0
 
 
 def encoding_costs(
@@ -63,12 +65,10 @@ def encoding_costs(
     )[:MOST_PUBLICATIONS]
     now = replayer_of(network, tuple(trees)).replay(heaviest)
     carried = [each for at, each in enumerate(heaviest) if at not in now.skipped]
-    found = [EncodingCosts(network.labels.encoding, *_taken(now))]
+    own = network.labels
+    found = [EncodingCosts(own.encoding, *_taken(now), bits=own.bits)]
     for encoding in ENCODINGS if len(network.links) <= MOST_LINKS else ():
-        try:
-            found.append(_costs(network, ROUTES[encoding], carried, room))
-        except NetworkError as error:
-            found.append(EncodingCosts(encoding, error=str(error)))
+        found.append(_costs(network, encoding, carried, room))
     return found
 
 
@@ -79,6 +79,21 @@ def least(costs: Sequence[EncodingCosts]) -> EncodingCosts:
 
 
 def _costs(
+    network: Network, encoding: str, publications: Sequence[Publication], room: Mapping[str, int]
+) -> EncodingCosts:
+    """Returns the costs in the narrowest labels that there is room for."""
+    found = EncodingCosts(encoding)
+    for form in (ROUTES[encoding], *(w for w in WIDE_FORMS.values() if w.encoding == encoding)):
+        try:
+            found = _costs_in(network, form, publications, room)
+        except NetworkError as error:
+            found = EncodingCosts(encoding, error=str(error))
+        if not found.error:
+            break
+    return found
+
+
+def _costs_in(
     network: Network,
     form: LabelFormat,
     publications: Sequence[Publication],
@@ -98,7 +113,7 @@ def _costs(
     costs = replayer.replay(publications)
     if costs.skipped:
         return EncodingCosts(form.encoding, error=next(iter(costs.skipped.values())))
-    return EncodingCosts(form.encoding, *_taken(costs), max(rows.values()))
+    return EncodingCosts(form.encoding, *_taken(costs), max(rows.values()), bits=form.bits)
 
 
 def _taken(costs: PublicationCosts) -> tuple[int, int]:

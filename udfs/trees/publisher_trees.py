@@ -23,16 +23,26 @@ def first_trees(network: Network) -> list[VirtualTree]:
     by_switch: dict[str, list[str]] = {}
     for host in network.subscribers():
         by_switch.setdefault(network.hosts[host].switch, []).append(host)
-    sets = [network.subscribers(), *by_switch.values(), *([host] for host in network.hosts)]
+    sets = [network.subscribers(), *by_switch.values()]
     edges = {
         edges
         for publisher in network.publishers()
         for edges in publisher_edges(network, publisher, sets)
-    }
+    } | set(host_trees(network, network.publishers()))
     return [
         VirtualTree(number, each, "publisher")
         for number, each in enumerate(sorted(edges, key=lambda e: (-len(e), sorted(e))), 1)
     ]
+
+
+def host_trees(network: Network, publishers: Iterable[str]) -> list[Edges]:
+    """Returns the trees from these publishers to each other host alone, all different: together
+    they lead to any set of hosts."""
+    edges: dict[Edges, None] = {}
+    for publisher in publishers:
+        sets = [[host] for host in network.hosts if host != publisher]
+        edges |= dict.fromkeys(publisher_edges(network, publisher, sets))
+    return list(edges)
 
 
 def publisher_edges(

@@ -18,7 +18,6 @@ from jobs.adapters.retune.retune import RetuneOptions, Retuner
 from udfs.errors import ConsoleError, StackcastError
 from udfs.retuning.comparison import Record
 from udfs.retuning.steps import rules
-from udfs.trees.strategies.registry import strategies_for
 
 log = logging.getLogger(__name__)
 
@@ -106,13 +105,8 @@ class TreesView:
         return self._proposal
 
     def propose(self) -> dict[str, Any]:
-        """Begins a retuning that writes nothing; `proposal` tells of it. Raises ConsoleError BUSY,
-        and BAD_REQUEST where no strategy chooses trees for the stacks."""
-        if not strategies_for(self._settings.labels):
-            raise ConsoleError(
-                "BAD_REQUEST",
-                f"no strategy chooses trees for stacks of {self._settings.encoding}",
-            )
+        """Begins a retuning that writes nothing; `proposal` tells of it. Raises ConsoleError
+        BUSY."""
         with self._lock:
             if self._proposal["state"] == "running":
                 raise ConsoleError("BUSY", "a retuning is under way: wait for its end")

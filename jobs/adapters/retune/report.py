@@ -99,6 +99,7 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
         "encodings": [
             {
                 "name": each.encoding,
+                "bits": each.bits,
                 "bytes": each.bytes,
                 "frames": each.frames,
                 "rows": each.rows,
@@ -142,6 +143,9 @@ def _reason(plan: RetunePlan, after: Trial) -> str:
     brought."""
     change, choice, options = plan.change, plan.choice, plan.options
     unit = UNITS[options.objective]
+    labels = plan.network.labels
+    if not labels.trees:
+        return f"Stacks of encoding {labels.encoding} name no stored trees: none are chosen."
     standing = in_use(plan.network, plan.trees)
     new = [edges for edges in choice.trees if edges not in standing]
     left = len(new) - len(change.added)

@@ -7,7 +7,7 @@
   if (record.bytes_covered < 1) heads.push(`the heaviest, ${percent(record.bytes_covered)} of the bytes`);
   if (record.deliveries_left_out) heads.push(`${plural(record.deliveries_left_out, "delivery", "deliveries")} left out, as the network leads there no more`);
   const best = data.encodings.find((each) => each.name === data.encoding);
-  if (best && best !== data.encodings[0]) heads.push(`encoding ${best.name} would take ${bytes(best.bytes)} on links for what ${data.encodings[0].name} takes ${bytes(data.encodings[0].bytes)}`);
+  if (best && best !== data.encodings[0]) heads.push(`encoding ${best.name}, in labels of ${best.bits} bits, would take ${bytes(best.bytes)} on links for what ${data.encodings[0].name} takes ${bytes(data.encodings[0].bytes)}`);
   byId("about").textContent = `${heads.join("; ")}.`;
   byId("outcome").textContent = `${data.outcome}, ${data.at.replace("T", " ").replace("+00:00", " UTC")}`;
   byId("reason").textContent = objective.reason;

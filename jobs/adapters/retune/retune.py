@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +37,15 @@ from udfs.retuning.comparison import Objective, Record, StrategyResult, Trial
 from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
 from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
-from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
+from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, rules, under_way
 from udfs.stacks.forwarding import network_tables
 from udfs.stop_request import StopRequest
 from udfs.switches.capacity import Limits, tree_budgets
 from udfs.switches.rollout import free_ids
 from udfs.trees.publications import Clients, Statistics, by_entry
+from udfs.trees.publisher_trees import host_trees
 from udfs.trees.strategies.registry import strategies_for
-from udfs.trees.strategies.strategy import Edges, Situation, numbered
+from udfs.trees.strategies.strategy import Edges, Situation, TreeCapacity, numbered
 
 log = logging.getLogger(__name__)
 
@@ -72,21 +73,15 @@ class RetuneOptions:
     objective: Objective = "bytes"
 
     def names(self, labels: LabelFormat = NARROW) -> list[str]:
-        """Strategies to compare, for an encoding. Raises SettingsError BAD_VALUE for one that is
-        not known, and for an encoding that has none."""
+        """Strategies to compare, for an encoding: none where its stacks name no trees. Raises
+        SettingsError BAD_VALUE for one that is not known."""
         known = strategies_for(labels)
-        if not known:
-            raise SettingsError(
-                "BAD_VALUE",
-                f"spark.stackcast.encoding is {labels.encoding!r}: trees are chosen for "
-                "virtual_trees and hybrid",
-            )
         for name in self.strategies:
             if name not in known:
                 raise SettingsError(
                     "BAD_VALUE",
                     f"there is no strategy {name!r} for encoding {labels.encoding}: there are "
-                    f"{', '.join(known)}",
+                    f"{', '.join(known) or 'none, as its stacks name no trees'}",
                 )
         return list(dict.fromkeys(self.strategies)) or list(known)
 
@@ -133,19 +128,22 @@ class Retuner:
         named = self._settings.publisher
         publishers = sending(network, named) if several(named) else ()
         publications = by_entry(recorded.publications, publishers)
-        record = Record(network, publications, options.objective, self._settings.max_labels)
+        base = base_trees(network)
+        free = _left_beside(base, network, budget)
+        record = Record(network, publications, options.objective, self._settings.max_labels, base)
         self._tell(recorded, record)
         if not record.publications:
             return None
         situation = Situation(
             network, self._clients(network, record), Statistics(record.publications), options.seed
         )
-        standing = in_use(network, trees)
+        stored = in_use(network, trees)
+        standing = {edges: name for edges, name in stored.items() if edges not in base}
         now = record.replay(list(standing))
         log.info("%-16s %s", "as they are", measured(now))
-        outcomes = []
+        outcomes: list[StrategyResult] = []
         for outcome in compare(
-            self._spark, self._names, situation, budget, record, options.seconds, stopping
+            self._spark, self._names, situation, free, record, options.seconds, stopping
         ):
             outcomes.append(outcome)
             if outcome.error:
@@ -161,14 +159,17 @@ class Retuner:
         _check(stopping)
         # Whichever came first has no effect on what is chosen.
         outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
-        if all(outcome.error for outcome in outcomes):
+        if self._names and all(outcome.error for outcome in outcomes):
             raise SettingsError(
                 "BAD_VALUE",
                 f"none of the strategies {', '.join(self._names)} has an outcome, the log says why "
                 "of each: ask for others with --strategies, or give them more time",
             )
         usable = [edges for edges in standing if _all_up(network, edges)]
-        choice = choose(record, outcomes, budget, usable, _until(options.seconds, stopping))
+        if self._names:
+            choice = choose(record, outcomes, free, usable, _until(options.seconds, stopping))
+        else:
+            choice = ChosenTrees("no trees", {}, now, now.cost)
         if not choice.complete:
             log.warning(
                 "the search for a mixture took longer than %g s (--strategy-seconds): the best "
@@ -186,15 +187,16 @@ class Retuner:
             _check(stopping)
             return record.replay(trees)
 
+        missing = {edges: name for edges, name in base.items() if edges not in stored}
         change = plan_change(
             network,
             standing,
             choice.trees,
-            budget,
+            free,
             replay,
-            self._cap(network, trees),
+            self._cap(network, trees, missing),
             options.min_saving,
-        )
+        ).beside(network, base, missing)
         encodings = self._encodings(network, list(change.wanted), record)
         return RetunePlan(
             network,
@@ -223,9 +225,10 @@ class Retuner:
         best, now = least(costs), costs[0]
         if best is not now:
             log.info(
-                "encoding %s would take %s bytes on links for what %s takes %s, with %d rows of "
-                "labels in a switch: spark.stackcast.encoding sets it",
+                "encoding %s, in labels of %d bits, would take %s bytes on links for what %s takes "
+                "%s, with %d rows of labels in a switch: spark.stackcast.encoding sets it",
                 best.encoding,
+                best.bits,
                 f"{best.bytes:,}",
                 now.encoding,
                 f"{now.bytes:,}",
@@ -233,11 +236,15 @@ class Retuner:
             )
         return costs
 
-    def _cap(self, network: Network, trees: Sequence[VirtualTree]) -> int | None:
-        """Rules that may change by now: what an earlier run has under way counts."""
+    def _cap(
+        self, network: Network, trees: Sequence[VirtualTree], missing: Iterable[Edges]
+    ) -> int | None:
+        """Rules that may change by now: what an earlier run has under way counts, and so do the
+        trees that must come."""
         most = self._options.max_changed_rules
         if most is None:
             return None
+        most = max(0, most - sum(rules(network, edges) for edges in missing))
         busy = under_way(network, trees)
         if busy:
             log.info(
@@ -251,10 +258,13 @@ class Retuner:
 
     def keep(self) -> Wanted:
         """Returns the change where nothing is on record: all stays but trees that lost a link or
-        their room."""
+        their room, and those come that must stand."""
         network, budget, trees = self._read()
+        base = base_trees(network)
+        free = _left_beside(base, network, budget)
+        standing = {e: name for e, name in in_use(network, trees).items() if e not in base}
         nothing = Record(network, ())
-        return plan_change(network, in_use(network, trees), {}, budget, nothing.replay).wanted
+        return {**base, **plan_change(network, standing, {}, free, nothing.replay).wanted}
 
     def look(self, wanted: Wanted) -> TreeStep:
         """Returns what is to be written next, by the tables as they are now."""
@@ -422,6 +432,30 @@ def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
         for tree in sorted(trees, key=lambda tree: tree.id)
         if tree.state in ("active", "installing") and not lost_links(network, tree.edges)
     }
+
+
+def base_trees(network: Network) -> Wanted:
+    """Returns the trees that must stand whatever is on record: where stacks name trees alone, those
+    to each host, of which any set is put together."""
+    if network.labels.trees != "alone":
+        return {}
+    return dict.fromkeys(host_trees(network, network.publishers()), "publisher")
+
+
+def _left_beside(base: Wanted, network: Network, budget: Mapping[str, int]) -> dict[str, int]:
+    """Returns the trees that switches may hold beside these. Raises SettingsError BAD_VALUE."""
+    capacity = TreeCapacity(network, budget)
+    for edges in base:
+        capacity.reserve(edges)
+    for name, left in capacity.left.items():
+        if left < 0 and base:
+            raise SettingsError(
+                "BAD_VALUE",
+                f"encoding {network.labels.encoding} needs a tree to each host alone: "
+                f"{budget[name] - left} in switch {name!r}, which may hold {budget[name]} by "
+                "--rules, max_rules and its program's tables",
+            )
+    return capacity.left
 
 
 def _check(stopping: StopRequest) -> None:

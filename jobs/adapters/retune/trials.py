@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.app.error_texts import SQL_ERRORS
 from udfs.retuning.comparison import Record, StrategyResult, evaluate
 from udfs.stop_request import StopRequest
-from udfs.trees.strategies.registry import STRATEGIES, WHOLE
+from udfs.trees.strategies.registry import strategies_for
 from udfs.trees.strategies.strategy import Situation
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def compare(
         import pandas as pd  # noqa: PLC0415
 
         names, situation, budget, record = pickle.loads(given.value)
-        known = STRATEGIES | WHOLE
+        known = strategies_for(situation.network.labels)
         for frame in frames:
             for number in frame["id"]:
                 outcome = evaluate(known[names[number]], situation, budget, record)

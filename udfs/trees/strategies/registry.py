@@ -5,6 +5,7 @@ from __future__ import annotations
 from udfs.network.labels import LabelFormat
 from udfs.trees.strategies.baselines import Broadcast, Hops
 from udfs.trees.strategies.cycles import Cycles
+from udfs.trees.strategies.exact import Exact
 from udfs.trees.strategies.lama import Lama
 from udfs.trees.strategies.partitions import Clusters, Partitions
 from udfs.trees.strategies.random_trees import RandomTrees, RandomVariant
@@ -40,7 +41,11 @@ STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in _ALL}
 #: Strategies for stacks that name a tree whole, and hops to who is not in it.
 WHOLE: dict[str, Strategy] = {strategy.name: strategy for strategy in (Stable(),)}
 
+#: Strategies for stacks that name trees alone.
+ALONE: dict[str, Strategy] = {strategy.name: strategy for strategy in (Exact(),)}
+
 
 def strategies_for(labels: LabelFormat) -> dict[str, Strategy]:
-    """Returns the strategies, by name, that choose trees for stacks of an encoding."""
-    return {"pruned": STRATEGIES, "whole": WHOLE}.get(labels.trees, {})
+    """Returns the strategies, by name, that choose trees for stacks of an encoding; none where
+    stacks name no trees."""
+    return {"pruned": STRATEGIES, "whole": WHOLE, "alone": ALONE}.get(labels.trees, {})
