@@ -88,7 +88,7 @@ class Run:
             command += ["--conf", f"spark.stackcast.{key}={value}"]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*command, f"jobs/{job}.py", *arguments],
+                [*command, job, *arguments],
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -145,7 +145,7 @@ def run(tmp_path: Path) -> Iterator[object]:
     runs: list[Run] = []
 
     def begin(
-        job: str = "itch_stream",
+        job: str = "jobs/itch_stream.py",
         shipped: bool = False,
         arguments: Sequence[str] = (),
         **settings: object,
@@ -187,6 +187,23 @@ def test_a_run_proves_that_every_host_received_what_it_subscribed_to(run):
 
 
 @pytest.mark.parametrize(
+    "encoding",
+    [{}, {"encoding": "port", "label__bits": 32}],
+    ids=["virtual trees", "port, labels of 32 bits"],
+)
+def test_a_run_over_tunnels_between_islands_is_exact(run, encoding):
+    one = run("tests/lab/itch_over_tunnels.py", **SMALL, **encoding)
+    assert one.end() == 0, one.output[-3000:]
+    network = json.loads((one.folder / "lab" / "network.json").read_text())
+    between = [link for link in network["links"] if link["neighbor_port"] is not None]
+    assert len(between) == 12 and all(link["tunnel"] for link in between)
+    summary = report(one)
+    assert summary["messages_in"] == SMALL["lab__messages"]
+    assert summary["deliveries_expected"] == summary["deliveries_received"] > 100
+    assert summary["missing"] == summary["extra"] == summary["duplicates"] == 0
+
+
+@pytest.mark.parametrize(
     # Earlier, when the broker is there, a run is killed below.
     "moment",
     [pytest.param("broker 127", marks=pytest.mark.kills), "batch 0"],
@@ -202,7 +219,7 @@ def test_ctrl_c_leaves_no_process_and_no_lock(run, moment):
 
 def test_a_demonstration_delivers_until_ctrl_c_takes_all_of_it_down(run):
     small = {**SMALL, "lab__messages": 2_000}
-    one = run(job="console", arguments=("--demo", "--listen", "127.0.0.1:0"), **small)
+    one = run(job="jobs/console.py", arguments=("--demo", "--listen", "127.0.0.1:0"), **small)
     one.until("/#token=")
     address = re.findall(r"(http://\S+)/#token=", one.output)[-1]
 
