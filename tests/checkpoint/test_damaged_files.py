@@ -69,7 +69,7 @@ def same(ran: Deployment, tmp_path: Path) -> Deployment:
     # As a crash leaves one.
     left = Report(f"stackcast-{'0' * 8}", 0, {})
     Reports(ran.spark, made.settings.checkpoint).put(left)
-    told = {0: Told(7, 0, {}), 1: Told(7, 0, {})}
+    told = {0: Told(7, 0, {}, {}), 1: Told(7, 0, {}, {})}
     ToldHosts(ran.spark, made.settings.checkpoint).put(made.committed(), told)
     return made
 

@@ -37,8 +37,9 @@ from hypothesis import strategies as st
 
 from lab.fabric.hosts import udp_payload
 from udfs.columns import deliver
+from udfs.delivery import receiver_summaries
 from udfs.delivery.plan import Compilation, Planner
-from udfs.delivery.receiver_summaries import MOST
+from udfs.delivery.receiver_summaries import ENOUGH, MOST
 from udfs.delivery.told import Telling, Told
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.readers import Packets
@@ -184,7 +185,7 @@ def test_ranges_follow_each_other_where_offsets_have_a_hole():
 
 @examples(40)
 @given(st.lists(st.tuples(scenes(), st.booleans()), min_size=1, max_size=4))
-def test_where_not_all_are_told_a_batch_tells_whom_it_had_something_for_and_ranges_leave_no_hole(
+def test_where_not_all_are_told_a_batch_tells_who_is_owed_enough_and_ranges_leave_no_hole(
     batches: list[tuple[tuple[list[Subscription], list[Row]], bool]],
 ):
     subscriptions = batches[0][0][0]
@@ -192,6 +193,8 @@ def test_where_not_all_are_told_a_batch_tells_whom_it_had_something_for_and_rang
     named = {host for receivers in compilation.receivers for host in receivers}
     ends: dict[int, int] = {}
     reached: dict[tuple[str, bytes], int] = {}
+    #: Of notifications that hosts were not told of yet: sequence numbers and messages.
+    waiting: defaultdict[tuple[str, bytes], dict[int, int]] = defaultdict(dict)
     told: dict[int, Told] = {}
     for (_, scene), everyone in batches:
         # Later batches are of later offsets.
@@ -202,10 +205,11 @@ def test_where_not_all_are_told_a_batch_tells_whom_it_had_something_for_and_rang
         telling = Telling({p: told.get(p, Told.all(before.get(p, 0))) for p in ends}, everyone)
         frames, summaries = run(compilation, rows, telling=telling)
         told = telling.told
-        found = owed(frames)
-        assert set(found) <= set(summaries)
+        for pair, mine in owed(frames).items():
+            waiting[pair] |= mine
+        due = {pair for pair, mine in waiting.items() if len(mine) >= ENOUGH}
         for (host, session), summary in summaries.items():
-            mine = found.get((host, session), {})
+            mine = waiting.pop((host, session), {})
             assert (summary.notifications, summary.last) == (len(mine), max(mine, default=0))
             assert summary.digest == sum(splitmix64(s + n) for s, n in mine.items()) % LIMIT
             assert summary.from_ == reached.get((host, session), 0)
@@ -213,9 +217,20 @@ def test_where_not_all_are_told_a_batch_tells_whom_it_had_something_for_and_rang
         for p in {p for p, _, _ in rows}:
             session = session_id(TOPIC, p)
             these = {host for host, s in summaries if s == session}
-            had = {host for host, s in found if s == session}
-            assert these == (named if everyone or len(had) >= MOST * len(named) else had)
+            enough = {host for host, s in due if s == session}
+            assert these == (named if everyone or len(enough) >= MOST * len(named) else enough)
             assert told[p].whole == (these == named)
+
+
+def test_so_many_who_wait_that_they_would_weigh_on_each_batch_are_told_at_once(monkeypatch):
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL])
+    rules = [Subscription(f"s{host}", host, "stock == GOOGL") for host in HOSTS[:3]]
+    rules += [Subscription(f"n{host}", host, "stock == AAAA") for host in HOSTS[3:8]]
+    for most, told in ((3, set()), (2, set(HOSTS[:3]))):
+        monkeypatch.setattr(receiver_summaries, "MOST_WAITING", most)
+        telling = Telling({0: Told.all(5)}, everyone=False)
+        _, summaries = run(compilation_of(rules), [(0, 7, packet)], telling=telling)
+        assert {host for host, _ in summaries} == told
 
 
 def test_a_partition_that_stands_still_is_told_to_whom_it_was_not():
@@ -224,9 +239,13 @@ def test_a_partition_that_stands_still_is_told_to_whom_it_was_not():
     rules += [Subscription(f"n{n}", host, "stock == AAAA") for n, host in enumerate(("h3", "h4"))]
     compilation = compilation_of(rules)
     telling = Telling({0: Told.all(5)}, everyone=False)
-    _, summaries = run(compilation, [(0, 7, packet)], telling=telling)
+    rows = [(0, offset, packet) for offset in range(7, 7 + ENOUGH)]
+    until = 7 + ENOUGH
+    _, summaries = run(compilation, rows[:-1], telling=telling)
+    assert not summaries and telling.told[0].owed.keys() == {"h1", "h2"}
+    _, summaries = run(compilation, rows[-1:], telling=Telling(telling.told, everyone=False))
     assert {host for host, _ in summaries} == {"h1", "h2"}
-    assert telling.told == {0: Told(8, 5, {8: ["h1", "h2"]})}
+    telling = Telling({0: Told(until, 5, {until: ["h1", "h2"]}, {})})
     for everyone, hosts in ((False, set()), (True, {"h3", "h4"}), (True, set())):
         telling = Telling(telling.told, everyone)
         telling.reads(0)
@@ -235,8 +254,8 @@ def test_a_partition_that_stands_still_is_told_to_whom_it_was_not():
         assert {host for host, _ in summaries} == hosts
         for summary in summaries.values():
             span = summary.from_ >> OFFSET_SHIFT, summary.until >> OFFSET_SHIFT
-            assert (*span, summary.notifications, summary.digest) == (5, 8, 0, 0)
-    assert telling.told == {0: Told.all(8)}
+            assert (*span, summary.notifications, summary.digest) == (5, until, 0, 0)
+    assert telling.told == {0: Told.all(until)}
 
 
 def test_summaries_change_no_notification_and_leave_by_another_port():

@@ -61,7 +61,7 @@ def started() -> Iterator[Callable[..., Future[list[int]]]]:
             def work() -> list[int]:
                 batches, offsets = follow(options, turn, 0, read, telling), []
                 telling.ask(
-                    lambda p: Told(offsets[-1] + 1, 7, {}) if offsets else telling.told.get(p)
+                    lambda p: Told(offsets[-1] + 1, 7, {}, {}) if offsets else telling.told.get(p)
                 )
                 for batch in batches:
                     offsets += batch.offset.tolist()
@@ -109,7 +109,7 @@ def test_a_task_waits_for_the_one_before_and_goes_on_where_that_has_stopped(part
     assert partition.asked[1:] == [(13, 113, False), (16, 17, False)]
     assert [(r.first, r.offset) for r in (one, other, third)] == [(10, 13), (13, 16), (16, 17)]
     # How far hosts are told is known from the one before, and is not beyond its last record.
-    assert [each.told for each in tellings] == [{3: Told(12, 7, {})}, {3: Told(15, 7, {})}]
+    assert [each.told for each in tellings] == [{3: Told(12, 7, {}, {})}, {3: Told(15, 7, {}, {})}]
     assert all(each.partitions == {3} for each in tellings)
 
 

@@ -24,8 +24,13 @@ from udfs.messages.summary_keys import SummaryKey, SummarySigner
 from udfs.stacks.frame import address_datagrams
 from udfs.trees.header_stacks import Receivers
 
+#: A host is told by the batch with which it is owed word of so many notifications: the summaries
+#: of whoever gets few take a quarter of what the notifications do at most.
+ENOUGH = 4
 #: Of so large a share of all hosts a batch may as well tell all, and nobody keeps who was told.
 MOST = 0.75
+#: Hosts that may wait for word, as what they are owed is kept with each batch.
+MOST_WAITING = 1_000
 
 
 class SummaryHosts:
@@ -198,21 +203,37 @@ class ReceiverSummaries:
         row = int(np.flatnonzero(self._counts.partitions == partition)[0])
         from_, until = self._counts.span(row)
         before = self._telling.told.get(partition, Told.all(from_))
-        tallies = self._by_host(row)
-        had = tallies[0] > 0
-        if self._telling.everyone or np.count_nonzero(had) >= MOST * had.size:
-            told, after = np.ones_like(had), Told.all(until)
+        places = self._hosts.places
+        owed, new = before.owes(places), self._by_host(row)
+        tallies = owed[0] + new[0], np.maximum(owed[1], new[1]), owed[2] + new[2]
+        told = tallies[0] >= ENOUGH
+        waiting = np.flatnonzero((tallies[0] > 0) & ~told)
+        if waiting.size > MOST_WAITING:
+            told, waiting = tallies[0] > 0, waiting[:0]
+        if self._telling.everyone or np.count_nonzero(told) >= MOST * told.size:
+            told, after = np.ones_like(told), Told.all(until)
         else:
             names = self._hosts.names
-            told = had
-            after = before.after(until, [names[place] for place in np.flatnonzero(had).tolist()])
-        return _Summaries(told, before.begins(self._hosts.places), tallies, after)
+            after = before.after(
+                until,
+                [names[place] for place in np.flatnonzero(told).tolist()],
+                dict(
+                    zip(
+                        [names[place] for place in waiting.tolist()],
+                        zip(*(tally[waiting].tolist() for tally in tallies), strict=True),
+                        strict=True,
+                    )
+                ),
+            )
+        return _Summaries(told, before.begins(places), tallies, after)
 
     def _uncounted(self, before: Told) -> _Summaries:
         """Of a partition that had none, for hosts that do not know yet how far it went."""
-        begins = before.begins(self._hosts.places)
-        none = np.zeros(begins.size, np.uint64)
-        return _Summaries(begins < before.until, begins, (none,) * 3, Told.all(before.until))
+        places = self._hosts.places
+        begins = before.begins(places)
+        return _Summaries(
+            begins < before.until, begins, before.owes(places), Told.all(before.until)
+        )
 
     def _routes(self, partition: int) -> NDArray[np.int32]:
         """Returns the route of each host's summaries, from the publisher that they come from."""

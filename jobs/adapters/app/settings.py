@@ -271,7 +271,7 @@ class Settings:
     summary_interval: str = setting(
         "summary.interval",
         "4 seconds",
-        "How long hosts that nothing is for may wait for a summary; with 0 seconds each batch "
+        "How long hosts that little is for may wait for a summary; with 0 seconds each batch "
         "tells all",
         form=_INTERVAL,
     )

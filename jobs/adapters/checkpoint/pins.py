@@ -52,8 +52,7 @@ class Pins:
             since = {int(p): Told.unpacked(told) for p, told in held["since"].items()}
             until = {int(p): int(offset) for p, offset in held["until"].items()}
             versions = {str(name): int(v) for name, v in held["versions"].items()}
-            # Before there was a choice, all were told.
-            flags = bool(held.get("everyone", True)), bool(held["ahead"])
+            flags = bool(held["everyone"]), bool(held["ahead"])
             return Pin(versions, dict(held["settings"]), since, until, *flags)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(

@@ -41,7 +41,7 @@ class ToldHosts:
                 "TOLD_UNREADABLE",
                 f"{self._files.name(batch_id)} does not say how far hosts were told ({error!r}), "
                 "as after a power failure: restore the file, or remove it. Hosts that batch "
-                f"{batch_id} had nothing for then see a hole in their summaries, and ask for it",
+                f"{batch_id} did not tell then see a hole in their summaries, and ask for it",
             ) from error
         # A try that was cut off may have ended elsewhere.
         return found | {p: told for p, told in held.items() if ends.get(p) == told.until}
