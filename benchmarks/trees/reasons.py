@@ -29,8 +29,8 @@ _STOPS = (
 )
 
 _FULL = (
-    "from 20 rules on, in VtlWavenet2008 from 30, freq-relation has stored all trees that it knows, "
-    "those of the publishers; hybrid has these and fills what is left with trees of clusters"
+    "from 20 rules on, in VtlWavenet2008 from 30, freq-relation has stored all trees that it "
+    "knows, those of the publishers; hybrid has these and fills what is left with trees of clusters"
 )
 _MEMBERS = (
     "partitions have trees to every host of a part, clusters to the dense ones, and leave the "
