@@ -336,7 +336,7 @@ def test_stacks_of_another_encoding_bring_hosts_the_same(run):
 
 def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fabric(run):
     one = run(
-        "attribute_stream",
+        "jobs/attribute_stream.py",
         lab__messages=3_000,
         lab__subscriptions=40,
         lab__pods=2,
