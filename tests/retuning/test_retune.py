@@ -514,7 +514,7 @@ def test_a_strategy_that_takes_too_long_is_left_out(
             time.sleep(300)
             yield from ()
 
-    monkeypatch.setattr(trials, "STRATEGIES", {"slow": Slow()})
+    monkeypatch.setattr(trials, "strategies_for", lambda _: {"slow": Slow()})
     record = Record(NETWORK, [Publication(FEED, frozenset(NEAR), 1, 100)])
     situation = Situation(NETWORK, Clients({}), Statistics(record.publications))
     began = time.monotonic()
