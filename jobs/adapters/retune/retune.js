@@ -58,6 +58,6 @@
     byId("choices").append(make("li", {}, button));
   }
   if (buttons.length) buttons[0].click();
-  else byId("choices").append(make("li", { className: "note", text: "No trees: hop labels lead everywhere." }));
+  else byId("choices").append(make("li", { className: "note", text: "No stored trees." }));
   document.documentElement.dataset.ready = "yes";
 })();
