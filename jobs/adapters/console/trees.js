@@ -25,7 +25,7 @@
     byId("trees-list").replaceChildren(...(found.trees.length ? found.trees.map((tree) => make("li", {}, make("button", {
       className: "choice", type: "button", "aria-pressed": String(tree.id) === chosen, on: { click: () => go("trees", String(tree.id)) } },
     make("span", { className: "tag", text: tree.state }), make("strong", { text: `${tree.id} ${tree.strategy}` }),
-    make("small", { text: `${size(tree)}; named ${plural(tree.uses, "time")}, saves ${bytes(tree.saves)} (${share(tree.saves, found.bytes) || "0 %"})` })))) : [make("li", { className: "note", text: "No trees: hop labels lead everywhere." })]));
+    make("small", { text: `${size(tree)}; named ${plural(tree.uses, "time")}, saves ${bytes(tree.saves)} (${share(tree.saves, found.bytes) || "0 %"})` })))) : [make("li", { className: "note", text: "No stored trees." })]));
   }
   function light() {
     const tree = found?.trees.find((each) => String(each.id) === chosen);
