@@ -102,7 +102,8 @@ def up(options: LabOptions) -> dict[str, Any]:
 
 
 def down(folder: str | Path) -> bool:
-    """Ends the lab that ``up`` started, and waits until it is gone; False if there was none.
+    """Ends the lab that ``up`` started, and waits until it has given its folder back, as the last
+    thing that it does; False if there was none.
 
     Raises ``LabError`` ``BUSY`` if what uses the folder was not started by ``up``.
     """
