@@ -127,9 +127,9 @@ class Record:
 
         Raises NetworkError ``UNKNOWN_LINK`` for an edge that is no link.
         """
-        asked = list(dict.fromkeys(trees))
-        beside = set(self._always).difference(asked)
-        every = numbered([*asked, *sorted(beside, key=sorted)], "")
+        known = dict.fromkeys(trees)
+        asked = list(known)
+        every = numbered([*asked, *(edges for edges in self._always if edges not in known)], "")
         replayer = replayer_of(self.network, every, self._max_labels, self._graph)
         publications = self.publications if only is None else [self.publications[at] for at in only]
         uses: Counter[Edges] = Counter()
