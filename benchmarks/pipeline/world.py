@@ -31,7 +31,7 @@ from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
 from jobs.adapters.tables.tables import Tables
 from lab.traffic.publisher import ensure_topic
 from lab.up.broker import Broker, default_class_path
-from lab.up.process import child_options, stop_process
+from lab.up.process import start_tied, stop_process
 from udfs.network.network import Network
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
@@ -264,13 +264,12 @@ class Job:
 
     def __enter__(self) -> Job:
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
+            self._process = start_tied(
                 self._command,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,
                 cwd=self.log.parent,
-                **child_options(),
             )
         return self
 

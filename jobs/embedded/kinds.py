@@ -6,7 +6,6 @@ same.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -27,7 +26,7 @@ from lab.traffic.packets import open_records
 from lab.traffic.publisher import Published, publish, publish_records
 from lab.traffic.topic_log import TopicLog
 from lab.up import deployment
-from lab.up.process import child_options, stop_process
+from lab.up.process import start_tied, stop_process
 from udfs.errors import LabError
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
@@ -259,7 +258,7 @@ def _session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
     ):
         command += [option, str(value)]
     with (folder / "generate.log").open("wb") as output:
-        child = subprocess.Popen(command, stdout=output, stderr=output, **child_options())
+        child = start_tied(command, stdout=output, stderr=output)
 
     def wait() -> Path:
         if child.wait() != 0:

@@ -22,7 +22,7 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError as ClientError
 
-from lab.up.process import child_options, stop_process
+from lab.up.process import start_tied, stop_process
 from udfs.errors import LabError
 
 # What the broker needs that pyspark already ships; its own jars leave these out.
@@ -277,9 +277,7 @@ class Broker:
         arguments = [self._java, *options, "-cp", self._class_path, *command]
         try:
             with (self.folder / "log" / "console.log").open("ab") as console:
-                return subprocess.Popen(
-                    arguments, stdout=console, stderr=subprocess.STDOUT, **child_options()
-                )
+                return start_tied(arguments, stdout=console, stderr=subprocess.STDOUT)
         except FileNotFoundError:
             raise LabError(
                 "BROKER_FAILED",

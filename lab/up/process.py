@@ -8,11 +8,11 @@ ignore it, because the parent decides in which order things end.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
-import signal
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,30 +21,26 @@ from typing import Any
 
 from udfs.errors import LabError
 
-_PR_SET_PDEATHSIG = 1
 _LOG_LINES = 12
-# Looked up before any fork: after it, only this one call is made. Linux alone has it; elsewhere
-# the second net has to do.
-_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+_TIED = Path(__file__).with_name("tied.py")
 
 
-def child_options() -> dict[str, Any]:
-    """Keyword arguments for ``subprocess.Popen`` that tie the child to its parent.
+def start_tied(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Starts a child that is tied to this process; options: those of ``subprocess.Popen``.
 
     ``stdin`` is a pipe: keep ``child.stdin`` open as long as the child is to live. The kernel
     watches the *thread* that starts the child: start children from a thread that lives as long as
     they are needed, best the main one.
+
+    Raises FileNotFoundError where there is no such program.
     """
-    parent = os.getpid()
-
-    def tie() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if _prctl is not None:
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the kernel was told to watch it
-            os._exit(1)
-
-    return {"stdin": subprocess.PIPE, "preexec_fn": tie}
+    program = shutil.which(command[0])
+    if program is None:
+        raise FileNotFoundError(f"there is no program {command[0]!r}")
+    # No preexec_fn: Python would run in the fork of this process, drop what other threads had there
+    # and with it Py4J's connections, which shuts them down for this process, too.
+    before = (sys.executable, "-I", "-S", str(_TIED), str(os.getpid()))
+    return subprocess.Popen([*before, program, *command[1:]], stdin=subprocess.PIPE, **options)
 
 
 def stop_process(child: subprocess.Popen[Any], timeout: float) -> None:
@@ -128,12 +124,8 @@ class Child:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._unread, self._owed = b"", 1
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._arguments,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._env,
-                **child_options(),
+            self._process = start_tied(
+                self._arguments, stdout=subprocess.PIPE, stderr=log, env=self._env
             )
 
     def ready(self, timeout: float) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 
 from lab.up.process import Child
 from udfs.errors import LabError
@@ -86,3 +89,28 @@ def test_ctrl_c_is_the_parents_to_handle(tmp_path: Path) -> None:
         assert child.pid is not None
         os.kill(child.pid, signal.SIGINT)
         assert child.ask("still here", 10) == "still here"
+
+
+def test_a_start_leaves_other_threads_their_connections_to_the_jvm(tmp_path: Path) -> None:
+    """The lab's parts start while another thread starts Spark."""
+    told, over = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def connect() -> None:
+            gateway = ClientServer(JavaParameters(port=port), PythonParameters(eager_load=False))
+            gateway._gateway_client.deque.append(gateway._gateway_client._create_new_connection())
+            told.set()
+            over.wait(20)
+
+        threading.Thread(target=connect, daemon=True).start()
+        jvm, _ = server.accept()
+        with jvm, python("echo", "print('ready')\ninput()", tmp_path) as child:
+            assert told.wait(20)
+            child.start(10)
+            jvm.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                jvm.recv(1)
+            over.set()
+            jvm.settimeout(20)
+            assert jvm.recv(1) == b"", "it ends with its thread"
