@@ -96,7 +96,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     monkeypatch.setattr(service.session, "slots", lambda _: 2)
     settings = Settings(rerequest_listen=f"127.0.0.1:{free_port()}")
     Slow.done.clear()
-    made = service.Rerequests(None, settings, None, RerequestMetrics())  # type: ignore[arg-type]
+    tables = SimpleNamespace(append=lambda *_: None)
+    made = service.Rerequests(None, settings, tables, RerequestMetrics())  # type: ignore[arg-type]
     stopping = threading.Event()
     thread = threading.Thread(target=made.serve, args=(stopping,), daemon=True)
     thread.start()
