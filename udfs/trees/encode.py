@@ -106,6 +106,15 @@ class Size:
         return len(self.trees) + self.hops + self.stops
 
 
+def stack_too_long(host: str, labels: int, publisher: str, most: int) -> NetworkError:
+    """Returns the error ``STACK_TOO_LONG``: one host alone needs more labels than a stack holds."""
+    return NetworkError(
+        "STACK_TOO_LONG",
+        f"{host!r} alone needs {labels} labels from {publisher!r}, and a stack holds {most}",
+        host=host,
+    )
+
+
 class Encoder:
     """Encodes receiver sets of one publisher over one network and its active trees.
 
@@ -292,12 +301,7 @@ class Encoder:
 
     def _check_long(self, hosts: list[Host], size: Size) -> None:
         if len(hosts) == 1:
-            raise NetworkError(
-                "STACK_TOO_LONG",
-                f"{hosts[0].name!r} alone needs {size.labels} labels from "
-                f"{self._source.name!r}, and a stack holds {self._max_labels}",
-                host=hosts[0].name,
-            )
+            raise stack_too_long(hosts[0].name, size.labels, self._source.name, self._max_labels)
 
     def _run(
         self,

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 
-from udfs.errors import NetworkError
 from udfs.network.labels import MAX_LABELS
 from udfs.network.network import Network
 from udfs.network.source_routes import SourceRoute
-from udfs.trees.encode import Edges, Encoder, Encoding
+from udfs.trees.encode import Edges, Encoder, Encoding, stack_too_long
 
 
 class RouteEncoder:
@@ -52,12 +51,7 @@ class RouteEncoder:
             if len(labels) <= self._max_labels:
                 return [Encoding(tuple(labels), tuple(sorted(hosts)), tuple(edges))]
             if len(hosts) == 1:
-                raise NetworkError(
-                    "STACK_TOO_LONG",
-                    f"{hosts[0]!r} alone needs {len(labels)} labels from {self._publisher!r}, and "
-                    f"a stack holds {self._max_labels}",
-                    host=hosts[0],
-                )
+                raise stack_too_long(hosts[0], len(labels), self._publisher, self._max_labels)
             # Each part has a tree of its own: that of all may lead to some by a long way.
             middle = len(hosts) // 2
             return self.encode(frozenset(hosts[:middle])) + self.encode(frozenset(hosts[middle:]))

@@ -20,7 +20,7 @@ from udfs.network.network import Host, Link, Network
 from udfs.network.paths import next_links
 from udfs.network.stored_routes import BLOCK, BLOCKS, HYBRID, PORT_BITMAPS, ROOT
 from udfs.network.virtual_tree import VirtualTree, check_ids
-from udfs.trees.encode import Edges, Encoding
+from udfs.trees.encode import Edges, Encoding, stack_too_long
 from udfs.trees.steiner import check_receivers
 from udfs.trees.switch_graph import SwitchGraph
 
@@ -202,12 +202,7 @@ class PortBitmapEncoder(DestinationsEncoder):
             ]
         most = self._max_labels - 1
         if most < 1:
-            raise NetworkError(
-                "STACK_TOO_LONG",
-                f"{hosts[0].name!r} alone needs 2 labels from {self._source.name!r}, and a stack "
-                f"holds {self._max_labels}",
-                host=hosts[0].name,
-            )
+            raise stack_too_long(hosts[0].name, 2, self._source.name, self._max_labels)
         found = []
         for at in range(0, len(ports), most):
             some = ports[at : at + most]
@@ -265,12 +260,7 @@ class HybridEncoder(StoredRouteEncoder):
             return [Encoding(tuple(labels), tuple(sorted(receivers)), (*first, *hops))]
         ordered = [v for _, v in hops if v in others]
         if len(ordered) == 1 and not tree:
-            raise NetworkError(
-                "STACK_TOO_LONG",
-                f"{ordered[0]!r} alone needs {len(labels)} labels from {self._source.name!r}, and "
-                f"a stack holds {self._max_labels}",
-                host=ordered[0],
-            )
+            raise stack_too_long(ordered[0], len(labels), self._source.name, self._max_labels)
         middle = len(ordered) // 2
         first_half = frozenset(ordered[:middle]) | (tree.hosts if tree else frozenset())
         return self._parts(tree, first_half) + self._parts(None, frozenset(ordered[middle:]))
