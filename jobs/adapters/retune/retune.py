@@ -141,47 +141,9 @@ class Retuner:
         standing = {edges: name for edges, name in stored.items() if edges not in base}
         now = record.replay(list(standing))
         log.info("%-16s %s", "as they are", measured(now))
-        outcomes: list[StrategyResult] = []
-        for outcome in compare(
-            self._spark, self._names, situation, free, record, options.seconds, stopping
-        ):
-            outcomes.append(outcome)
-            if outcome.error:
-                log.warning("%-16s cannot be used here: %s", outcome.name, outcome.error)
-                continue
-            log.info(
-                "%-16s %s, %3d trees, %.1f s",
-                outcome.name,
-                measured(outcome.trial),
-                len(outcome.trees),
-                outcome.seconds,
-            )
-        _check(stopping)
-        # Whichever came first has no effect on what is chosen.
-        outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
-        if self._names and all(outcome.error for outcome in outcomes):
-            raise SettingsError(
-                "BAD_VALUE",
-                f"none of the strategies {', '.join(self._names)} has an outcome, the log says why "
-                "of each: ask for others with --strategies, or give them more time",
-            )
+        outcomes = self._compared(situation, free, record, stopping)
         usable = [edges for edges in standing if _all_up(network, edges)]
-        if self._names:
-            choice = choose(record, outcomes, free, usable, _until(options.seconds, stopping))
-        else:
-            choice = ChosenTrees("no trees", {}, now, now.cost)
-        if not choice.complete:
-            log.warning(
-                "the search for a mixture took longer than %g s (--strategy-seconds): the best "
-                "strategy is taken as it is",
-                options.seconds,
-            )
-        log.info(
-            "%-16s %s, %3d trees",
-            f"chosen: {choice.name}" if choice.name != "mixture" else "chosen: a mixture",
-            measured(choice.trial),
-            len(choice.trees),
-        )
+        choice = self._chosen(record, outcomes, free, usable, now, stopping)
 
         def replay(trees: Sequence[Edges]) -> Trial:
             _check(stopping)
@@ -210,6 +172,67 @@ class Retuner:
             change,
             encodings,
         )
+
+    def _compared(
+        self, situation: Situation, free: Mapping[str, int], record: Record, stopping: StopRequest
+    ) -> list[StrategyResult]:
+        """Compares the strategies by what is on record. Raises SettingsError ``BAD_VALUE`` where
+        none of them can be used, StopAsked."""
+        outcomes: list[StrategyResult] = []
+        for outcome in compare(
+            self._spark, self._names, situation, free, record, self._options.seconds, stopping
+        ):
+            outcomes.append(outcome)
+            if outcome.error:
+                log.warning("%-16s cannot be used here: %s", outcome.name, outcome.error)
+                continue
+            log.info(
+                "%-16s %s, %3d trees, %.1f s",
+                outcome.name,
+                measured(outcome.trial),
+                len(outcome.trees),
+                outcome.seconds,
+            )
+        _check(stopping)
+        # Whichever came first has no effect on what is chosen.
+        outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
+        if self._names and all(outcome.error for outcome in outcomes):
+            raise SettingsError(
+                "BAD_VALUE",
+                f"none of the strategies {', '.join(self._names)} has an outcome, the log says why "
+                "of each: ask for others with --strategies, or give them more time",
+            )
+        return outcomes
+
+    def _chosen(
+        self,
+        record: Record,
+        outcomes: Sequence[StrategyResult],
+        free: Mapping[str, int],
+        usable: Sequence[Edges],
+        now: Trial,
+        stopping: StopRequest,
+    ) -> ChosenTrees:
+        """Chooses trees: a strategy's, or a mixture. now: what the trees that stand take, which is
+        what it stays with where stacks name no trees. Raises StopAsked."""
+        seconds = self._options.seconds
+        if self._names:
+            choice = choose(record, outcomes, free, usable, _until(seconds, stopping))
+        else:
+            choice = ChosenTrees("no trees", {}, now, now.cost)
+        if not choice.complete:
+            log.warning(
+                "the search for a mixture took longer than %g s (--strategy-seconds): the best "
+                "strategy is taken as it is",
+                seconds,
+            )
+        log.info(
+            "%-16s %s, %3d trees",
+            f"chosen: {choice.name}" if choice.name != "mixture" else "chosen: a mixture",
+            measured(choice.trial),
+            len(choice.trees),
+        )
+        return choice
 
     def _encodings(
         self, network: Network, trees: Sequence[Edges], record: Record
