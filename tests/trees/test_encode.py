@@ -55,6 +55,18 @@ def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
     assert again == encodings
 
 
+@examples(60)
+@given(st.randoms(use_true_random=False))
+def test_what_was_encoded_before_changes_no_stack(rng):
+    network = random_network(rng, 8)
+    trees = random_trees(rng, network, 6)
+    drawn = [random_publication(rng, network) for _ in range(4)]
+    encoder = Encoder(network, drawn[0][0], trees)
+    for publisher, receivers in drawn + drawn:
+        alone = Encoder(network, publisher, trees)
+        assert encoder.of(publisher).encode(receivers) == alone.encode(receivers)
+
+
 @examples(40)
 @given(st.randoms(use_true_random=False))
 def test_a_receiver_that_no_link_leads_to_is_an_error_not_a_wrong_delivery(rng):

@@ -118,7 +118,7 @@ class SwitchGraph:
     @cached_property
     def work(self) -> Work:
         """The memory that all searches and encoders of this graph take turns in."""
-        return workspace(len(self.names), self._more[-1], self._cables)
+        return workspace(len(self.names), self._more[-1], len(self.links.source), self._cables)
 
     def grow(
         self, root: int, terminals: Iterable[int], free: Collection[int] = frozenset()

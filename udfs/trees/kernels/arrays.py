@@ -25,6 +25,9 @@ LISTS = 1 << 19
 #: Lists are counted in blocks of 64, so that a search steps over what is empty.
 BLOCK_BITS = 6
 
+#: Delivery trees that are remembered of a publication, and how many of all switches have room.
+_KNOWN, _KNOWN_WHOLE = 256, 64
+
 
 class Links(NamedTuple):
     """Directed usable links between switches, sorted by ``(source, target)``.
@@ -64,14 +67,30 @@ class Forest(NamedTuple):
     at_mask: Integers
 
 
+class Known(NamedTuple):
+    """Delivery trees that were grown for one publication (`udfs.trees.kernels.known`).
+
+    in_use: one number for the stored trees in use. filled: how many are remembered. key: of each,
+    what it was grown for. end: the end of its switches in ``members``, and of the links that they
+    come by in ``parent``, after a 0.
+    """
+
+    in_use: Integers
+    filled: Integers
+    key: Integers
+    end: Integers
+    members: Short
+    parent: Short
+
+
 class Work(NamedTuple):
     """Memory of one search and of one encoding.
 
-    stops: of a search by labels, ports of a switch that the stored trees in use send out of, -1
-    where a receiver is. free: stored trees in use that cover an edge. price: what an edge costs
-    where all stored trees are in sight. wanted: ports towards receivers. needed, ingress: ports
-    that each member must send out of, and the one that it receives by. flood: ports that the stored
-    trees in use send out of.
+    cost: of a link in the search. stops: of a search by labels, ports of a switch that the stored
+    trees in use send out of, -1 where a receiver is. free: stored trees in use that cover an edge.
+    price: what an edge costs where all stored trees are in sight. wanted: ports towards receivers.
+    needed, ingress: ports that each member must send out of, and the one that it receives by.
+    flood: ports that the stored trees in use send out of.
     """
 
     distance: Integers
@@ -85,6 +104,7 @@ class Work(NamedTuple):
     following: NDArray[np.int32]
     previous: NDArray[np.int32]
     listed: NDArray[np.int32]
+    cost: Short
     stops: Short
     free: Short
     price: Integers
@@ -94,9 +114,10 @@ class Work(NamedTuple):
     flood: Integers
     best_members: Integers
     best_parent: Integers
+    known: Known
 
 
-def workspace(switches: int, words: int, edges: int) -> Work:
+def workspace(switches: int, words: int, links: int, edges: int) -> Work:
     """Memory for a graph of this size. ``free`` and ``wanted`` begin as zeros."""
 
     def integers(size: int) -> Integers:
@@ -114,6 +135,7 @@ def workspace(switches: int, words: int, edges: int) -> Work:
         following=np.zeros(switches, np.int32),
         previous=np.zeros(switches, np.int32),
         listed=np.full(switches, -1, np.int32),
+        cost=np.zeros(links, np.int32),
         stops=np.zeros(switches, np.int32),
         free=np.zeros(edges, np.int32),
         price=integers(edges),
@@ -123,6 +145,14 @@ def workspace(switches: int, words: int, edges: int) -> Work:
         flood=integers(words),
         best_members=integers(switches),
         best_parent=integers(switches),
+        known=Known(
+            in_use=integers(1),
+            filled=integers(1),
+            key=integers(_KNOWN),
+            end=integers(_KNOWN + 1),
+            members=np.zeros(_KNOWN_WHOLE * switches, np.int32),
+            parent=np.zeros(_KNOWN_WHOLE * switches, np.int32),
+        ),
     )
 
 

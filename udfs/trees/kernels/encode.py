@@ -7,6 +7,7 @@ from numba import njit
 
 from udfs.trees.kernels.candidates import candidates
 from udfs.trees.kernels.greedy import greedy
+from udfs.trees.kernels.known import forget
 from udfs.trees.kernels.refined import choose, refined, resumed
 from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, listens, word_at, words_of
 from udfs.trees.kernels.stack import (
@@ -34,6 +35,7 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
     """
     work = task.work
     first = np.int64(0)
+    forget(work)
     if algorithm in (QUICK, SHORTEST):
         work.free[:] = 0
     if algorithm in (GREEDY, REFINED, LISTED):
@@ -86,6 +88,7 @@ def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
 def encode_part(task, begun, trees):  # type: ignore[no-untyped-def]
     """Works out a stack as :func:`encode` does, for some of the receivers of a stack that has the
     stored trees ``begun``, int64: these are one beginning."""
+    forget(task.work)
     small, _, numbers = candidates(task)
     number = 0
     for at in range(numbers.size):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.trees.kernels.search import BY_WEIGHT, grow
+from udfs.trees.kernels.known import grown
+from udfs.trees.kernels.search import BY_WEIGHT
 from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, set_flood, take_needs
 
 
@@ -18,10 +19,9 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     terminal is out of reach.
     """
     links, forest, work = task.links, task.forest, task.work
-    work.flood[:] = 0
-    work.free[:] = 0
     number = 0
-    count = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+    set_flood(forest, work, trees, number)
+    count = grown(task, BY_WEIGHT)
     if count < 0:
         return count, number, np.int64(0)
     take_needs(task, count)
@@ -36,7 +36,7 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
             break
         trees[number] = order[at]
         set_flood(forest, work, trees, number + 1)
-        tried = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+        tried = grown(task, BY_WEIGHT)
         take_needs(task, tried)
         total = count_labels(links, work, tried) + number + 1
         if total < best:

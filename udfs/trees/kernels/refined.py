@@ -16,6 +16,7 @@ from numba import njit
 
 from udfs.trees.kernels.candidates import candidates
 from udfs.trees.kernels.greedy import greedy
+from udfs.trees.kernels.known import grown
 from udfs.trees.kernels.search import (
     BY_LABELS,
     BY_PRICE,
@@ -116,7 +117,7 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
         for step in range(3):
             if step > 0:
                 mode = BY_LABELS if step == 1 else BY_WEIGHT
-                count = grow(links, work, task.root, task.terminals, task.rotation, mode)
+                count = grown(task, mode)
                 take_needs(task, count)
             found = count_labels(links, work, count) + number
             heavy = total_weight(links, work, count)
@@ -138,12 +139,12 @@ def _regrow(task):  # type: ignore[no-untyped-def]
     as free, and one that counts the stops at their branches, perhaps too often. Returns ``(count,
     labels)``, the trees' own not counted."""
     links, work = task.links, task.work
-    first = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+    first = grown(task, BY_WEIGHT)
     take_needs(task, first)
     labels = count_labels(links, work, first)
     members = work.members[:first].copy()
     parent = work.parent[members].copy()
-    second = grow(links, work, task.root, task.terminals, task.rotation, BY_LABELS)
+    second = grown(task, BY_LABELS)
     take_needs(task, second)
     found = count_labels(links, work, second)
     if found < labels:
@@ -185,7 +186,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
     number = 0
     while True:
         set_flood(forest, work, trees, number)
-        count = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+        count = grown(task, BY_WEIGHT)
         take_needs(task, count)
         fewest, best = count_labels(links, work, count) + number, np.int64(-1)
         if number == MOST_TREES or fewest <= 1:
@@ -196,7 +197,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
             tree = order[ranked[at]]
             trees[number] = tree
             set_flood(forest, work, trees, number + 1)
-            tried = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+            tried = grown(task, BY_WEIGHT)
             take_needs(task, tried)
             labels = count_labels(links, work, tried) + number + 1
             if labels < fewest:
@@ -224,31 +225,31 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
             tried[:number] = trees[:number]
             recall(task, count)
             set_flood(forest, work, tried, begun)
-            grown = count
+            size = count
         else:
-            mode = BY_WEIGHT
-            if start in (1, 2):
-                mode = BY_PRICE
-                _set_prices(task, start == 2)
-            elif start == 4:
+            if start == 4:
                 begun = _best_gains(task, tried)
             elif start >= _STARTS:
                 tried[0] = ranked[start - _STARTS]
                 begun = 1
             set_flood(forest, work, tried, begun)
             if start >= _STARTS:
-                grown, found = _regrow(task)
+                size, found = _regrow(task)
                 if found + 1 > labels + _NEAR:
                     continue
             else:
-                grown = grow(links, work, task.root, task.terminals, task.rotation, mode)
-                take_needs(task, grown)
-        grown, begun, found = _improve(task, tried, begun, grown, labels + 1)
-        heavy = total_weight(links, work, grown)
+                if start in (1, 2):
+                    _set_prices(task, start == 2)
+                    size = grow(links, work, task.root, task.terminals, task.rotation, BY_PRICE)
+                else:
+                    size = grown(task, BY_WEIGHT)
+                take_needs(task, size)
+        size, begun, found = _improve(task, tried, begun, size, labels + 1)
+        heavy = total_weight(links, work, size)
         if start == 0 or found < labels or (found == labels and heavy < weight):
-            count, number, labels, weight = grown, begun, found, heavy
+            count, number, labels, weight = size, begun, found, heavy
             trees[:number] = tried[:number]
-            keep(work, grown)
+            keep(work, size)
     return count, number, labels
 
 
@@ -283,14 +284,14 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
             else:
                 continue
             set_flood(forest, work, tried, begun)
-            grown, fewer = _regrow(task)
+            size, fewer = _regrow(task)
             if fewer + begun > labels + 1:
                 continue
-            grown, begun, fewer = _improve(task, tried, begun, grown, labels + 1)
+            size, begun, fewer = _improve(task, tried, begun, size, labels + 1)
             if fewer < labels:
-                count, number, labels = grown, begun, fewer
+                count, number, labels = size, begun, fewer
                 trees[:number] = tried[:number]
-                keep(work, grown)
+                keep(work, size)
                 found = True
                 break
     return count, number, labels
@@ -332,21 +333,21 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
             barred, through = np.int64(-1), beside[step - count + 1]
         effort -= 1
         set_flood(forest, work, trees, number)
-        grown = grow(
+        size = grow(
             links, work, task.root, task.terminals, task.rotation, BY_LABELS, through, barred
         )
-        if grown < 0:
+        if size < 0:
             continue
-        grown = prune(links, work, grown)
-        take_needs(task, grown)
-        if count_labels(links, work, grown) + number > labels + 1:
+        size = prune(links, work, size)
+        take_needs(task, size)
+        if count_labels(links, work, size) + number > labels + 1:
             continue
         tried[:number] = trees[:number]
-        grown, begun, fewer = _improve(task, tried, number, grown, labels + 1)
+        size, begun, fewer = _improve(task, tried, number, size, labels + 1)
         if fewer < labels:
             trees[:begun] = tried[:begun]
-            keep(work, grown)
-            return grown, begun, fewer, effort
+            keep(work, size)
+            return size, begun, fewer, effort
     return count, number, labels, effort
 
 

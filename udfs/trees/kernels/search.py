@@ -115,25 +115,30 @@ def _take_stops(links, work):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _link_cost(links, work, link, mode):  # type: ignore[no-untyped-def]
-    """Returns the cost of a link by ``mode``.
+def _take_costs(links, work, mode):  # type: ignore[no-untyped-def]
+    """Sets the cost of each link by ``mode``.
 
     By weight: 1 where a stored tree in use covers the link (WERNECKE 5.2.7). By labels: those that
     it adds to the stack, which is a hop, or nothing where a stored tree covers it, and stops at the
     switch that it leads to, two of which the link itself spares where it is covered. By price: the
     edge's, see `udfs.trees.kernels.refined`.
     """
-    edge = links.edge[link]
-    if mode == BY_PRICE:
-        return links.cost[link] * work.price[edge] // FULL_PRICE + 1
+    cost, free = work.cost, work.free
     if mode == BY_WEIGHT:
-        return np.int64(1) if work.free[edge] > 0 else links.cost[link]
-    stops = np.int64(work.stops[links.target[link]])
-    if stops >= 0:
-        labels = max(np.int64(0), stops - 2) if work.free[edge] > 0 else stops + 1
+        for link in range(cost.size):
+            cost[link] = 1 if free[links.edge[link]] > 0 else links.cost[link]
+    elif mode == BY_PRICE:
+        for link in range(cost.size):
+            cost[link] = links.cost[link] * work.price[links.edge[link]] // FULL_PRICE + 1
     else:
-        labels = np.int64(0) if work.free[edge] > 0 else np.int64(3)
-    return labels * _LABEL_COST + links.weight[link] * _WEIGHT_COST + 1
+        _take_stops(links, work)
+        for link in range(cost.size):
+            stops, covered = work.stops[links.target[link]], free[links.edge[link]] > 0
+            if stops >= 0:
+                labels = max(0, stops - 2) if covered else stops + 1
+            else:
+                labels = 0 if covered else 3
+            cost[link] = labels * _LABEL_COST + links.weight[link] * _WEIGHT_COST + 1
 
 
 @helper
@@ -149,8 +154,8 @@ def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, sh
     """
     distance, parent, inside = work.distance, work.parent, work.inside
     waiting, members, path = work.waiting, work.members, work.path
-    if mode == BY_LABELS:
-        _take_stops(links, work)
+    target, cost = links.target, work.cost
+    _take_costs(links, work, mode)
     distance[:] = _FAR
     inside[:] = 0
     waiting[:] = 0
@@ -204,14 +209,12 @@ def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, sh
         turn = rotation % degree if degree > 0 else 0
         reached = distance[u]
         for step in range(degree):
-            turned = step + turn
-            if turned >= degree:
-                turned -= degree
-            link = first + turned
-            v = links.target[link]
-            if inside[v] == 1:
-                continue
-            further = reached + _link_cost(links, work, link, mode)
+            link = first + turn + step
+            if step + turn >= degree:
+                link -= degree
+            v = np.int64(target[link])
+            # A member has distance 0, or the shortest there is.
+            further = reached + cost[link]
             if further < distance[v]:
                 distance[v] = further
                 parent[v] = link

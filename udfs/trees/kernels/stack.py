@@ -101,11 +101,22 @@ def take_gains(links, forest, work, count, gains):  # type: ignore[no-untyped-de
 
 @helper
 def set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
-    """Sets ``flood`` and ``free`` to those of these trees and no other."""
+    """Sets ``flood`` and ``free`` to those of these trees and no other, in whatever order."""
     work.flood[:] = 0
     work.free[:] = 0
+    work.known.in_use[0] = 0
     for at in range(number):
         _add(forest, work, trees[at])
+        work.known.in_use[0] ^= _scattered(trees[at])
+
+
+@helper
+def _scattered(tree):  # type: ignore[no-untyped-def]
+    """Returns a number of 64 bits for a tree (the finalizer of MurmurHash3)."""
+    bits = np.uint64(tree + 1)
+    bits = (bits ^ (bits >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    bits = (bits ^ (bits >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return np.int64(bits ^ (bits >> np.uint64(33)))
 
 
 @helper

@@ -1,0 +1,51 @@
+"""Delivery trees that were grown for a publication: each search is made once.
+
+Greedy, its refinement and their beginnings come to the same stored trees by many ways, and the
+delivery tree that is grown for these is always the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from udfs.trees.kernels.search import grow, helper
+
+
+@helper
+def forget(work):  # type: ignore[no-untyped-def]
+    """Begins with another publication."""
+    work.known.filled[0] = 0
+
+
+@helper
+def grown(task, mode):  # type: ignore[no-untyped-def]
+    """Grows the delivery tree for the stored trees in use, as `udfs.trees.kernels.search.grow`
+    does by weight or by labels, or recalls it.
+
+    Were two sets of trees known by one number of 64 bits, the tree of one would serve the other,
+    too, by a longer stack perhaps: what a stack does follows from its delivery tree.
+    """
+    links, work = task.links, task.work
+    known = work.known
+    key, count = known.in_use[0] ^ np.int64(mode), known.filled[0]
+    for at in range(count):
+        if known.key[at] == key:
+            return _recalled(work, known.end[at], known.end[at + 1])
+    size = np.int64(grow(links, work, task.root, task.terminals, task.rotation, mode))
+    first = known.end[count]
+    if size > 0 and count < known.key.size and first + size <= known.members.size:
+        for at in range(size):
+            v = work.members[at]
+            known.members[first + at], known.parent[first + at] = v, work.parent[v]
+        known.key[count], known.end[count + 1] = key, first + size
+        known.filled[0] += 1
+    return size
+
+
+@helper
+def _recalled(work, first, end):  # type: ignore[no-untyped-def]
+    work.inside[:] = 0
+    for at in range(first, end):
+        v = np.int64(work.known.members[at])
+        work.members[at - first], work.parent[v], work.inside[v] = v, work.known.parent[at], 1
+    return end - first
