@@ -60,7 +60,7 @@ PARTS: Parts = {
     "labels": lambda each: labels.run(each.processes),
     "optimum": lambda each: optimum.run(each.processes, each.runs),
     "builders": lambda each: builders.run(each.processes),
-    "index": lambda _: speed.index(),
+    "index": lambda each: speed.index(each.processes),
     "large": lambda _: speed.large(),
     "strategies": lambda _: speed.strategies(),
     "document": lambda each: document.write(each.zoo),

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.support.measuring import one_core
-from benchmarks.support.results import Lines
+from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.plain_greedy import PlainGreedy
 from udfs.network.labels import MAX_LABELS, WIDE
 from udfs.network.network import Network
@@ -41,6 +41,8 @@ PUBLICATIONS, PUBLISHERS = 1000, 20
 PLAIN = {"mehlhorn": 2, "takahashi-matsuyama": 1, "kou": 1}
 #: Of the index: receivers of a publication, tenants, and the hosts of each.
 FEW_RECEIVERS, TENANTS, TENANT_HOSTS = 10, 3_000, 16
+#: Sets of a process where many are encoded.
+MANY = 10_000
 ONE_STACK, FRAMES = "one stack of any length", "frames of 64 labels"
 LARGE_SWITCHES, LARGE_RECEIVERS, LARGE_RUNS = 10_000, 1_000, 20
 #: Of the strategies there: publications on record, publishers, and trees that a switch may hold.
@@ -266,9 +268,21 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-def index() -> None:
-    """Few receivers, and many stored trees: what the index of candidates spares, and costs."""
+def index(processes: int) -> None:
+    """Few receivers, and many stored trees: what the index of candidates spares, and costs; and
+    how long a million sets take on so many cores."""
     lines = Lines("trees", "index")
+    seconds = max(found for _, found in in_parallel(_many, range(processes), processes))
+    sets = processes * MANY
+    minutes = 1e6 * seconds / sets / 60
+    lines.say("a million sets", processes=processes, measured=sets, minutes=minutes)
+    lines.floor(
+        f"1 M sets of {FEW_RECEIVERS} receivers, {TREES} trees, {SWITCHES} switches, "
+        f"{processes} cores, from {sets:,}",
+        minutes,
+        10,
+        "min",
+    )
     network = jellyfish(SWITCHES, DEGREE, publishers=0)
     wanted = publications(network, 200, FEW_RECEIVERS, PUBLISHERS)
     _index(lines, "random-variant, all looked at", network, stored(network, TREES, 0), wanted, 1.2)
@@ -282,6 +296,17 @@ def index() -> None:
             for _ in range(40)
         ]
         _index(lines, f"trees of tenants, receivers {name}", network, trees, wanted, 1.0)
+
+
+def _many(part: int) -> float:
+    """Seconds that one process takes for its part of the sets."""
+    network = jellyfish(SWITCHES, DEGREE, publishers=0)
+    wanted = publications(network, (part + 1) * MANY, FEW_RECEIVERS, PUBLISHERS)[part * MANY :]
+    encode = _ours(network, stored(network, TREES, 0), "refined", split=True)
+    encode(wanted[:100])  # compiled, and each publisher has its encoder
+    began = time.perf_counter()
+    encode(wanted)
+    return time.perf_counter() - began
 
 
 def _index(
