@@ -10,14 +10,13 @@ labels on it. The listing ends after the first half: "the possibility of an earl
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from udfs.trees.kernels.arrays import EncodingTask, Forest
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, word_at, words_of
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, inner, word_at, words_of
 from udfs.trees.kernels.stack import take_needs
 
 
-@njit(cache=True, nogil=True)
+@inner
 def candidates(task):  # type: ignore[no-untyped-def]
     """Chooses the stored trees to look at, ``looked_at`` at most of more than ``all_up_to``.
 
@@ -84,14 +83,14 @@ def candidates(task):  # type: ignore[no-untyped-def]
     return small, np.searchsorted(both, np.sort(first)), numbers
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _least(keys, most):  # type: ignore[no-untyped-def]
     if keys.size <= most:
         return keys
     return np.partition(keys, most)[:most]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _part(forest, numbers):  # type: ignore[no-untyped-def]
     """Returns these trees as a forest of their own."""
     offset = np.zeros(numbers.size + 1, np.int64)

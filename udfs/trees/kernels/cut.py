@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.trees.kernels.search import word_at, words_of
+from udfs.trees.kernels.search import inner, word_at, words_of
 from udfs.trees.kernels.stack import labels_of
 
 #: Fills of a piece that are tried, from the least one in twentieths of the room: the way to it and
@@ -42,7 +42,7 @@ def cut(links, work, count, room):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _pieces(links, work, own, above, most):  # type: ignore[no-untyped-def]
     """Returns the piece of each member and how many there are: from the leaves up, a switch with
     more than ``most`` below gives away its heaviest branch, and others that fit into the piece with

@@ -9,7 +9,7 @@ from udfs.trees.kernels.candidates import candidates
 from udfs.trees.kernels.greedy import greedy
 from udfs.trees.kernels.known import forget
 from udfs.trees.kernels.refined import choose, refined, resumed
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, listens, word_at, words_of
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, inner, listens, word_at, words_of
 from udfs.trees.kernels.stack import (
     by_depth,
     labels_of,
@@ -103,7 +103,7 @@ def encode_part(task, begun, trees):  # type: ignore[no-untyped-def]
     return *_finished(task, count, number, trees), np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
     """Chooses stored trees for the delivery tree in ``members``."""
     take_needs(task, count)
@@ -111,7 +111,7 @@ def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
     return choose(task, count, trees, 0, 0)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
     if count < 0:
         return count, number, np.int64(0), np.int64(0), np.int64(0), np.int64(0)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from udfs.trees.kernels.known import grown
-from udfs.trees.kernels.search import BY_WEIGHT
+from udfs.trees.kernels.search import BY_WEIGHT, inner
 from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, set_flood, take_needs
 
 
-@njit(cache=True, nogil=True)
+@inner
 def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     """Takes a stored tree if the stack gets shorter with it; the result is the best tree kept.
     ``order``: the trees to try, as ties between them are settled.

@@ -12,7 +12,6 @@ the whole set for the first (:func:`resumed`).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from udfs.trees.kernels.candidates import candidates
 from udfs.trees.kernels.greedy import greedy
@@ -25,6 +24,7 @@ from udfs.trees.kernels.search import (
     count_bits,
     grow,
     helper,
+    inner,
     listens,
 )
 from udfs.trees.kernels.stack import (
@@ -54,7 +54,7 @@ _ROUND = 8
 _NEAR = 3
 
 
-@njit(cache=True, nogil=True)
+@inner
 def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
     """Chooses better stored trees for the delivery tree as it is: adds one while labels fall; where
     those are at most ``near``, drops or exchanges one.
@@ -99,7 +99,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
     return number
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
     """Improves the delivery tree in ``members`` and these stored trees while labels, then weights
     fall. The result stands in ``members``; returns ``(count, number, labels)``."""
@@ -133,7 +133,7 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
     return kept_count, kept_number, labels
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _regrow(task):  # type: ignore[no-untyped-def]
     """Grows the better delivery tree of two for the stored trees in use: one that takes their edges
     as free, and one that counts the stops at their branches, perhaps too often. Returns ``(count,
@@ -176,7 +176,7 @@ def _set_prices(task, bold):  # type: ignore[no-untyped-def]
             work.price[edge] = min(work.price[edge], price)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _best_gains(task, trees):  # type: ignore[no-untyped-def]
     """Adds the stored tree that spares most labels with a delivery tree made for it, round by
     round, as the prose of WERNECKE 5.2.7 has it. Each round tries those of most gain on the
@@ -208,7 +208,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
         number += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyped-def]
     """Improves so many beginnings and keeps the best; the first is given, as the best so far."""
     links, forest, work = task.links, task.forest, task.work
@@ -253,7 +253,7 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
     return count, number, labels
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
     """Tries the best with one stored tree less, or one more, and a delivery tree made for it."""
     links, forest, work, order = task.links, task.forest, task.work, task.order
@@ -297,7 +297,7 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
     return count, number, labels
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _detours(task, count):  # type: ignore[no-untyped-def]
     """Lists switches beside the delivery tree with two links to it or more, most first."""
     links, work = task.links, task.work
@@ -312,7 +312,7 @@ def _detours(task, count):  # type: ignore[no-untyped-def]
     return found[np.argsort(-beside[found], kind="mergesort")]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untyped-def]
     """Tries the best with a way round a switch that nobody listens at, or through one beside the
     tree. Ends with the first that has fewer labels; returns the rest of ``effort`` with the new
@@ -351,7 +351,7 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
     return count, number, labels, effort
 
 
-@njit(cache=True, nogil=True)
+@inner
 def resumed(task, trees, number):  # type: ignore[no-untyped-def]
     """Improves these stored trees, with a delivery tree grown for them, and the delivery trees
     grown with all in sight. Returns ``(count, number)``; the best is kept."""
@@ -362,7 +362,7 @@ def resumed(task, trees, number):  # type: ignore[no-untyped-def]
     return count, number
 
 
-@njit(cache=True, nogil=True)
+@inner
 def refined(task, trees, most):  # type: ignore[no-untyped-def]
     """Improves the answer of :func:`udfs.trees.kernels.greedy.greedy`, and never has more labels.
     Above twice ``most`` labels, and where none is found of at most ``most``, the greedy answer
@@ -378,7 +378,7 @@ def refined(task, trees, most):  # type: ignore[no-untyped-def]
     return count, number, first
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _shorter(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
     starts = _STARTS + min(task.effort, task.order.size)
     count, number, labels = _begin(task, trees, number, count, labels, starts)

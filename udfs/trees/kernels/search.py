@@ -11,9 +11,14 @@ from numba.extending import intrinsic
 
 from udfs.trees.kernels.arrays import BLOCK_BITS, LISTS
 
+# What only kernels call: no wrapper is compiled that would read each array of a NamedTuple for
+# Python, which takes longer than most kernels do.
+inner: Any = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 # Counting references to every array of a NamedTuple would cost more than most calls do; what does
 # not allocate can go without.
-helper: Any = njit(cache=True, nogil=True, _nrt=False)
+helper: Any = njit(
+    cache=True, nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
 
 # What a link costs.
 BY_WEIGHT, BY_LABELS, BY_PRICE = 0, 1, 2
@@ -141,7 +146,7 @@ def _take_costs(links, work, mode):  # type: ignore[no-untyped-def]
             cost[link] = labels * _LABEL_COST + links.weight[link] * _WEIGHT_COST + 1
 
 
-@helper
+@njit(cache=True, nogil=True, _nrt=False)
 def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, shortest=False):  # type: ignore[no-untyped-def]
     """Joins the nearest terminal to the tree by a shortest path, again and again. Returns the
     number of members, -1 if a terminal is out of reach.

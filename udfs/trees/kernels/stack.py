@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from udfs.trees.kernels.search import count_bits, helper, listens
+from udfs.trees.kernels.search import count_bits, helper, inner, listens
 
 #: Trees in a stack at most. A stack has 64 labels.
 MOST_TREES = 64
@@ -184,7 +183,7 @@ def prune(links, work, count):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit(cache=True, nogil=True)
+@inner
 def by_depth(links, work, count):  # type: ignore[no-untyped-def]
     """Sorts members by distance from the root, in links; equal ones stay in order."""
     depth = work.distance
