@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -79,9 +80,10 @@ class Measured:
 
 def switch_tables(ports: int) -> SwitchTables:
     """Returns trees 1 to 32 of few and many ports, a hop and a stop a port (from 101), some host
-    ports.
+    ports. Stacks may come in by any.
     """
-    return random_tables(Random(f"tables of {ports}"), ports)
+    every = frozenset(range(1, ports + 1))
+    return replace(random_tables(Random(f"tables of {ports}"), ports), sources=every)
 
 
 def different_frames(tables: SwitchTables, ports: int, labels: int, seed: str) -> list[Frame]:
