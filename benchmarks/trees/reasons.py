@@ -92,8 +92,9 @@ REASONS: dict[str, Reason] = {
         Reason(
             True,
             True,
-            "a host that seldom wants what comes is cheaper to add than to stop. By 5.1 it is close: "
-            "where half of the hosts subscribe, whole trees (0 %) are as long as paths; " + _STOPS,
+            "a host that seldom wants what comes is cheaper to add by a hop than to stop. By 5.1 "
+            "it is close: where half of the hosts subscribe, whole trees (0 %) are as long as "
+            "paths; " + _STOPS,
         )
     ),
     "paths make headers smaller than hops do, above 30 % markedly, at 0 % hardly": Reason(
