@@ -6,7 +6,7 @@ import numpy as np
 
 from udfs.trees.kernels.known import grown
 from udfs.trees.kernels.search import BY_WEIGHT, inner
-from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, set_flood, take_needs
+from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, set_flood
 
 
 @inner
@@ -23,7 +23,6 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     count = grown(task, BY_WEIGHT)
     if count < 0:
         return count, number, np.int64(0)
-    take_needs(task, count)
     best = count_labels(links, work, count)
     keep(work, count)
     # sort(T_virt): trees that replace most hops of the plain tree first.
@@ -36,7 +35,6 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
         trees[number] = order[at]
         set_flood(forest, work, trees, number + 1)
         tried = grown(task, BY_WEIGHT)
-        take_needs(task, tried)
         total = count_labels(links, work, tried) + number + 1
         if total < best:
             best = total

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from udfs.trees.kernels.search import grow, helper
+from udfs.trees.kernels.stack import put_back, take_needs
 
 
 @helper
@@ -20,7 +21,7 @@ def forget(work):  # type: ignore[no-untyped-def]
 @helper
 def grown(task, mode):  # type: ignore[no-untyped-def]
     """Grows the delivery tree for the stored trees in use, as `udfs.trees.kernels.search.grow`
-    does by weight or by labels, or recalls it.
+    does by weight or by labels, or recalls it, and takes its needs. Returns what that does.
 
     Were two sets of trees known by one number of 64 bits, the tree of one would serve the other,
     too, by a longer stack perhaps: what a stack does follows from its delivery tree.
@@ -30,22 +31,18 @@ def grown(task, mode):  # type: ignore[no-untyped-def]
     key, count = known.in_use[0] ^ np.int64(mode), known.filled[0]
     for at in range(count):
         if known.key[at] == key:
-            return _recalled(work, known.end[at], known.end[at + 1])
+            first, end = known.end[at], known.end[at + 1]
+            put_back(task, known.members[first:end], known.parent[first:end])
+            return end - first
     size = np.int64(grow(links, work, task.root, task.terminals, task.rotation, mode))
+    if size < 0:
+        return size
+    take_needs(task, size)
     first = known.end[count]
-    if size > 0 and count < known.key.size and first + size <= known.members.size:
+    if count < known.key.size and first + size <= known.members.size:
         for at in range(size):
             v = work.members[at]
             known.members[first + at], known.parent[first + at] = v, work.parent[v]
         known.key[count], known.end[count + 1] = key, first + size
         known.filled[0] += 1
     return size
-
-
-@helper
-def _recalled(work, first, end):  # type: ignore[no-untyped-def]
-    work.inside[:] = 0
-    for at in range(first, end):
-        v = np.int64(work.known.members[at])
-        work.members[at - first], work.parent[v], work.inside[v] = v, work.known.parent[at], 1
-    return end - first

@@ -118,7 +118,6 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
             if step > 0:
                 mode = BY_LABELS if step == 1 else BY_WEIGHT
                 count = grown(task, mode)
-                take_needs(task, count)
             found = count_labels(links, work, count) + number
             heavy = total_weight(links, work, count)
             if found < labels or (found == labels and heavy < weight):
@@ -140,12 +139,10 @@ def _regrow(task):  # type: ignore[no-untyped-def]
     labels)``, the trees' own not counted."""
     links, work = task.links, task.work
     first = grown(task, BY_WEIGHT)
-    take_needs(task, first)
     labels = count_labels(links, work, first)
     members = work.members[:first].copy()
     parent = work.parent[members].copy()
     second = grown(task, BY_LABELS)
-    take_needs(task, second)
     found = count_labels(links, work, second)
     if found < labels:
         return second, found
@@ -187,7 +184,6 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
     while True:
         set_flood(forest, work, trees, number)
         count = grown(task, BY_WEIGHT)
-        take_needs(task, count)
         fewest, best = count_labels(links, work, count) + number, np.int64(-1)
         if number == MOST_TREES or fewest <= 1:
             return number
@@ -198,7 +194,6 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
             trees[number] = tree
             set_flood(forest, work, trees, number + 1)
             tried = grown(task, BY_WEIGHT)
-            take_needs(task, tried)
             labels = count_labels(links, work, tried) + number + 1
             if labels < fewest:
                 fewest, best = labels, tree
@@ -237,13 +232,12 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
                 size, found = _regrow(task)
                 if found + 1 > labels + _NEAR:
                     continue
-            else:
-                if start in (1, 2):
-                    _set_prices(task, start == 2)
-                    size = grow(links, work, task.root, task.terminals, task.rotation, BY_PRICE)
-                else:
-                    size = grown(task, BY_WEIGHT)
+            elif start in (1, 2):
+                _set_prices(task, start == 2)
+                size = grow(links, work, task.root, task.terminals, task.rotation, BY_PRICE)
                 take_needs(task, size)
+            else:
+                size = grown(task, BY_WEIGHT)
         size, begun, found = _improve(task, tried, begun, size, labels + 1)
         heavy = total_weight(links, work, size)
         if start == 0 or found < labels or (found == labels and heavy < weight):
