@@ -17,7 +17,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,12 +66,13 @@ PLAIN = "hops"
 
 
 class Cut(NamedTuple):
-    """A link that failed under traffic: the first batch that may have lost frames by it, and the
-    first that went round it."""
+    """A link that failed under traffic: the first batch that may have lost frames by it, the first
+    that went round it, and frames that links have lost in all."""
 
     link: tuple[str, str]
     first: int
     rerouted: int
+    lost: int
 
     def took(self, fault: verdicts.Fault) -> bool:
         return fault.kind == "missing" and self.first <= fault.batch < self.rerouted
@@ -188,8 +189,8 @@ class World:
     def ledger(self) -> list[dict[str, Any]]:
         return sorted(polled(self.tables, "egress_ledger"), key=lambda row: row["batch_id"])
 
-    def _heaviest(self, but: Collection[tuple[str, str]]) -> tuple[str, str]:
-        """The link between switches that frames cross most now, of all but these."""
+    def _heaviest(self, cuts: Sequence[Cut]) -> tuple[str, str]:
+        """The link between switches that frames cross most now, of those that did not fail yet."""
         before = self.lab.status()["link_bytes"]
         self.sent(2)
         after = self.lab.status()["link_bytes"]
@@ -198,8 +199,8 @@ class World:
             for link in NETWORK.links
             if link.neighbor in NETWORK.switches and (way := f"{link.switch}->{link.neighbor}")
         }
-        for link in but:
-            del carried[link]
+        for cut in cuts:
+            del carried[cut.link]
         return max(carried, key=carried.__getitem__)
 
     def _tell(self, link: tuple[str, str], up: bool) -> int:
@@ -215,11 +216,12 @@ class World:
         until(knowing)
         return knowing()[0]
 
-    def fail(self, adapted: Callable[[], None], but: Collection[tuple[str, str]]) -> Cut:
-        """A link, none of these, goes down, later the table says so, the service goes on, and the
-        link comes back."""
-        link = self._heaviest(but)
-        first, before = self.batches(), self._lost()
+    def fail(self, adapted: Callable[[], None], cuts: Sequence[Cut]) -> Cut:
+        """After these, another link goes down, later the table says so, the service goes on, and
+        the link comes back."""
+        link = self._heaviest(cuts)
+        first, before = self.batches(), cuts[-1].lost if cuts else 0
+        assert self._lost() == before
         self.lab.plug(*link, False)
         self.sent(2)
         rerouted = self._tell(link, up=False)
@@ -233,7 +235,7 @@ class World:
         self._tell(link, up=True)
         adapted()
         print(f"{link} lost {lost - before} frames of the batches from {first} to {rerouted}")
-        return Cut(link, first, rerouted)
+        return Cut(link, first, rerouted, lost)
 
     def _lost(self) -> int:
         drops = self.lab.status()["drops"]
@@ -364,9 +366,9 @@ def test_trees_change_under_traffic_by_each_strategy_and_hosts_lose_and_double_n
                 until(lambda: any(r["tree_id"] > newest for r in world.active()), service)
 
             # All that a link carries may be summaries: then another fails, too.
-            cuts = [world.fail(adapted, but=())]
+            cuts = [world.fail(adapted, [])]
             while len(cuts) < MOST_CUTS and not any(map(cuts[-1].took, world.faults())):
-                cuts.append(world.fail(adapted, but=[cut.link for cut in cuts]))
+                cuts.append(world.fail(adapted, cuts))
             assert 'stackcast_retune_trees_total{state="installing"}' in get(port, "metrics")
             service.process.send_signal(signal.SIGTERM)
             assert service.end() == 0, service.output[-4000:]
