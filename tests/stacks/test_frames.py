@@ -24,6 +24,9 @@ MAC = 0x02_00_00_00_00_01
 ADDRESS = 0x0A000001
 GROUP = 0xEF9F0203
 PORT = 26400
+LABELS = 6  # of a stack, at most
+MESSAGE = 40  # bytes, at most
+SMALLEST_MTU = 2 + 4 * LABELS + 48 + 2 + MESSAGE  # holds any message under any stack
 
 
 @dataclass
@@ -130,7 +133,7 @@ def leaves_of(bits):
     kind = st.sampled_from([1, 2, 3])
     number = st.integers(1, (1 << bits - 2) - 1)
     label = st.builds(lambda kind, number: kind << bits - 2 | number, kind, number)
-    stack = st.lists(label, min_size=1, max_size=6).map(tuple)
+    stack = st.lists(label, min_size=1, max_size=LABELS).map(tuple)
     return st.lists(st.lists(stack, max_size=3), min_size=1, max_size=5)
 
 
@@ -140,14 +143,14 @@ leaves = st.sampled_from([16, 32]).flatmap(leaves_of)
 @st.composite
 def deliveries(draw):
     stacks = [[], *draw(leaves)]
-    message = st.tuples(st.integers(0, len(stacks) - 1), st.binary(min_size=1, max_size=40))
+    message = st.tuples(st.integers(0, len(stacks) - 1), st.binary(min_size=1, max_size=MESSAGE))
     packets = draw(st.lists(st.lists(message, max_size=12), min_size=1, max_size=6))
     offsets = draw(
         st.lists(st.integers(0, 2**38 - 1), min_size=len(packets), max_size=len(packets))
     )
     session = st.binary(min_size=10, max_size=10)
     sessions = draw(st.lists(session, min_size=len(packets), max_size=len(packets)))
-    return stacks, packets, offsets, sessions, draw(st.integers(110, 300))
+    return stacks, packets, offsets, sessions, draw(st.integers(SMALLEST_MTU, 300))
 
 
 @examples(150)
