@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
-from p4_products import digest, products, programs, sources
+from p4_products import digest, products, sources
 from pruning_model import DroppedError, Model, checksum, datagram
 
 from benchmarks.compile import say
@@ -159,9 +159,9 @@ def sizes(network: Network, filters: dict[str, list[SwitchEntry]], rules: int) -
     for entry in switch_entries(network, broadcast_trees(network)):
         stacks[entry.switch].append(entry)
     held = {"virtual_trees": stacks, "packet_subscriptions": filters}
-    for name in programs():
+    for name, entries in held.items():
         info, program = products(name)
-        rows = held[name].values()
+        rows = entries.values()
         own = [sum(e.table not in (GROUPS, ROUTE) for e in switch) for switch in rows]
         whole = [len(switch) for switch in rows]
         say(
