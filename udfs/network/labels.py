@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from udfs.errors import StackError
 
 TREE, HOP, STOP = 1, 2, 3
@@ -219,6 +222,15 @@ class TypedLabels(LabelFormat):
                 number=number,
             )
         return kind << self.id_bits | number
+
+    def labels(self, kinds: NDArray[np.int64], numbers: NDArray[np.integer]) -> list[int]:
+        """Makes a label of each type and id, one of each for each label. Raises as :meth:`label`
+        does."""
+        if numbers.size:
+            for extreme in (numbers.argmin(), numbers.argmax()):
+                self.label(int(kinds[extreme]), int(numbers[extreme]))
+        made: list[int] = (kinds << self.id_bits | numbers).tolist()
+        return made
 
     def split(self, value: int) -> tuple[int, int]:
         """Splits a label into ``(kind, id)``; inverse of :meth:`label`.

@@ -22,7 +22,7 @@ and the receivers of each get a stack: one that begins with the stored trees of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -354,25 +354,14 @@ class Encoder:
 
     def _encoding(self, hosts: list[Host], size: Size) -> Encoding:
         """Reads the stack of this size that stands in the memory."""
-        work, names = self._work, self._graph.names
-        form = self._network.labels
+        work, form = self._work, self._network.labels
         assert isinstance(form, TypedLabels)
-        labels = [form.label(TREE, number) for number in size.trees]
-        members = work.members[: size.switch_links + 1]
-        words, switches, before = self._graph.words_of(members)
+        words = self._graph.words_of(work.members[: size.switch_links + 1])
         needed, flood, ingress = work.needed[words], work.flood[words], work.ingress[words]
-        for name, ports, hops, stops in zip(
-            (names[u] for u in switches.tolist()),
-            before.tolist(),
-            (needed & ~flood).tolist(),
-            (flood & ~(needed | ingress)).tolist(),
-            strict=True,
-        ):
-            for kind, mask in ((HOP, hops), (STOP, stops)):
-                labels += [
-                    form.label(kind, self._network.link_at(name, ports + port).id)
-                    for port in _ports(mask)
-                ]
+        hops, stops = needed & ~flood, flood & ~(needed | ingress)
+        which, ids = self._graph.links_of(words, hops, stops)
+        labels = [form.label(TREE, number) for number in size.trees]
+        labels += form.labels(np.where(which == 0, HOP, STOP), ids)
         hosts = sorted(hosts, key=lambda host: host.name)
         return Encoding(tuple(labels), tuple(host.name for host in hosts), self._edges(hosts, size))
 
@@ -401,11 +390,3 @@ def _rank(network: Network, source: Host) -> int:
     return [host.name for host in network.hosts.values() if host.role == source.role].index(
         source.name
     )
-
-
-def _ports(mask: int) -> Iterator[int]:
-    """Yields the ports of a mask, ascending."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length()
-        mask ^= lowest

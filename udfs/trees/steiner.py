@@ -37,8 +37,7 @@ def steiner_tree(
         joined.add(edge(host.switch, name))
         switches.add(graph.index[host.switch])
     if switches:
-        numbers = {graph.edges[pair] for pair in free if pair in graph.edges}
-        members, parent = graph.grow(min(switches), switches, numbers)
+        members, parent = graph.grow(min(switches), switches, free)
         joined.update(edge(graph.names[parent[v]], graph.names[v]) for v in members[1:])
     return frozenset(joined)
 

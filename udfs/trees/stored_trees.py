@@ -33,10 +33,7 @@ class StoredTrees:
         active = [(t, p) for t, p in zip(every, ports, strict=True) if t.state == "active"]
         self.ids: tuple[int, ...] = tuple(tree.id for tree, _ in active)
         masks = [sorted(_words(graph, p)) for _, p in active]
-        edges = [
-            sorted(graph.edges[pair] for pair in tree.edges if pair in graph.edges)
-            for tree, _ in active
-        ]
+        links = [sorted(graph.links_over(tree.edges)) for tree, _ in active]
         word = np.array([word for each in masks for word, _ in each], np.int64)
         mask = np.array([mask for each in masks for _, mask in each], np.int64)
         numbers = np.repeat(np.arange(len(masks), dtype=np.int64), [len(each) for each in masks])
@@ -46,8 +43,8 @@ class StoredTrees:
             _offsets(masks),
             word,
             mask,
-            _offsets(edges),
-            np.array([number for each in edges for number in each], np.int64),
+            _offsets(links),
+            np.array([link for each in links for link in each], np.int32),
             np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
             numbers[by_word],
             mask[by_word],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import accumulate
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from udfs.errors import NetworkError
 from udfs.network.network import Link, Network
 from udfs.trees.kernels.arrays import WORD, Links, Work, workspace
-from udfs.trees.kernels.search import BY_WEIGHT, grow
+from udfs.trees.kernels.search import BY_WEIGHT, COVERED, grow
 
 # A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
 # short all the same, and no way of more than 64 edges is taken to spare a unit.
@@ -48,6 +48,10 @@ class SwitchGraph:
             at = self.index[link.switch]
             beyond[at] = max(beyond[at], (link.port - 1) // WORD)
         self._more = list(accumulate(beyond, initial=len(self.names)))
+        self._link_ids = np.zeros((self._more[-1], WORD), np.int32)
+        for link in network.links:
+            word, _ = self.word_of(self.index[link.switch], link.port)
+            self._link_ids[word, (link.port - 1) % WORD] = link.id
         cables: dict[int, int] = {}
         rows = []
         for link in usable:
@@ -65,8 +69,11 @@ class SwitchGraph:
             rows.append(
                 (u, v, number, port, arriving, self._cost(link), weight, port_word, back_word)
             )
-        self._cables = len(cables)
         rows.sort()
+        over: list[list[int]] = [[] for _ in cables]
+        for at, row in enumerate(rows):
+            over[row[2]].append(at)
+        self._over = {pair: over[number] for pair, number in self.edges.items()}
         table = np.array(rows, np.int64).reshape(len(rows), len(_KINDS))
         counts = np.bincount(table[:, 0], minlength=len(self.names))
         columns = (table[:, column].astype(kind) for column, kind in enumerate(_KINDS))
@@ -82,19 +89,27 @@ class SwitchGraph:
         word, bit = divmod(port - 1, WORD)
         return self._more[u] + word - 1 if word else u, 1 << bit
 
-    def words_of(
-        self, members: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the words of these switches in order, of each its switch, and how many ports are
-        before it."""
+    def words_of(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the words of these switches in order."""
         more = self.links.more
         counts = 1 + more[members + 1] - more[members]
         switches = np.repeat(members, counts)
         place = np.arange(len(switches)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.where(place == 0, switches, more[switches] + place - 1), switches, place * WORD
+        return np.where(place == 0, switches, more[switches] + place - 1)
+
+    def links_of(
+        self, words: NDArray[np.int64], *masks: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Returns the ids of the links at the ports that the masks of these words have, and of each
+        the number of its mask; by word, then mask, then port."""
+        bits = np.stack(masks, axis=1).astype("<i8").view(np.uint8).reshape(-1, 8)
+        rows, places = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
+        return rows % len(masks), self._link_ids[words[rows // len(masks)], places]
 
     def switches_of(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns the switches that these words, ascending, are of, each once."""
+        if not words.size or words[-1] < len(self.names):
+            return words
         first = words < len(self.names)
         further = self.links.further[words[~first] - len(self.names)]
         return np.union1d(words[first], further)
@@ -118,22 +133,26 @@ class SwitchGraph:
     @cached_property
     def work(self) -> Work:
         """The memory that all searches and encoders of this graph take turns in."""
-        return workspace(len(self.names), self._more[-1], len(self.links.source), self._cables)
+        return workspace(len(self.names), self._more[-1], len(self.links.source))
+
+    def links_over(self, pairs: Iterable[tuple[str, str]]) -> list[int]:
+        """Returns the links over these edges, both ways, of those that are usable."""
+        return [link for pair in pairs for link in self._over.get(pair, ())]
 
     def grow(
-        self, root: int, terminals: Iterable[int], free: Collection[int] = frozenset()
+        self, root: int, terminals: Iterable[int], free: Iterable[tuple[str, str]] = ()
     ) -> tuple[list[int], list[int]]:
         """Grows a Steiner tree and returns it rooted, as ``(members, parent)``.
 
         ``members`` holds its switches, parents before children, ``root`` first; ``parent[v]``
-        is defined for all of them but the root. Edges of ``free`` (numbers) cost nothing but
-        break ties by their count. Equal costs are settled by index, so the answer is one.
+        is defined for all of them but the root. Edges of ``free`` (sorted pairs) cost nothing
+        but break ties by their count. Equal costs are settled by index, so the answer is one.
 
         Raises NetworkError ``UNREACHABLE`` with the switches that no usable link leads to.
         """
         work = self.work
-        work.free[:] = 0
-        work.free[list(free)] = 1
+        work.by_weight[:] = self.links.cost
+        work.by_weight[self.links_over(free)] = COVERED
         wanted = np.array(sorted(set(terminals)), np.int64)
         count = grow(self.links, work, root, wanted, 0, BY_WEIGHT)
         if count < 0:

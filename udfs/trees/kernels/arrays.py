@@ -22,7 +22,7 @@ WORD = 63
 
 #: Lists of the queue: one a cost; those beyond share the last.
 LISTS = 1 << 19
-#: Lists are counted in blocks of 64, so that a search steps over what is empty.
+#: A bit of 64 lists each, set where somebody is listed, so that a search steps over the empty ones.
 BLOCK_BITS = 6
 
 #: Delivery trees that are remembered of a publication, and how many of all switches have room.
@@ -54,14 +54,14 @@ class Links(NamedTuple):
 
 class Forest(NamedTuple):
     """Stored trees: ``word`` and ``mask`` (ports that it floods) at ``offset[t]:offset[t + 1]``;
-    its usable edges at ``edge_offset[t]:edge_offset[t + 1]``. The same by word: ``at_tree`` and
-    ``at_mask`` at ``at_offset[w]:at_offset[w + 1]``."""
+    the links over its usable edges, both ways, at ``link_offset[t]:link_offset[t + 1]``. The ports
+    by word: ``at_tree`` and ``at_mask`` at ``at_offset[w]:at_offset[w + 1]``."""
 
     offset: Integers
     word: Integers
     mask: Integers
-    edge_offset: Integers
-    edge: Integers
+    link_offset: Integers
+    link: Short
     at_offset: Integers
     at_tree: Integers
     at_mask: Integers
@@ -86,9 +86,10 @@ class Known(NamedTuple):
 class Work(NamedTuple):
     """Memory of one search and of one encoding.
 
-    cost: of a link in the search. stops: of a search by labels, ports of a switch that the stored
-    trees in use send out of, -1 where a receiver is. free: stored trees in use that cover an edge.
-    price: what an edge costs where all stored trees are in sight. wanted: ports towards receivers.
+    cost: of a link in the search, but for that by weight, whose costs are in ``by_weight`` as long
+    as the same stored trees are in use. stops: of a search by labels, ports of a switch that those
+    send out of, -1 where a receiver is. price: what a link costs where all stored trees are in
+    sight. wanted: ports towards receivers.
     needed, ingress: ports that each member must send out of, and the one that it receives by.
     flood: ports that the stored trees in use send out of.
     """
@@ -100,14 +101,14 @@ class Work(NamedTuple):
     members: Integers
     path: Integers
     first: NDArray[np.int32]
-    filled: NDArray[np.int32]
+    filled: Integers
     following: NDArray[np.int32]
     previous: NDArray[np.int32]
     listed: NDArray[np.int32]
     cost: Short
+    by_weight: Short
     stops: Short
-    free: Short
-    price: Integers
+    price: Short
     wanted: Integers
     needed: Integers
     ingress: Integers
@@ -117,8 +118,8 @@ class Work(NamedTuple):
     known: Known
 
 
-def workspace(switches: int, words: int, links: int, edges: int) -> Work:
-    """Memory for a graph of this size. ``free`` and ``wanted`` begin as zeros."""
+def workspace(switches: int, words: int, links: int) -> Work:
+    """Memory for a graph of this size. ``wanted`` begins as zeros."""
 
     def integers(size: int) -> Integers:
         return np.zeros(size, np.int64)
@@ -131,14 +132,14 @@ def workspace(switches: int, words: int, links: int, edges: int) -> Work:
         members=integers(switches),
         path=integers(switches),
         first=np.full(LISTS, -1, np.int32),
-        filled=np.zeros(LISTS >> BLOCK_BITS, np.int32),
+        filled=integers(LISTS >> BLOCK_BITS),
         following=np.zeros(switches, np.int32),
         previous=np.zeros(switches, np.int32),
         listed=np.full(switches, -1, np.int32),
         cost=np.zeros(links, np.int32),
+        by_weight=np.zeros(links, np.int32),
         stops=np.zeros(switches, np.int32),
-        free=np.zeros(edges, np.int32),
-        price=integers(edges),
+        price=np.zeros(links, np.int32),
         wanted=integers(words),
         needed=integers(words),
         ingress=integers(words),

@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from udfs.trees.kernels.arrays import EncodingTask, Forest
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, inner, word_at, words_of
-from udfs.trees.kernels.stack import take_needs
+from udfs.trees.kernels.known import grown
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, inner, word_at, words_of
+from udfs.trees.kernels.stack import use
 
 
 @inner
@@ -27,11 +28,10 @@ def candidates(task):  # type: ignore[no-untyped-def]
     forest, work, number = task.forest, task.work, task.order.size
     if number <= task.all_up_to:
         return task, task.order, np.arange(number)
-    work.free[:] = 0
-    count = grow(task.links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+    use(task, task.order, 0)
+    count = grown(task, BY_WEIGHT)
     if count < 0:
         return task, task.order, np.arange(number)
-    take_needs(task, count)
     served = np.zeros(number, np.int64)
     spared = np.zeros(number, np.int64)
     touched = np.empty(number, np.int64)
@@ -94,22 +94,22 @@ def _least(keys, most):  # type: ignore[no-untyped-def]
 def _part(forest, numbers):  # type: ignore[no-untyped-def]
     """Returns these trees as a forest of their own."""
     offset = np.zeros(numbers.size + 1, np.int64)
-    edge_offset = np.zeros(numbers.size + 1, np.int64)
+    link_offset = np.zeros(numbers.size + 1, np.int64)
     at_offset = np.zeros(forest.at_offset.size, np.int64)
     for at in range(numbers.size):
         tree = numbers[at]
         offset[at + 1] = offset[at] + forest.offset[tree + 1] - forest.offset[tree]
-        edge_offset[at + 1] = (
-            edge_offset[at] + forest.edge_offset[tree + 1] - forest.edge_offset[tree]
+        link_offset[at + 1] = (
+            link_offset[at] + forest.link_offset[tree + 1] - forest.link_offset[tree]
         )
     word, mask = np.empty(offset[-1], np.int64), np.empty(offset[-1], np.int64)
-    edge = np.empty(edge_offset[-1], np.int64)
+    link = np.empty(link_offset[-1], np.int32)
     for at in range(numbers.size):
         first, last = forest.offset[numbers[at]], forest.offset[numbers[at] + 1]
         word[offset[at] : offset[at + 1]] = forest.word[first:last]
         mask[offset[at] : offset[at + 1]] = forest.mask[first:last]
-        first, last = forest.edge_offset[numbers[at]], forest.edge_offset[numbers[at] + 1]
-        edge[edge_offset[at] : edge_offset[at + 1]] = forest.edge[first:last]
+        first, last = forest.link_offset[numbers[at]], forest.link_offset[numbers[at] + 1]
+        link[link_offset[at] : link_offset[at + 1]] = forest.link[first:last]
     for at in range(word.size):
         at_offset[word[at] + 1] += 1
     at_offset = np.cumsum(at_offset)
@@ -121,4 +121,4 @@ def _part(forest, numbers):  # type: ignore[no-untyped-def]
             filled[word[at]] += 1
             at_tree[place] = tree
             at_mask[place] = mask[at]
-    return Forest(offset, word, mask, edge_offset, edge, at_offset, at_tree, at_mask)
+    return Forest(offset, word, mask, link_offset, link, at_offset, at_tree, at_mask)

@@ -14,8 +14,8 @@ from udfs.trees.kernels.stack import (
     by_depth,
     labels_of,
     recall,
-    set_flood,
     take_needs,
+    use,
 )
 
 #: LISTED: greedy over the stored trees that refined would list, which are all where those are few.
@@ -37,7 +37,7 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
     first = np.int64(0)
     forget(work)
     if algorithm in (QUICK, SHORTEST):
-        work.free[:] = 0
+        use(task, trees, 0)
     if algorithm in (GREEDY, REFINED, LISTED):
         if algorithm == GREEDY:
             count, number, first = greedy(task, trees, task.order)
@@ -45,7 +45,7 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
             count, number, first = refined(task, trees, most if algorithm == REFINED else 0)
         if count > 0:
             recall(task, count)
-            set_flood(task.forest, work, trees, number)
+            use(task, trees, number)
     else:
         count = grow(
             task.links,
@@ -98,7 +98,7 @@ def encode_part(task, begun, trees):  # type: ignore[no-untyped-def]
                 number += 1
     count, number = resumed(small, trees, number)
     recall(small, count)
-    set_flood(small.forest, small.work, trees, number)
+    use(small, trees, number)
     trees[:number] = numbers[trees[:number]]
     return *_finished(task, count, number, trees), np.int64(0)
 
@@ -107,7 +107,7 @@ def encode_part(task, begun, trees):  # type: ignore[no-untyped-def]
 def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
     """Chooses stored trees for the delivery tree in ``members``."""
     take_needs(task, count)
-    set_flood(task.forest, task.work, trees, 0)
+    use(task, trees, 0)
     return choose(task, count, trees, 0, 0)
 
 

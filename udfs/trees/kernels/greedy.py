@@ -6,7 +6,7 @@ import numpy as np
 
 from udfs.trees.kernels.known import grown
 from udfs.trees.kernels.search import BY_WEIGHT, inner
-from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, set_flood
+from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, use
 
 
 @inner
@@ -19,7 +19,7 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     """
     links, forest, work = task.links, task.forest, task.work
     number = 0
-    set_flood(forest, work, trees, number)
+    use(task, trees, number)
     count = grown(task, BY_WEIGHT)
     if count < 0:
         return count, number, np.int64(0)
@@ -33,7 +33,7 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
         if best == 1 or number == MOST_TREES:
             break
         trees[number] = order[at]
-        set_flood(forest, work, trees, number + 1)
+        use(task, trees, number + 1)
         tried = grown(task, BY_WEIGHT)
         total = count_labels(links, work, tried) + number + 1
         if total < best:

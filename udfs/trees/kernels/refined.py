@@ -35,10 +35,10 @@ from udfs.trees.kernels.stack import (
     put_back,
     recall,
     serves,
-    set_flood,
     take_gains,
     take_needs,
     total_weight,
+    use,
 )
 
 _FAR = np.int64(1 << 62)
@@ -75,7 +75,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
             for out in range(number):
                 spare = trees[out]
                 trees[out] = trees[number - 1]
-                set_flood(forest, work, trees, number - 1)
+                use(task, trees, number - 1)
                 dropping = labels - (count_labels(links, work, count) + number - 1)
                 if dropping > best:
                     best, taken, dropped = dropping, np.int64(-1), np.int64(out)
@@ -85,7 +85,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
                         best, taken, dropped = dropping + gains[tree], tree, np.int64(out)
                 trees[number - 1] = trees[out]
                 trees[out] = spare
-            set_flood(forest, work, trees, number)
+            use(task, trees, number)
         if best == 0:
             break
         if dropped >= 0:
@@ -94,7 +94,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
         if taken >= 0:
             trees[number] = taken
             number += 1
-        set_flood(forest, work, trees, number)
+        use(task, trees, number)
         labels -= best
     return number
 
@@ -103,7 +103,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
 def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
     """Improves the delivery tree in ``members`` and these stored trees while labels, then weights
     fall. The result stands in ``members``; returns ``(count, number, labels)``."""
-    links, forest, work = task.links, task.forest, task.work
+    links, work = task.links, task.work
     kept, kept_number, kept_count = trees.copy(), number, count
     members = work.members[:count].copy()
     parent = work.parent[members].copy()
@@ -128,7 +128,7 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
                 parent = work.parent[members].copy()
     trees[:kept_number] = kept[:kept_number]
     put_back(task, members, parent)
-    set_flood(forest, work, trees, kept_number)
+    use(task, trees, kept_number)
     return kept_count, kept_number, labels
 
 
@@ -152,13 +152,13 @@ def _regrow(task):  # type: ignore[no-untyped-def]
 
 @helper
 def _set_prices(task, bold):  # type: ignore[no-untyped-def]
-    """Sets the price of each edge as if its best stored tree were in the stack: a share of that
+    """Sets the price of each link as if its best stored tree were in the stack: a share of that
     tree's label and of the stops at hosts that it should not reach. They are shared with the hosts
     that it serves or, where ``bold``, less the hops that those would take."""
     forest, work = task.forest, task.work
     work.price[:] = FULL_PRICE
     for tree in task.order:
-        edges = max(1, forest.edge_offset[tree + 1] - forest.edge_offset[tree])
+        edges = max(1, (forest.link_offset[tree + 1] - forest.link_offset[tree]) // 2)
         ports = np.int64(0)
         for at in range(forest.offset[tree], forest.offset[tree + 1]):
             ports += count_bits(forest.mask[at])
@@ -168,9 +168,9 @@ def _set_prices(task, bold):  # type: ignore[no-untyped-def]
             price = FULL_PRICE * max(np.int64(0), labels - served) // edges
         else:
             price = FULL_PRICE * labels // (served + edges)
-        for at in range(forest.edge_offset[tree], forest.edge_offset[tree + 1]):
-            edge = forest.edge[at]
-            work.price[edge] = min(work.price[edge], price)
+        for at in range(forest.link_offset[tree], forest.link_offset[tree + 1]):
+            link = forest.link[at]
+            work.price[link] = min(work.price[link], price)
 
 
 @inner
@@ -182,7 +182,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
     gains = np.empty(order.size, np.int64)
     number = 0
     while True:
-        set_flood(forest, work, trees, number)
+        use(task, trees, number)
         count = grown(task, BY_WEIGHT)
         fewest, best = count_labels(links, work, count) + number, np.int64(-1)
         if number == MOST_TREES or fewest <= 1:
@@ -192,7 +192,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
         for at in range(min(_ROUND, order.size)):
             tree = order[ranked[at]]
             trees[number] = tree
-            set_flood(forest, work, trees, number + 1)
+            use(task, trees, number + 1)
             tried = grown(task, BY_WEIGHT)
             labels = count_labels(links, work, tried) + number + 1
             if labels < fewest:
@@ -219,7 +219,7 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
             begun = number
             tried[:number] = trees[:number]
             recall(task, count)
-            set_flood(forest, work, tried, begun)
+            use(task, tried, begun)
             size = count
         else:
             if start == 4:
@@ -227,7 +227,7 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
             elif start >= _STARTS:
                 tried[0] = ranked[start - _STARTS]
                 begun = 1
-            set_flood(forest, work, tried, begun)
+            use(task, tried, begun)
             if start >= _STARTS:
                 size, found = _regrow(task)
                 if found + 1 > labels + _NEAR:
@@ -258,7 +258,7 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
     while found and labels > 1:
         found = False
         recall(task, count)
-        set_flood(forest, work, trees, number)
+        use(task, trees, number)
         take_gains(links, forest, work, count, gains)
         for at in range(order.size):
             promise[at] = -gains[order[at]]
@@ -277,7 +277,7 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
                 begun += 1
             else:
                 continue
-            set_flood(forest, work, tried, begun)
+            use(task, tried, begun)
             size, fewer = _regrow(task)
             if fewer + begun > labels + 1:
                 continue
@@ -311,7 +311,7 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
     """Tries the best with a way round a switch that nobody listens at, or through one beside the
     tree. Ends with the first that has fewer labels; returns the rest of ``effort`` with the new
     best."""
-    links, forest, work = task.links, task.forest, task.work
+    links, work = task.links, task.work
     recall(task, count)
     beside = _detours(task, count)
     members = work.best_members[:count].copy()
@@ -326,7 +326,7 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
         else:
             barred, through = np.int64(-1), beside[step - count + 1]
         effort -= 1
-        set_flood(forest, work, trees, number)
+        use(task, trees, number)
         size = grow(
             links, work, task.root, task.terminals, task.rotation, BY_LABELS, through, barred
         )
@@ -349,7 +349,7 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
 def resumed(task, trees, number):  # type: ignore[no-untyped-def]
     """Improves these stored trees, with a delivery tree grown for them, and the delivery trees
     grown with all in sight. Returns ``(count, number)``; the best is kept."""
-    set_flood(task.forest, task.work, trees, number)
+    use(task, trees, number)
     count, labels = _regrow(task)
     keep(task.work, count)
     count, number, _ = _begin(task, trees, number, count, labels + number, _QUICK_STARTS)

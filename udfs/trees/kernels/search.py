@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
@@ -22,8 +23,11 @@ helper: Any = njit(
 
 # What a link costs.
 BY_WEIGHT, BY_LABELS, BY_PRICE = 0, 1, 2
+#: By weight: a link that a stored tree in use covers (WERNECKE 5.2.7). All others cost more.
+COVERED = 1
 
 _FAR = np.int64(1 << 62)
+_IN_BLOCK = (1 << BLOCK_BITS) - 1
 # Costs that count labels: the label, then weights of 1..15, then links.
 _LABEL_COST = 1 << 10
 _WEIGHT_COST = 4
@@ -41,6 +45,21 @@ def count_bits(_typing, mask):  # type: ignore[no-untyped-def]
     return types.int64(types.int64), generate
 
 
+@intrinsic
+def _lowest_bit(_typing, mask):  # type: ignore[no-untyped-def]
+    """Returns the number of the lowest bit of a mask, int64, that has one."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+@helper
+def _bit_of(at):  # type: ignore[no-untyped-def]
+    return np.int64(1) << (at & _IN_BLOCK)
+
+
 @helper
 def _enqueue(work, v, cost):  # type: ignore[no-untyped-def]
     """Puts a switch first in the list of its cost, and takes it out of the one where it stood."""
@@ -52,35 +71,35 @@ def _enqueue(work, v, cost):  # type: ignore[no-untyped-def]
     work.previous[v] = -1
     if after >= 0:
         work.previous[after] = v
+    else:
+        work.filled[at >> BLOCK_BITS] |= _bit_of(at)
     work.first[at] = v
     work.listed[v] = at
-    work.filled[at >> BLOCK_BITS] += 1
 
 
 @helper
 def _dequeue(work, v):  # type: ignore[no-untyped-def]
-    at, before, after = work.listed[v], work.previous[v], work.following[v]
+    at, before, after = np.int64(work.listed[v]), work.previous[v], work.following[v]
+    if after >= 0:
+        work.previous[after] = before
     if before >= 0:
         work.following[before] = after
     else:
         work.first[at] = after
-    if after >= 0:
-        work.previous[after] = before
+        if after < 0:
+            work.filled[at >> BLOCK_BITS] &= ~_bit_of(at)
     work.listed[v] = -1
-    work.filled[at >> BLOCK_BITS] -= 1
 
 
 @helper
 def _nearest(work, at):  # type: ignore[no-untyped-def]
-    """Returns the first cost from ``at`` on that a switch is listed under; ``LISTS`` if none."""
-    while at < LISTS:
-        if work.filled[at >> BLOCK_BITS] == 0:
-            at = ((at >> BLOCK_BITS) + 1) << BLOCK_BITS
-        elif work.first[at] < 0:
-            at += 1
-        else:
-            break
-    return at
+    """Returns the first cost from ``at`` on that a switch is listed under; there is one."""
+    block = at >> BLOCK_BITS
+    some = work.filled[block] & -_bit_of(at)
+    while some == 0:
+        block += 1
+        some = work.filled[block]
+    return (block << BLOCK_BITS) + _lowest_bit(some)
 
 
 @helper
@@ -121,24 +140,20 @@ def _take_stops(links, work):  # type: ignore[no-untyped-def]
 
 @helper
 def _take_costs(links, work, mode):  # type: ignore[no-untyped-def]
-    """Sets the cost of each link by ``mode``.
+    """Sets the cost of each link by labels or by price.
 
-    By weight: 1 where a stored tree in use covers the link (WERNECKE 5.2.7). By labels: those that
-    it adds to the stack, which is a hop, or nothing where a stored tree covers it, and stops at the
-    switch that it leads to, two of which the link itself spares where it is covered. By price: the
-    edge's, see `udfs.trees.kernels.refined`.
+    By labels: those that it adds to the stack, which is a hop, or nothing where a stored tree
+    covers it, and stops at the switch that it leads to, two of which the link itself spares where
+    it is covered. By price: see `udfs.trees.kernels.refined`.
     """
-    cost, free = work.cost, work.free
-    if mode == BY_WEIGHT:
+    cost = work.cost
+    if mode == BY_PRICE:
         for link in range(cost.size):
-            cost[link] = 1 if free[links.edge[link]] > 0 else links.cost[link]
-    elif mode == BY_PRICE:
-        for link in range(cost.size):
-            cost[link] = links.cost[link] * work.price[links.edge[link]] // FULL_PRICE + 1
+            cost[link] = links.cost[link] * work.price[link] // FULL_PRICE + 1
     else:
         _take_stops(links, work)
         for link in range(cost.size):
-            stops, covered = work.stops[links.target[link]], free[links.edge[link]] > 0
+            stops, covered = work.stops[links.target[link]], work.by_weight[link] == COVERED
             if stops >= 0:
                 labels = max(0, stops - 2) if covered else stops + 1
             else:
@@ -159,8 +174,10 @@ def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, sh
     """
     distance, parent, inside = work.distance, work.parent, work.inside
     waiting, members, path = work.waiting, work.members, work.path
-    target, cost = links.target, work.cost
-    _take_costs(links, work, mode)
+    target, cost = links.target, work.by_weight
+    if mode != BY_WEIGHT:
+        cost = work.cost
+        _take_costs(links, work, mode)
     distance[:] = _FAR
     inside[:] = 0
     waiting[:] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.search import count_bits, helper, inner, listens
+from udfs.trees.kernels.search import COVERED, count_bits, helper, inner, listens
 
 #: Trees in a stack at most. A stack has 64 labels.
 MOST_TREES = 64
@@ -99,13 +99,16 @@ def take_gains(links, forest, work, count, gains):  # type: ignore[no-untyped-de
 
 
 @helper
-def set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
-    """Sets ``flood`` and ``free`` to those of these trees and no other, in whatever order."""
+def use(task, trees, number):  # type: ignore[no-untyped-def]
+    """Takes these stored trees into use, in whatever order, and no other: their ports, and the
+    links that they cover."""
+    work = task.work
     work.flood[:] = 0
-    work.free[:] = 0
+    for link in range(work.by_weight.size):
+        work.by_weight[link] = task.links.cost[link]
     work.known.in_use[0] = 0
     for at in range(number):
-        _add(forest, work, trees[at])
+        _add(task.forest, work, trees[at])
         work.known.in_use[0] ^= _scattered(trees[at])
 
 
@@ -122,8 +125,8 @@ def _scattered(tree):  # type: ignore[no-untyped-def]
 def _add(forest, work, tree):  # type: ignore[no-untyped-def]
     for at in range(forest.offset[tree], forest.offset[tree + 1]):
         work.flood[forest.word[at]] |= forest.mask[at]
-    for at in range(forest.edge_offset[tree], forest.edge_offset[tree + 1]):
-        work.free[forest.edge[at]] += 1
+    for at in range(forest.link_offset[tree], forest.link_offset[tree + 1]):
+        work.by_weight[forest.link[at]] = COVERED
 
 
 @helper
