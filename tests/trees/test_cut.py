@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from random_trees import random_network
 
 from udfs.trees.kernels.cut import cut
-from udfs.trees.kernels.search import BY_WEIGHT, grow
+from udfs.trees.kernels.search import BY_WEIGHT, NOWHERE, grow
 from udfs.trees.switch_graph import SwitchGraph
 
 pytestmark = pytest.mark.unit
@@ -23,7 +23,9 @@ def test_pieces_hang_together_and_have_room_unless_a_switch_alone_has_too_much(r
     links, work = graph.links, graph.work
     switches = range(len(graph.names))
     listening = sorted(rng.sample(switches, rng.randint(1, len(switches))))
-    count = grow(links, work, 0, np.array(listening, np.int64), 0, BY_WEIGHT)
+    count = grow(
+        links, work, 0, np.array(listening, np.int64), 0, BY_WEIGHT, NOWHERE, NOWHERE, False
+    )
     members = work.members[:count].tolist()
     above = {v: int(links.source[work.parent[v]]) for v in members[1:]}
     for u in switches:

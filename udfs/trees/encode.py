@@ -40,11 +40,11 @@ from udfs.trees.kernels.cut import cut
 from udfs.trees.kernels.encode import (
     GREEDY,
     LISTED,
+    PART,
     QUICK,
     REFINED,
     SHORTEST,
     encode_branch,
-    encode_part,
 )
 from udfs.trees.kernels.encode import encode as run_encode
 from udfs.trees.kernels.stack import MOST_TREES
@@ -267,7 +267,7 @@ class Encoder:
             tree = members, self._work.parent[members]
             return size, lambda some: self._run(some, QUICK, within=tree)
         trees = np.searchsorted(self._stored.ids, size.trees)
-        return size, lambda some: self._run(some, self._algorithm, begun=trees)
+        return size, lambda some: self._run(some, PART, begun=trees)
 
     def _plain_or(
         self,
@@ -308,10 +308,10 @@ class Encoder:
         hosts: Sequence[Host],
         algorithm: int,
         within: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
-        begun: NDArray[np.int64] | None = None,
+        begun: NDArray[np.int64] = _NONE,
     ) -> Size:
         """Encodes into the memory; ``within``: members and parents of a delivery tree to encode
-        on; ``begun``: numbers of the stored trees to begin with."""
+        on; ``begun``: of a part, numbers of the stored trees to begin with."""
         work = self._work
         work.wanted[:] = 0
         for host in hosts:
@@ -338,10 +338,8 @@ class Encoder:
         trees = np.empty(MOST_TREES, np.int64)
         if within is not None:
             found = encode_branch(task, *within, trees)
-        elif begun is not None:
-            found = encode_part(task, begun, trees)
         else:
-            found = run_encode(task, trees, algorithm, self._max_labels)
+            found = run_encode(task, trees, algorithm, self._max_labels, begun)
         count, number, hops, stops, crossings, ways, first = found
         if count < 0:
             raise self._graph.unreachable(self._root, terminals.tolist())

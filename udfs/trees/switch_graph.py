@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from udfs.errors import NetworkError
 from udfs.network.network import Link, Network
 from udfs.trees.kernels.arrays import WORD, Links, Work, workspace
-from udfs.trees.kernels.search import BY_WEIGHT, COVERED, grow
+from udfs.trees.kernels.search import BY_WEIGHT, COVERED, NOWHERE, grow
 
 # A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
 # short all the same, and no way of more than 64 edges is taken to spare a unit.
@@ -154,7 +154,7 @@ class SwitchGraph:
         work.by_weight[:] = self.links.cost
         work.by_weight[self.links_over(free)] = COVERED
         wanted = np.array(sorted(set(terminals)), np.int64)
-        count = grow(self.links, work, root, wanted, 0, BY_WEIGHT)
+        count = grow(self.links, work, root, wanted, 0, BY_WEIGHT, NOWHERE, NOWHERE, False)
         if count < 0:
             raise self.unreachable(root, wanted)
         members = work.members[:count].tolist()

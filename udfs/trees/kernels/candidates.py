@@ -14,6 +14,7 @@ import numpy as np
 from udfs.trees.kernels.arrays import EncodingTask, Forest
 from udfs.trees.kernels.known import grown
 from udfs.trees.kernels.search import BY_WEIGHT, count_bits, inner, word_at, words_of
+from udfs.trees.kernels.sorting import least
 from udfs.trees.kernels.stack import use
 
 
@@ -28,7 +29,7 @@ def candidates(task):  # type: ignore[no-untyped-def]
     forest, work, number = task.forest, task.work, task.order.size
     if number <= task.all_up_to:
         return task, task.order, np.arange(number)
-    use(task, task.order, 0)
+    use(task, task.order, np.int64(0))
     count = grown(task, BY_WEIGHT)
     if count < 0:
         return task, task.order, np.arange(number)
@@ -62,10 +63,9 @@ def candidates(task):  # type: ignore[no-untyped-def]
     # A tree's place in the order of ties, which is that of the trees, turned.
     trees = touched[:found]
     places = (trees - task.order[0]) % number
-    first = _least(places - served[trees] * number, half) % number
-    best = _least(places - spared[trees] * number, task.looked_at - half) % number
-    both = np.unique(np.concatenate((first, best)))
-    numbers = task.order[both]
+    first = least(places - served[trees] * number, half) % number
+    best = least(places - spared[trees] * number, task.looked_at - half) % number
+    numbers, listed = _united(task.order, first, best)
     small = EncodingTask(
         task.links,
         _part(forest, numbers),
@@ -80,14 +80,30 @@ def candidates(task):  # type: ignore[no-untyped-def]
         task.all_up_to,
         task.looked_at,
     )
-    return small, np.searchsorted(both, np.sort(first)), numbers
+    return small, listed, numbers
 
 
 @inner
-def _least(keys, most):  # type: ignore[no-untyped-def]
-    if keys.size <= most:
-        return keys
-    return np.partition(keys, most)[:most]
+def _united(order, first, best):  # type: ignore[no-untyped-def]
+    """Returns the trees at places of ``first`` or ``best``, in order, and where those of ``first``
+    are among them."""
+    taken = np.zeros(order.size, np.uint8)
+    for at in best:
+        taken[at] = 1
+    for at in first:
+        taken[at] = 2
+    numbers = np.empty(first.size + best.size, np.int64)
+    listed = np.empty(first.size, np.int64)
+    count = marked = np.int64(0)
+    for at in range(order.size):
+        if taken[at] == 0:
+            continue
+        if taken[at] == 2:
+            listed[marked] = count
+            marked += 1
+        numbers[count] = order[at]
+        count += 1
+    return numbers[:count], listed
 
 
 @inner
@@ -105,14 +121,15 @@ def _part(forest, numbers):  # type: ignore[no-untyped-def]
     word, mask = np.empty(offset[-1], np.int64), np.empty(offset[-1], np.int64)
     link = np.empty(link_offset[-1], np.int32)
     for at in range(numbers.size):
-        first, last = forest.offset[numbers[at]], forest.offset[numbers[at] + 1]
-        word[offset[at] : offset[at + 1]] = forest.word[first:last]
-        mask[offset[at] : offset[at + 1]] = forest.mask[first:last]
-        first, last = forest.link_offset[numbers[at]], forest.link_offset[numbers[at] + 1]
-        link[link_offset[at] : link_offset[at + 1]] = forest.link[first:last]
+        for port in range(forest.offset[numbers[at] + 1] - forest.offset[numbers[at]]):
+            word[offset[at] + port] = forest.word[forest.offset[numbers[at]] + port]
+            mask[offset[at] + port] = forest.mask[forest.offset[numbers[at]] + port]
+        for over in range(link_offset[at + 1] - link_offset[at]):
+            link[link_offset[at] + over] = forest.link[forest.link_offset[numbers[at]] + over]
     for at in range(word.size):
         at_offset[word[at] + 1] += 1
-    at_offset = np.cumsum(at_offset)
+    for at in range(1, at_offset.size):
+        at_offset[at] += at_offset[at - 1]
     filled = at_offset.copy()
     at_tree, at_mask = np.empty(word.size, np.int64), np.empty(word.size, np.int64)
     for tree in range(numbers.size):

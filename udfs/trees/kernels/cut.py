@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from udfs.trees.kernels.search import inner, word_at, words_of
+from udfs.trees.kernels.sorting import sorted_by
 from udfs.trees.kernels.stack import labels_of
 
 #: Fills of a piece that are tried, from the least one in twentieths of the room: the way to it and
@@ -38,7 +39,8 @@ def cut(links, work, count, room):  # type: ignore[no-untyped-def]
         if pieces < fewest:
             piece, fewest = other, pieces
     found = np.full(work.inside.size, -1, np.int64)
-    found[work.members[:count]] = piece
+    for at in range(count):
+        found[work.members[at]] = piece[at]
     return found
 
 
@@ -48,7 +50,7 @@ def _pieces(links, work, own, above, most):  # type: ignore[no-untyped-def]
     more than ``most`` below gives away its heaviest branch, and others that fit into the piece with
     it, until it has not."""
     weight = own.copy()
-    branches = np.argsort(above, kind="mergesort")
+    branches = sorted_by(above)
     end = above.size
     piece = np.full(above.size, -1, np.int64)
     pieces = np.int64(1)
@@ -61,7 +63,7 @@ def _pieces(links, work, own, above, most):  # type: ignore[no-untyped-def]
         weight[at] += weight[below].sum()
         if weight[at] <= most:
             continue
-        below = below[np.argsort(-weight[below], kind="mergesort")]
+        below = below[sorted_by(-weight[below])]
         for heaviest in range(below.size):
             if weight[at] <= most:
                 break

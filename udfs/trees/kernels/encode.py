@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.trees.kernels.candidates import candidates
 from udfs.trees.kernels.greedy import greedy
 from udfs.trees.kernels.known import forget
 from udfs.trees.kernels.refined import choose, refined, resumed
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow, inner, listens, word_at, words_of
+from udfs.trees.kernels.search import (
+    BY_WEIGHT,
+    NOWHERE,
+    count_bits,
+    grow,
+    inner,
+    listens,
+    word_at,
+    words_of,
+)
+from udfs.trees.kernels.sorting import sort
 from udfs.trees.kernels.stack import (
     by_depth,
     labels_of,
@@ -19,14 +28,16 @@ from udfs.trees.kernels.stack import (
 )
 
 #: LISTED: greedy over the stored trees that refined would list, which are all where those are few.
-GREEDY, REFINED, QUICK, SHORTEST, LISTED = 0, 1, 2, 3, 4
+#: PART: of the receivers of a stack whose stored trees are known.
+GREEDY, REFINED, QUICK, SHORTEST, LISTED, PART = 0, 1, 2, 3, 4, 5
 
 
 @njit(cache=True, nogil=True)
-def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
+def encode(task, trees, algorithm, most, begun):  # type: ignore[no-untyped-def]
     """Works out a stack. ``work.wanted`` holds the ports towards receivers, ``task.terminals``
     their switches. The result stands in ``work``: members by distance from the root, parents,
     needed and ingress ports, flood of the stored trees, which are ``trees[:number]``, ascending.
+    ``begun``: int64, the stored trees of the stack that a part is of: they are one beginning.
 
     Returns ``(count, number, hops, stops, crossings, ways, first)``; count is -1 if a terminal is
     out of reach. crossings: labels on links between switches and on the publisher's, summed over
@@ -34,33 +45,35 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
     labels of the greedy answer, 0 if there is none.
     """
     work = task.work
-    first = np.int64(0)
+    first = number = np.int64(0)
     forget(work)
     if algorithm in (QUICK, SHORTEST):
-        use(task, trees, 0)
-    if algorithm in (GREEDY, REFINED, LISTED):
+        use(task, trees, number)
+        count = np.int64(
+            grow(
+                task.links,
+                work,
+                task.root,
+                task.terminals,
+                task.rotation,
+                BY_WEIGHT,
+                NOWHERE,
+                NOWHERE,
+                algorithm == SHORTEST,
+            )
+        )
+        if count > 0:
+            number = _chosen(task, count, trees)
+    else:
         if algorithm == GREEDY:
             count, number, first = greedy(task, trees, task.order)
+        elif algorithm == PART:
+            count, number = resumed(task, trees, begun)
         else:
             count, number, first = refined(task, trees, most if algorithm == REFINED else 0)
         if count > 0:
             recall(task, count)
             use(task, trees, number)
-    else:
-        count = grow(
-            task.links,
-            task.work,
-            task.root,
-            task.terminals,
-            task.rotation,
-            BY_WEIGHT,
-            -1,
-            -1,
-            algorithm == SHORTEST,
-        )
-        number = 0
-        if count > 0:
-            number = _chosen(task, count, trees)
     return *_finished(task, count, number, trees), first
 
 
@@ -84,31 +97,13 @@ def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
     return *_finished(task, count, _chosen(task, count, trees), trees), np.int64(0)
 
 
-@njit(cache=True, nogil=True)
-def encode_part(task, begun, trees):  # type: ignore[no-untyped-def]
-    """Works out a stack as :func:`encode` does, for some of the receivers of a stack that has the
-    stored trees ``begun``, int64: these are one beginning."""
-    forget(task.work)
-    small, _, numbers = candidates(task)
-    number = 0
-    for at in range(numbers.size):
-        for tree in begun:
-            if numbers[at] == tree:
-                trees[number] = at
-                number += 1
-    count, number = resumed(small, trees, number)
-    recall(small, count)
-    use(small, trees, number)
-    trees[:number] = numbers[trees[:number]]
-    return *_finished(task, count, number, trees), np.int64(0)
-
-
 @inner
 def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
     """Chooses stored trees for the delivery tree in ``members``."""
     take_needs(task, count)
-    use(task, trees, 0)
-    return choose(task, count, trees, 0, 0)
+    none = np.int64(0)
+    use(task, trees, none)
+    return choose(task, count, trees, none, none)
 
 
 @inner
@@ -116,7 +111,7 @@ def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
     if count < 0:
         return count, number, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     links, work = task.links, task.work
-    trees[:number] = np.sort(trees[:number])
+    sort(trees, number)
     by_depth(links, work, count)
     hops = stops = ways = np.int64(0)
     for at in range(count):

@@ -6,6 +6,7 @@ import numpy as np
 
 from udfs.trees.kernels.known import grown
 from udfs.trees.kernels.search import BY_WEIGHT, inner
+from udfs.trees.kernels.sorting import sorted_by
 from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, use
 
 
@@ -18,7 +19,7 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     terminal is out of reach.
     """
     links, forest, work = task.links, task.forest, task.work
-    number = 0
+    number = np.int64(0)
     use(task, trees, number)
     count = grown(task, BY_WEIGHT)
     if count < 0:
@@ -29,7 +30,7 @@ def greedy(task, trees, order):  # type: ignore[no-untyped-def]
     rank = np.empty(order.size, np.int64)
     for at in range(order.size):
         rank[at] = -overlap(forest, work, order[at]) * order.size + at
-    for at in np.argsort(rank):
+    for at in sorted_by(rank):
         if best == 1 or number == MOST_TREES:
             break
         trees[number] = order[at]

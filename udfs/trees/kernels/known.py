@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.search import grow, helper
+from udfs.trees.kernels.search import NOWHERE, grow, helper
 from udfs.trees.kernels.stack import put_back, take_needs
 
 
@@ -34,7 +34,9 @@ def grown(task, mode):  # type: ignore[no-untyped-def]
             first, end = known.end[at], known.end[at + 1]
             put_back(task, known.members[first:end], known.parent[first:end])
             return end - first
-    size = np.int64(grow(links, work, task.root, task.terminals, task.rotation, mode))
+    size = np.int64(
+        grow(links, work, task.root, task.terminals, task.rotation, mode, NOWHERE, NOWHERE, False)
+    )
     if size < 0:
         return size
     take_needs(task, size)

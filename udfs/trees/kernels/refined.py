@@ -21,14 +21,17 @@ from udfs.trees.kernels.search import (
     BY_PRICE,
     BY_WEIGHT,
     FULL_PRICE,
+    NOWHERE,
     count_bits,
     grow,
     helper,
     inner,
     listens,
 )
+from udfs.trees.kernels.sorting import copy, sorted_by
 from udfs.trees.kernels.stack import (
     MOST_TREES,
+    copied,
     count_labels,
     keep,
     prune,
@@ -43,7 +46,7 @@ from udfs.trees.kernels.stack import (
 
 _FAR = np.int64(1 << 62)
 #: Beginnings before those of single trees, and how many of them parts have.
-_STARTS, _QUICK_STARTS = 5, 3
+_STARTS, _QUICK_STARTS = 5, np.int64(3)
 #: Trees that are added to the best, at most, with a delivery tree made for them.
 _TRIED = 6
 #: How many labels one of them may cost on the delivery tree as it is.
@@ -104,9 +107,9 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
     """Improves the delivery tree in ``members`` and these stored trees while labels, then weights
     fall. The result stands in ``members``; returns ``(count, number, labels)``."""
     links, work = task.links, task.work
-    kept, kept_number, kept_count = trees.copy(), number, count
-    members = work.members[:count].copy()
-    parent = work.parent[members].copy()
+    kept, kept_number, kept_count = np.empty(MOST_TREES, np.int64), number, count
+    copy(kept, trees, number)
+    members, parent = copied(work, count)
     labels = count_labels(links, work, count) + number
     weight = total_weight(links, work, count)
     better = True
@@ -123,10 +126,9 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
             if found < labels or (found == labels and heavy < weight):
                 better = True
                 labels, weight, kept_number, kept_count = found, heavy, number, count
-                kept[:number] = trees[:number]
-                members = work.members[:count].copy()
-                parent = work.parent[members].copy()
-    trees[:kept_number] = kept[:kept_number]
+                copy(kept, trees, number)
+                members, parent = copied(work, count)
+    copy(trees, kept, kept_number)
     put_back(task, members, parent)
     use(task, trees, kept_number)
     return kept_count, kept_number, labels
@@ -140,8 +142,7 @@ def _regrow(task):  # type: ignore[no-untyped-def]
     links, work = task.links, task.work
     first = grown(task, BY_WEIGHT)
     labels = count_labels(links, work, first)
-    members = work.members[:first].copy()
-    parent = work.parent[members].copy()
+    members, parent = copied(work, first)
     second = grown(task, BY_LABELS)
     found = count_labels(links, work, second)
     if found < labels:
@@ -180,7 +181,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
     delivery tree as it is. Returns their number."""
     links, forest, work, order = task.links, task.forest, task.work, task.order
     gains = np.empty(order.size, np.int64)
-    number = 0
+    number = np.int64(0)
     while True:
         use(task, trees, number)
         count = grown(task, BY_WEIGHT)
@@ -188,7 +189,7 @@ def _best_gains(task, trees):  # type: ignore[no-untyped-def]
         if number == MOST_TREES or fewest <= 1:
             return number
         take_gains(links, forest, work, count, gains)
-        ranked = np.argsort(-gains[order], kind="mergesort")
+        ranked = sorted_by(-gains[order])
         for at in range(min(_ROUND, order.size)):
             tree = order[ranked[at]]
             trees[number] = tree
@@ -210,14 +211,14 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
     rank = np.empty(task.order.size, np.int64)
     for at in range(task.order.size):
         rank[at] = -serves(forest, work, task.order[at])
-    ranked = task.order[np.argsort(rank, kind="mergesort")]
+    ranked = task.order[sorted_by(rank)]
     tried = np.empty(MOST_TREES, np.int64)
     weight = np.int64(0)
     for start in range(starts):
-        begun = 0
+        begun = np.int64(0)
         if start == 0:
             begun = number
-            tried[:number] = trees[:number]
+            copy(tried, trees, number)
             recall(task, count)
             use(task, tried, begun)
             size = count
@@ -226,7 +227,7 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
                 begun = _best_gains(task, tried)
             elif start >= _STARTS:
                 tried[0] = ranked[start - _STARTS]
-                begun = 1
+                begun = np.int64(1)
             use(task, tried, begun)
             if start >= _STARTS:
                 size, found = _regrow(task)
@@ -234,7 +235,17 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
                     continue
             elif start in (1, 2):
                 _set_prices(task, start == 2)
-                size = grow(links, work, task.root, task.terminals, task.rotation, BY_PRICE)
+                size = grow(
+                    links,
+                    work,
+                    task.root,
+                    task.terminals,
+                    task.rotation,
+                    BY_PRICE,
+                    NOWHERE,
+                    NOWHERE,
+                    False,
+                )
                 take_needs(task, size)
             else:
                 size = grown(task, BY_WEIGHT)
@@ -242,7 +253,7 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
         heavy = total_weight(links, work, size)
         if start == 0 or found < labels or (found == labels and heavy < weight):
             count, number, labels, weight = size, begun, found, heavy
-            trees[:number] = tried[:number]
+            copy(trees, tried, number)
             keep(work, size)
     return count, number, labels
 
@@ -265,9 +276,9 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
             for has in range(number):
                 if trees[has] == order[at]:
                     promise[at] = _FAR
-        ranked = np.argsort(promise, kind="mergesort")
+        ranked = sorted_by(promise)
         for step in range(number + min(_TRIED, order.size)):
-            tried[:number] = trees[:number]
+            copy(tried, trees, number)
             begun = number
             if step < number:
                 begun -= 1
@@ -284,7 +295,7 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
             size, begun, fewer = _improve(task, tried, begun, size, labels + 1)
             if fewer < labels:
                 count, number, labels = size, begun, fewer
-                trees[:number] = tried[:number]
+                copy(trees, tried, number)
                 keep(work, size)
                 found = True
                 break
@@ -302,8 +313,14 @@ def _detours(task, count):  # type: ignore[no-untyped-def]
             beside[links.target[link]] += 1
     for at in range(count):
         beside[work.members[at]] = 0
-    found = np.flatnonzero(beside > 1)
-    return found[np.argsort(-beside[found], kind="mergesort")]
+    found = np.empty(beside.size, np.int64)
+    number = 0
+    for v in range(beside.size):
+        if beside[v] > 1:
+            found[number] = v
+            number += 1
+    found = found[:number]
+    return found[sorted_by(-beside[found])]
 
 
 @inner
@@ -314,21 +331,29 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
     links, work = task.links, task.work
     recall(task, count)
     beside = _detours(task, count)
-    members = work.best_members[:count].copy()
+    members, _ = copied(work, count)
     tried = np.empty(MOST_TREES, np.int64)
     for step in range(count - 1 + beside.size):
         if effort == 0:
             break
         if step < count - 1:
-            barred, through = members[step + 1], np.int64(-1)
+            barred, through = np.int64(members[step + 1]), NOWHERE
             if listens(links, work, barred):
                 continue
         else:
-            barred, through = np.int64(-1), beside[step - count + 1]
+            barred, through = NOWHERE, beside[step - count + 1]
         effort -= 1
         use(task, trees, number)
         size = grow(
-            links, work, task.root, task.terminals, task.rotation, BY_LABELS, through, barred
+            links,
+            work,
+            task.root,
+            task.terminals,
+            task.rotation,
+            BY_LABELS,
+            through,
+            barred,
+            False,
         )
         if size < 0:
             continue
@@ -336,23 +361,31 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
         take_needs(task, size)
         if count_labels(links, work, size) + number > labels + 1:
             continue
-        tried[:number] = trees[:number]
+        copy(tried, trees, number)
         size, begun, fewer = _improve(task, tried, number, size, labels + 1)
         if fewer < labels:
-            trees[:begun] = tried[:begun]
+            copy(trees, tried, begun)
             keep(work, size)
             return size, begun, fewer, effort
     return count, number, labels, effort
 
 
 @inner
-def resumed(task, trees, number):  # type: ignore[no-untyped-def]
-    """Improves these stored trees, with a delivery tree grown for them, and the delivery trees
-    grown with all in sight. Returns ``(count, number)``; the best is kept."""
-    use(task, trees, number)
-    count, labels = _regrow(task)
-    keep(task.work, count)
-    count, number, _ = _begin(task, trees, number, count, labels + number, _QUICK_STARTS)
+def resumed(task, trees, begun):  # type: ignore[no-untyped-def]
+    """Improves the stored trees ``begun``, with a delivery tree grown for them, and the delivery
+    trees grown with all in sight. Returns ``(count, number)``; the best is kept."""
+    small, _, numbers = candidates(task)
+    number = np.int64(0)
+    for at in range(numbers.size):
+        for tree in begun:
+            if numbers[at] == tree:
+                trees[number] = at
+                number += 1
+    use(small, trees, number)
+    count, labels = _regrow(small)
+    keep(small.work, count)
+    count, number, _ = _begin(small, trees, number, count, labels + number, _QUICK_STARTS)
+    _name(trees, number, numbers)
     return count, number
 
 
@@ -365,23 +398,21 @@ def refined(task, trees, most):  # type: ignore[no-untyped-def]
     count, number, labels = greedy(small, trees, listed)
     first = labels
     if count > 0 and labels > 1 and small.order.size > 0 and labels <= 2 * most:
-        count, number, labels = _shorter(small, trees, number, count, labels)
+        starts = _STARTS + min(small.effort, small.order.size)
+        count, number, labels = _begin(small, trees, number, count, labels, starts)
+        effort, before = small.effort, labels + 1
+        while 1 < labels < before:
+            before = labels
+            count, number, labels = _exchange(small, trees, number, count, labels)
+            count, number, labels, effort = _bend(small, trees, number, count, labels, effort)
         if labels > most:
             count, number, first = greedy(small, trees, listed)
-    trees[:number] = numbers[trees[:number]]
+    _name(trees, number, numbers)
     return count, number, first
 
 
-@inner
-def _shorter(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
-    starts = _STARTS + min(task.effort, task.order.size)
-    count, number, labels = _begin(task, trees, number, count, labels, starts)
-    effort = task.effort
-    before = labels + 1
-    while 1 < labels < before:
-        before = labels
-        count, number, labels = _exchange(task, trees, number, count, labels)
-        count, number, labels, effort = _bend(task, trees, number, count, labels, effort)
-        if labels == before:
-            break
-    return count, number, labels
+@helper
+def _name(trees, number, numbers):  # type: ignore[no-untyped-def]
+    """Names trees by their numbers among all."""
+    for at in range(number):
+        trees[at] = numbers[trees[at]]

@@ -21,8 +21,10 @@ helper: Any = njit(
     cache=True, nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
 )
 
-# What a link costs.
-BY_WEIGHT, BY_LABELS, BY_PRICE = 0, 1, 2
+# What a link costs. Numbers of numpy: of Python's, numba would compile a version for each value.
+BY_WEIGHT, BY_LABELS, BY_PRICE = np.int64(0), np.int64(1), np.int64(2)
+#: No switch.
+NOWHERE = np.int64(-1)
 #: By weight: a link that a stored tree in use covers (WERNECKE 5.2.7). All others cost more.
 COVERED = 1
 
@@ -162,15 +164,15 @@ def _take_costs(links, work, mode):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, shortest=False):  # type: ignore[no-untyped-def]
+def grow(links, work, root, terminals, rotation, mode, through, barred, shortest):  # type: ignore[no-untyped-def]
     """Joins the nearest terminal to the tree by a shortest path, again and again. Returns the
     number of members, -1 if a terminal is out of reach.
 
     One search serves the whole tree: a path that joins becomes distance 0, and the search goes on
     from there; what was learnt about other switches stays an upper bound. Of equal costs the first
     found counts; ``rotation`` is where each switch begins among its links. ``mode``: what a link
-    costs. ``through``: a switch to join like a terminal. ``barred``: one to go round. ``shortest``:
-    shortest paths from the root instead, each paid in full.
+    costs. ``through``: a switch to join like a terminal. ``barred``: one to go round (`NOWHERE`: no
+    such one). ``shortest``: shortest paths from the root instead, each paid in full.
     """
     distance, parent, inside = work.distance, work.parent, work.inside
     waiting, members, path = work.waiting, work.members, work.path

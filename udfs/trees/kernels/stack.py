@@ -151,6 +151,16 @@ def recall(task, count):  # type: ignore[no-untyped-def]
     take_needs(task, count)
 
 
+@inner
+def copied(work, count):  # type: ignore[no-untyped-def]
+    """Returns the delivery tree in ``members``: these, and the links that they come by, int32."""
+    members, parent = np.empty(count, np.int32), np.empty(count, np.int32)
+    for at in range(count):
+        v = work.members[at]
+        members[at], parent[at] = v, work.parent[v]
+    return members, parent
+
+
 @helper
 def put_back(task, members, parent):  # type: ignore[no-untyped-def]
     """Puts this delivery tree into ``members`` again; ``parent`` is in the order of ``members``."""
@@ -199,9 +209,11 @@ def by_depth(links, work, count):  # type: ignore[no-untyped-def]
     first = np.zeros(deepest + 2, np.int64)
     for at in range(count):
         first[depth[work.members[at]] + 1] += 1
-    first = np.cumsum(first)
+    for at in range(1, first.size):
+        first[at] += first[at - 1]
     for at in range(count):
         v = work.members[at]
         work.path[first[depth[v]]] = v
         first[depth[v]] += 1
-    work.members[:count] = work.path[:count]
+    for at in range(count):
+        work.members[at] = work.path[at]
