@@ -30,6 +30,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from udfs.delivery import compiled_mark
 from udfs.delivery.frame_headers import StacksHandle
 from udfs.delivery.plan import Plan, PlanHandle
 from udfs.delivery.sink import EntrySinks, Opener, Sink
@@ -277,7 +278,13 @@ def _names(hosts: Iterable[str]) -> Receivers:
 
 
 def warmed_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows (for ``mapInArrow``), once the worker has loaded the encoder's
-    kernels."""
-    warm_up()
-    yield from batches
+    """Yields the same rows (for ``mapInArrow``), once the worker has loaded the encoder's kernels.
+    ``id`` numbers the workers, which share out what is to be compiled first."""
+    for batch in batches:
+        if batch.num_rows and not compiled_mark.is_set():
+            # Its imports are the compiler's of rules, which no worker needs else.
+            from udfs.delivery import kernel_cache  # noqa: PLC0415
+
+            kernel_cache.compile_from(batch.column("id")[0].as_py())
+        warm_up()
+        yield batch

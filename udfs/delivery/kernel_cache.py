@@ -2,9 +2,9 @@
 
     python -m udfs.delivery.kernel_cache
 
-Without it, each process compiles the kernels that it first calls, several of them the same at once.
-The kernels are called by the code that uses them, on a handful of events, so that they are
-compiled for the types that they are called with.
+Without it, the workers of a stream share them out as they start (:func:`compile_from`), and each
+process compiles what it first calls beside. The kernels are called by the code that uses them, on a
+handful of events, so that they are compiled for the types that they are called with.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import schemas
+from udfs.delivery import compiled_mark
 from udfs.delivery.plan import Addressing, Planner
 from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
 from udfs.delivery.routes import Routes
@@ -53,6 +54,15 @@ def main() -> None:
     with ProcessPoolExecutor(2) as pool:
         for part in [pool.submit(each) for each in (warm_up, _all_but_the_encoder)]:
             part.result()
+    compiled_mark.put()
+
+
+def compile_from(number: int) -> None:
+    """Compiles what a stream of packets needs, every other ``number`` from the other end: so two
+    workers that begin at once share it out."""
+    for part in (warm_up, _packets) if number % 2 == 0 else (_packets, warm_up):
+        part()
+    compiled_mark.put()
 
 
 def _all_but_the_encoder() -> None:

@@ -19,8 +19,9 @@ log = logging.getLogger(__name__)
 def warm_up(spark: SparkSession, workers: int | None = None) -> Future[None]:
     """Load the kernels into so many workers, beside the caller; by default one in each slot.
 
-    Where no cache has them (`NUMBA_CACHE_DIR`) they are compiled first, a minute's work. The result
-    is there when all are ready. It raises nothing: a batch that finds no kernels loads them itself.
+    Where no cache has them (`NUMBA_CACHE_DIR`) the workers share out compiling them first, a
+    minute's work of two. The result is there when all are ready. It raises nothing: a batch that
+    finds no kernels loads them itself.
     """
     future: Future[None] = Future()
 
