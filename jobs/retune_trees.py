@@ -35,8 +35,10 @@ from jobs.adapters.app.metrics_server import serve
 from jobs.adapters.app.settings import Settings, at_home
 from jobs.adapters.retune import report
 from jobs.adapters.retune.metrics import RetuneMetrics
+from jobs.adapters.retune.options import RetuneOptions
+from jobs.adapters.retune.planning import Planner, RetunePlan
 from jobs.adapters.retune.record import parse_window
-from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
+from jobs.adapters.retune.writing import TreeWriter
 from jobs.adapters.tables.tables import DELIVERIES, Tables
 from jobs.adapters.tables.writers import Fence
 from udfs.errors import SettingsError, StackcastError
@@ -118,14 +120,15 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
     lifecycle.hold_jvm(spark)
     tables = Tables(spark, settings.tables)
     fence = Fence(tables, "retuning")
-    retuner = Retuner(spark, tables, settings, options)
+    planner = Planner(spark, tables, settings, options)
+    writer = TreeWriter(tables, settings, options)
     with ExitStack() as ending:
         if not arguments.dry_run:
             # The newest run is the one that counts: who works by an older record gives way.
             ending.callback(fence.release)
             fence.claim(uuid.uuid4().hex, str(spark.sparkContext.applicationId), take_over=True)
         metrics = RetuneMetrics()
-        rounds = partial(retune, arguments, retuner, fence, lifecycle, metrics)
+        rounds = partial(retune, arguments, planner, writer, fence, lifecycle, metrics)
         if not arguments.every:
             return rounds()
         with serve(settings, metrics.registry, metrics.health):
@@ -166,20 +169,21 @@ def follow(
 
 def retune(
     arguments: argparse.Namespace,
-    retuner: Retuner,
+    planner: Planner,
+    writer: TreeWriter,
     fence: Fence,
     lifecycle: Lifecycle,
     metrics: RetuneMetrics,
 ) -> int:
     """Plans and, but for a dry run, writes; returns the exit code. Raises TableError FENCED."""
     try:
-        plan = retuner.plan(lifecycle.stopping)
+        plan = planner.plan(lifecycle.stopping)
     except StopAsked:
         log.warning("asked to stop: nothing was chosen, and no tree was changed")
         return MORE
     write = partial(
         apply,
-        retuner,
+        writer,
         patience=arguments.wait,
         lifecycle=lifecycle,
         fence=fence,
@@ -188,15 +192,15 @@ def retune(
     if plan is None:
         log.warning("nothing is on record that the network can carry: no trees are chosen")
         # Trees that lost a link go all the same, and what an earlier run began is gone on with.
-        wanted = retuner.keep()
-        if not retuner.look(wanted).writes:
+        wanted = planner.keep()
+        if not writer.look(wanted).writes:
             return NO_RECORD
         if arguments.dry_run:
             return WOULD_CHANGE
         return write(wanted) or NO_RECORD
     _tell(plan)
     metrics.planned(plan.change.saving)
-    step = retuner.look(plan.change.wanted)
+    step = writer.look(plan.change.wanted)
     told = partial(report.write, Path(arguments.report), plan, report.summary(plan))
     told(report.DRY_RUN if arguments.dry_run else report.BEGUN)
     log.info("the report is %s", Path(arguments.report) / "retune.html")
@@ -211,7 +215,7 @@ def retune(
 
 
 def apply(
-    retuner: Retuner,
+    writer: TreeWriter,
     wanted: Wanted,
     patience: float,
     lifecycle: Lifecycle,
@@ -225,7 +229,7 @@ def apply(
     deadline = time.monotonic() + patience
     number = 0
     while True:
-        step = retuner.step(wanted, fence.check)
+        step = writer.step(wanted, fence.check)
         if step.writes:
             number += 1
             metrics.wrote(step)

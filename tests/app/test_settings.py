@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paths import ROOT
 
 from jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
-from jobs.adapters.retune.retune import RetuneOptions
+from jobs.adapters.retune.options import RetuneOptions
 from udfs.errors import SettingsError
 from udfs.network.labels import NARROW, WIDE
 from udfs.network.source_routes import WIDE_SOURCE_ROUTES

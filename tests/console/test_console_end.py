@@ -23,7 +23,7 @@ def tried(monkeypatch: pytest.MonkeyPatch, ended: bool) -> dict[str, Any]:
     def gone(*_: object) -> None:
         raise RuntimeError("the gateway is gone")
 
-    monkeypatch.setattr(trees, "Retuner", gone)
+    monkeypatch.setattr(trees, "Planner", gone)
     reading: Any = SimpleNamespace(tables=None)
     unused: Any = None
     view = trees.TreesView(reading, Settings(), unused, unused)

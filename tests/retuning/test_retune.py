@@ -30,8 +30,10 @@ from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.retune import report, trials
+from jobs.adapters.retune.options import RetuneOptions
+from jobs.adapters.retune.planning import Planner, RetunePlan
 from jobs.adapters.retune.record import read_record
-from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
+from jobs.adapters.retune.writing import TreeWriter
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.network_versions import NetworkVersions
 from jobs.adapters.tables.tables import Tables
@@ -218,15 +220,15 @@ def test_a_run_that_a_newer_one_overtook_writes_nothing(
 ) -> None:
     lost = {"tree_id": 9, "edges": [{"u": "pod1-rack1", "v": "pod2-rack1"}]}
     deployment.tables.append("virtual_trees", [lost | {"strategy": "old", "state": "active"}])
-    plan = Retuner.plan
+    plan = Planner.plan
 
-    def long(retuner: Retuner, *stopping: StopRequest) -> RetunePlan | None:
+    def long(planner: Planner, *stopping: StopRequest) -> RetunePlan | None:
         # As one that stands still, while the scheduler starts the next.
         monkeypatch.undo()
         Fence(deployment.tables, "retuning").claim("newer", "local-2", take_over=True)
-        return plan(retuner, *stopping)
+        return plan(planner, *stopping)
 
-    monkeypatch.setattr(Retuner, "plan", long)
+    monkeypatch.setattr(Planner, "plan", long)
     with pytest.raises(TableError, match=r"FENCED: retuning .*application local-2"):
         deployment.run()
     assert deployment.states() == {"active": 1}
@@ -556,7 +558,7 @@ def test_two_runs_at_once_take_different_ids(
 ) -> None:
     wanted = {steiner_tree(NETWORK, NEAR): "relation"}
     other = VirtualTree(1, steiner_tree(NETWORK, FAR), "other", "installing")
-    retuner = Retuner(deployment.spark, deployment.tables, deployment.settings, RetuneOptions())
+    writer = TreeWriter(deployment.tables, deployment.settings, RetuneOptions())
     write = deployment.tables.move_and_add
 
     def late(*arguments: Any) -> bool:
@@ -565,7 +567,7 @@ def test_two_runs_at_once_take_different_ids(
         return write(*arguments)
 
     monkeypatch.setattr(deployment.tables, "move_and_add", late)
-    step = retuner.step(wanted)
+    step = writer.step(wanted)
     assert [tree.id for tree in step.installed] == [2]
     trees = deployment.trees()
     assert trees[1][0] == other.edges and trees[2][0] == step.installed[0].edges

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.retune.retune import Retuner
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.retune import writing
+from jobs.adapters.retune.deployment import Deployment
+from jobs.adapters.retune.options import RetuneOptions
 from udfs.errors import TableError
 from udfs.network.rows import tree_from_row, tree_to_row
 from udfs.network.topology import fabric
@@ -52,19 +55,22 @@ class Trees:
         return True
 
 
-def retuner(monkeypatch: pytest.MonkeyPatch) -> tuple[Retuner, Trees, VirtualTree]:
+def writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[writing.TreeWriter, Trees, VirtualTree]:
     """One whose table has a tree that is to go, and the tree."""
     network = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
     (broadcast, *_) = broadcast_trees(network)
     tree = VirtualTree(1, broadcast.edges, "broadcast", "retiring")
-    made, trees = Retuner.__new__(Retuner), Trees(tree)
-    made._tables = trees  # type: ignore[assignment]
-    monkeypatch.setattr(made, "_read", lambda: (network, dict.fromkeys(network.switches, 5), []))
+    budget = dict.fromkeys(network.switches, 5)
+    monkeypatch.setattr(writing, "read_deployment", lambda *_: Deployment(network, {}, budget, []))
+    trees = Trees(tree)
+    made = writing.TreeWriter(trees, Settings(), RetuneOptions())  # type: ignore[arg-type]
     return made, trees, tree
 
 
 def test_a_tree_that_another_run_retired_meanwhile_is_not_reported_as_active(monkeypatch):
-    made, trees, tree = retuner(monkeypatch)
+    made, trees, tree = writer(monkeypatch)
     step = made.step({tree.edges: "broadcast"})
     # It is stored anew, under an id of its own.
     assert not step.moved
@@ -74,7 +80,7 @@ def test_a_tree_that_another_run_retired_meanwhile_is_not_reported_as_active(mon
 
 
 def test_who_may_not_write_any_more_is_asked_each_time_before_it_writes(monkeypatch):
-    made, trees, tree = retuner(monkeypatch)
+    made, trees, tree = writer(monkeypatch)
     asked = []
 
     def may_write() -> None:

@@ -13,8 +13,9 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.console.network import NetworkView
 from jobs.adapters.console.reading import Reading
+from jobs.adapters.retune.options import RetuneOptions
+from jobs.adapters.retune.planning import Planner
 from jobs.adapters.retune.report import summary
-from jobs.adapters.retune.retune import RetuneOptions, Retuner
 from udfs.errors import ConsoleError, StackcastError
 from udfs.retuning.comparison import Record
 from udfs.retuning.steps import rules
@@ -118,7 +119,7 @@ class TreesView:
         began = self._proposal["began"]
         try:
             options = RetuneOptions(seconds=STRATEGY_SECONDS)
-            plan = Retuner(self._spark, self._reading.tables, self._settings, options).plan()
+            plan = Planner(self._spark, self._reading.tables, self._settings, options).plan()
             found: dict[str, Any] = {"state": "done", "plan": plan and summary(plan)}
         except (*SQL_ERRORS, StackcastError, OSError) as error:
             told = error if isinstance(error, StackcastError) else table_error(error)

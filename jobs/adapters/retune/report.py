@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.retune.retune import RetunePlan, in_use
+from jobs.adapters.retune.deployment import in_use
+from jobs.adapters.retune.planning import RetunePlan
 from udfs.network.drawing import drawing
 from udfs.network.network import Network
 from udfs.report.page import render

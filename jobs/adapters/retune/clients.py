@@ -1,0 +1,58 @@
+"""Who may receive what, from whom: what strategies choose trees for."""
+
+from __future__ import annotations
+
+import logging
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import StackcastError
+from udfs.filters.advertisements import check_advertisements, select_advertisements
+from udfs.filters.subscriptions import Subscription
+from udfs.network.network import Network
+from udfs.retuning.comparison import Record
+from udfs.retuning.relations import clients_of
+from udfs.trees.publications import Clients
+
+log = logging.getLogger(__name__)
+
+
+def clients_by_tables(
+    tables: Tables, settings: Settings, network: Network, record: Record
+) -> Clients:
+    """Returns who may receive what by subscriptions and advertisements; where those do not compile,
+    by what was received."""
+    specification = formats.specification_of(settings, tables)
+    subscriptions = [
+        Subscription(row["id"], row["subscriber"], row["filter"])
+        for row in tables.rows("subscriptions")
+        if row["enabled"] and row["format"] == settings.format
+    ]
+    announced, refused = check_advertisements(
+        select_advertisements(tables.rows("advertisements"), settings.format),
+        specification,
+        network.hosts,
+    )
+    for rejection in refused:
+        log.warning("advertisement %s: %s %s", rejection.id, rejection.code, rejection.message)
+    publishers = {each.publisher for each in record.publications}
+    known = publishers | set(network.publishers())
+    try:
+        found = clients_of(
+            announced,
+            subscriptions,
+            network,
+            specification,
+            known,
+            "auto" if specification.optional else "specification",
+        )
+    except StackcastError as error:
+        log.warning("who may receive what is taken from the statistics: %s", error)
+        found = Clients({})
+    received: dict[str, frozenset[str]] = {name: frozenset() for name in known}
+    for each in record.publications:
+        received[each.publisher] |= each.receivers
+    # Who received something once may do so again, whatever became of its subscription.
+    potential = {name: found.potential.get(name, frozenset()) | received[name] for name in known}
+    return Clients(potential, found.permanent)

@@ -1,0 +1,88 @@
+"""The network, what its switches can hold, and the trees that stand in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches.program import P4Program
+from jobs.adapters.tables.network_tables import NetworkTables
+from jobs.adapters.tables.tables import TREES, Tables
+from udfs.errors import SettingsError
+from udfs.network.network import Network
+from udfs.network.rows import network_from_rows, tree_from_row
+from udfs.network.virtual_tree import VirtualTree
+from udfs.retuning.steps import Wanted, lost_links
+from udfs.switches.capacity import Limits, tree_budgets
+from udfs.trees.publisher_trees import host_trees
+from udfs.trees.strategies.strategy import Edges, TreeCapacity
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A network. limits: of each switch's program. budget: trees that a switch may hold. trees: all
+    rows of `virtual_trees`."""
+
+    network: Network
+    limits: Mapping[str, Limits]
+    budget: Mapping[str, int]
+    trees: Sequence[VirtualTree]
+
+
+def read_deployment(tables: Tables, settings: Settings, rules: int) -> Deployment:
+    """Reads it from the tables, in versions that go together. rules: trees a switch at most."""
+    source = NetworkTables(tables)
+    versions = source.consistent()
+    rows = {name: source.rows(name, version) for name, version in versions.items()}
+    network = network_from_rows(rows["switches"], rows["hosts"], rows["links"], settings.labels)
+    pipelines: dict[str, P4Program] = {}
+    limits = {}
+    for row in rows["switches"]:
+        name = row["pipeline"]
+        if name not in pipelines:
+            pipelines[name] = P4Program.read(settings.p4_folder, name)
+        limits[row["switch"]] = Limits(pipelines[name].sizes, row["max_rules"])
+    trees = [tree_from_row(row) for row in rows[TREES]]
+    return Deployment(network, limits, tree_budgets(network, limits, rules), trees)
+
+
+def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
+    """Trees that stand, by their edges: active or about to be, and with all their links."""
+    return {
+        tree.edges: tree.strategy
+        for tree in sorted(trees, key=lambda tree: tree.id)
+        if tree.state in ("active", "installing") and not lost_links(network, tree.edges)
+    }
+
+
+def base_trees(network: Network) -> Wanted:
+    """Returns the trees that must stand whatever is on record: where stacks name trees alone, those
+    to each host, of which any set is put together."""
+    if network.labels.trees != "alone":
+        return {}
+    return dict.fromkeys(host_trees(network, network.publishers()), "publisher")
+
+
+def left_beside(base: Wanted, network: Network, budget: Mapping[str, int]) -> dict[str, int]:
+    """Returns the trees that switches may hold beside these. Raises SettingsError BAD_VALUE."""
+    capacity = TreeCapacity(network, budget)
+    for edges in base:
+        capacity.reserve(edges)
+    for name, left in capacity.left.items():
+        if left < 0 and base:
+            raise SettingsError(
+                "BAD_VALUE",
+                f"encoding {network.labels.encoding} needs a tree to each host alone: "
+                f"{budget[name] - left} in switch {name!r}, which may hold {budget[name]} by "
+                "--rules, max_rules and its program's tables",
+            )
+    return capacity.left
+
+
+def all_up(network: Network, edges: Edges) -> bool:
+    for pair in edges:
+        switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
+        if not network.usable(network.link(switch, neighbor)):
+            return False
+    return True

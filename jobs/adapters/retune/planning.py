@@ -1,0 +1,293 @@
+"""Retuning of one deployment: what is on record, what trees would serve it best, and the change."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.lifecycle import StopAsked
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.retune.clients import clients_by_tables
+from jobs.adapters.retune.deployment import (
+    Deployment,
+    all_up,
+    base_trees,
+    in_use,
+    left_beside,
+    read_deployment,
+)
+from jobs.adapters.retune.options import RetuneOptions
+from jobs.adapters.retune.record import RecordedPublications, read_record
+from jobs.adapters.retune.trials import compare
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import SettingsError
+from udfs.network.network import Network
+from udfs.network.publishers import sending, several
+from udfs.network.virtual_tree import VirtualTree
+from udfs.retuning.change import TreeChange, plan_change
+from udfs.retuning.comparison import Record, StrategyResult, Trial
+from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
+from udfs.retuning.mixture import ChosenTrees, choose
+from udfs.retuning.steps import Wanted, rules, under_way
+from udfs.stacks.forwarding import network_tables
+from udfs.stop_request import StopRequest
+from udfs.switches.capacity import tree_budgets
+from udfs.trees.publications import Statistics, by_entry
+from udfs.trees.strategies.strategy import Edges, Situation, numbered
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RetunePlan:
+    """Result of a run. trees: all rows of `virtual_trees`, as read. encodings: what the heaviest
+    publications take in each, the network's with the trees after the change first."""
+
+    network: Network
+    options: RetuneOptions
+    budget: Mapping[str, int]
+    trees: Sequence[VirtualTree]
+    recorded: RecordedPublications
+    record: Record
+    outcomes: Sequence[StrategyResult]
+    choice: ChosenTrees
+    change: TreeChange
+    encodings: Sequence[EncodingCosts]
+
+
+class Planner:
+    """Plans what to change, and writes nothing."""
+
+    def __init__(
+        self, spark: SparkSession, tables: Tables, settings: Settings, options: RetuneOptions
+    ) -> None:
+        self._spark, self._tables, self._settings = spark, tables, settings
+        self._options = options
+        self._names = options.names(settings.labels)
+
+    def plan(self, stopping: StopRequest | None = None) -> RetunePlan | None:
+        """Returns what to change, and why; None where nothing is on record that the network can
+        carry.
+
+        Raises NetworkError, TableError, SwitchError as the tables and programs have it; StopAsked
+        soon after a request to stop.
+        """
+        stopping = stopping or StopRequest()
+        options = self._options
+        recorded = read_record(self._tables, options.most, options.window, options.as_of)
+        there = self._read()
+        network, budget, trees = there.network, there.budget, there.trees
+        named = self._settings.publisher
+        publishers = sending(network, named) if several(named) else ()
+        publications = by_entry(recorded.publications, publishers)
+        base = base_trees(network)
+        free = left_beside(base, network, budget)
+        record = Record(network, publications, options.objective, self._settings.max_labels, base)
+        _tell(recorded, record)
+        if not record.publications:
+            return None
+        situation = Situation(
+            network,
+            clients_by_tables(self._tables, self._settings, network, record),
+            Statistics(record.publications),
+            options.seed,
+        )
+        stored = in_use(network, trees)
+        standing = {edges: name for edges, name in stored.items() if edges not in base}
+        now = record.replay(list(standing))
+        log.info("%-16s %s", "as they are", measured(now))
+        outcomes = self._compared(situation, free, record, stopping)
+        usable = [edges for edges in standing if all_up(network, edges)]
+        choice = self._chosen(record, outcomes, free, usable, now, stopping)
+
+        def replay(trees: Sequence[Edges]) -> Trial:
+            _check(stopping)
+            return record.replay(trees)
+
+        missing = {edges: name for edges, name in base.items() if edges not in stored}
+        change = plan_change(
+            network,
+            standing,
+            choice.trees,
+            free,
+            replay,
+            self._cap(network, trees, missing),
+            options.min_saving,
+        ).beside(network, base, missing)
+        encodings = self._encodings(there, list(change.wanted), record)
+        return RetunePlan(
+            network,
+            options,
+            budget,
+            trees,
+            recorded,
+            record,
+            outcomes,
+            choice,
+            change,
+            encodings,
+        )
+
+    def _compared(
+        self, situation: Situation, free: Mapping[str, int], record: Record, stopping: StopRequest
+    ) -> list[StrategyResult]:
+        """Compares the strategies by what is on record. Raises SettingsError ``BAD_VALUE`` where
+        none of them can be used, StopAsked."""
+        outcomes: list[StrategyResult] = []
+        for outcome in compare(
+            self._spark, self._names, situation, free, record, self._options.seconds, stopping
+        ):
+            outcomes.append(outcome)
+            if outcome.error:
+                log.warning("%-16s cannot be used here: %s", outcome.name, outcome.error)
+                continue
+            log.info(
+                "%-16s %s, %3d trees, %.1f s",
+                outcome.name,
+                measured(outcome.trial),
+                len(outcome.trees),
+                outcome.seconds,
+            )
+        _check(stopping)
+        # Whichever came first has no effect on what is chosen.
+        outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
+        if self._names and all(outcome.error for outcome in outcomes):
+            raise SettingsError(
+                "BAD_VALUE",
+                f"none of the strategies {', '.join(self._names)} has an outcome, the log says why "
+                "of each: ask for others with --strategies, or give them more time",
+            )
+        return outcomes
+
+    def _chosen(
+        self,
+        record: Record,
+        outcomes: Sequence[StrategyResult],
+        free: Mapping[str, int],
+        usable: Sequence[Edges],
+        now: Trial,
+        stopping: StopRequest,
+    ) -> ChosenTrees:
+        """Chooses trees: a strategy's, or a mixture. now: what the trees that stand take, which is
+        what it stays with where stacks name no trees. Raises StopAsked."""
+        seconds = self._options.seconds
+        if self._names:
+            choice = choose(record, outcomes, free, usable, _until(seconds, stopping))
+        else:
+            choice = ChosenTrees("no trees", {}, now, now.cost)
+        if not choice.complete:
+            log.warning(
+                "the search for a mixture took longer than %g s (--strategy-seconds): the best "
+                "strategy is taken as it is",
+                seconds,
+            )
+        log.info(
+            "%-16s %s, %3d trees",
+            f"chosen: {choice.name}" if choice.name != "mixture" else "chosen: a mixture",
+            measured(choice.trial),
+            len(choice.trees),
+        )
+        return choice
+
+    def _encodings(
+        self, there: Deployment, trees: Sequence[Edges], record: Record
+    ) -> list[EncodingCosts]:
+        """Compares encodings by what is on record, and says which one is the best."""
+        # The labels of another encoding go in the place of those that all switches have by now.
+        network = there.network
+        free = tree_budgets(network, there.limits, 1 << 30)
+        room = {
+            name: free[name] + sum(1 for _ in network.labels.rows(held))
+            for name, held in network_tables(network, ()).items()
+        }
+        costs = encoding_costs(network, numbered(trees, ""), record.publications, room)
+        best, now = least(costs), costs[0]
+        if best is not now:
+            log.info(
+                "encoding %s, in labels of %d bits, would take %s bytes on links for what %s takes "
+                "%s, with %d rows of labels in a switch: spark.stackcast.encoding sets it",
+                best.encoding,
+                best.bits,
+                f"{best.bytes:,}",
+                now.encoding,
+                f"{now.bytes:,}",
+                best.rows,
+            )
+        return costs
+
+    def _cap(
+        self, network: Network, trees: Sequence[VirtualTree], missing: Iterable[Edges]
+    ) -> int | None:
+        """Rules that may change by now: what an earlier run has under way counts, and so do the
+        trees that must come."""
+        most = self._options.max_changed_rules
+        if most is None:
+            return None
+        most = max(0, most - sum(rules(network, edges) for edges in missing))
+        busy = under_way(network, trees)
+        if busy:
+            log.info(
+                "%d rules of an earlier run are still under way: of the %d that may change, %d are "
+                "left",
+                busy,
+                most,
+                max(0, most - busy),
+            )
+        return max(0, most - busy)
+
+    def keep(self) -> Wanted:
+        """Returns the change where nothing is on record: all stays but trees that lost a link or
+        their room, and those come that must stand."""
+        there = self._read()
+        network, budget, trees = there.network, there.budget, there.trees
+        base = base_trees(network)
+        free = left_beside(base, network, budget)
+        standing = {e: name for e, name in in_use(network, trees).items() if e not in base}
+        nothing = Record(network, ())
+        return {**base, **plan_change(network, standing, {}, free, nothing.replay).wanted}
+
+    def _read(self) -> Deployment:
+        return read_deployment(self._tables, self._settings, self._options.rules)
+
+
+def _tell(recorded: RecordedPublications, record: Record) -> None:
+    log.info(
+        "%d batches on record, %d different publications, %.1f %% of their bytes",
+        recorded.batches,
+        len(record.publications),
+        100 * recorded.covered,
+    )
+    if record.left_out:
+        log.warning(
+            "%d deliveries on record are left out: the network does not lead there any more",
+            record.left_out,
+        )
+
+
+def measured(trial: Trial) -> str:
+    """Returns the figures of a replay in words, whichever of them is the cost."""
+    return (
+        f"{trial.bytes:>14,} bytes on links, {trial.labels:5.2f} labels, "
+        f"{trial.way:.2f} links to a receiver"
+    )
+
+
+def _check(stopping: StopRequest) -> None:
+    if stopping.is_set():
+        raise StopAsked
+
+
+def _until(seconds: float, stopping: StopRequest) -> Callable[[], None]:
+    """Returns a function that raises TimeoutError from then on, and StopAsked after a request."""
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        _check(stopping)
+        if time.monotonic() >= end:
+            raise TimeoutError
+
+    return check
