@@ -54,7 +54,6 @@ def main() -> None:
     with ProcessPoolExecutor(2) as pool:
         for part in [pool.submit(each) for each in (warm_up, _all_but_the_encoder)]:
             part.result()
-    compiled_mark.put()
 
 
 def compile_from(number: int) -> None:
