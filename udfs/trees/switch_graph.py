@@ -20,7 +20,7 @@ from udfs.trees.kernels.search import BY_WEIGHT, COVERED, NOWHERE, grow
 # A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
 # short all the same, and no way of more than 64 edges is taken to spare a unit.
 _UNIT = 64
-_KINDS = (*[np.int32] * 3, *[np.int64] * 2, *[np.int32] * 4)
+_KINDS = (*[np.int32] * 2, *[np.int64] * 2, *[np.int32] * 4)
 _MOST_UNITS = 511
 
 
@@ -70,11 +70,13 @@ class SwitchGraph:
                 (u, v, number, port, arriving, self._cost(link), weight, port_word, back_word)
             )
         rows.sort()
+        self._cables = [row[2] for row in rows]
         over: list[list[int]] = [[] for _ in cables]
-        for at, row in enumerate(rows):
-            over[row[2]].append(at)
+        for at, number in enumerate(self._cables):
+            over[number].append(at)
         self._over = {pair: over[number] for pair, number in self.edges.items()}
-        table = np.array(rows, np.int64).reshape(len(rows), len(_KINDS))
+        table = np.array([row[:2] + row[3:] for row in rows], np.int64)
+        table = table.reshape(len(rows), len(_KINDS))
         counts = np.bincount(table[:, 0], minlength=len(self.names))
         columns = (table[:, column].astype(kind) for column, kind in enumerate(_KINDS))
         offset = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
@@ -121,7 +123,7 @@ class SwitchGraph:
         for u, v, number, cost in zip(
             links.source.tolist(),
             links.target.tolist(),
-            links.edge.tolist(),
+            self._cables,
             links.cost.tolist(),
             strict=True,
         ):

@@ -32,7 +32,7 @@ _KNOWN, _KNOWN_WHOLE = 256, 64
 class Links(NamedTuple):
     """Directed usable links between switches, sorted by ``(source, target)``.
 
-    ``offset[u]:offset[u + 1]`` leave u. edge: number of the cable. port, back: bits of the ports at
+    ``offset[u]:offset[u + 1]`` leave u. port, back: bits of the ports at
     source and target, in the words ``port_word`` and ``back_word``. cost: of a search. weight:
     1..15. further: of each word that is no first one, ascending, its switch; those of u are the
     words ``more[u]:more[u + 1]``.
@@ -41,7 +41,6 @@ class Links(NamedTuple):
     offset: Integers
     source: Short
     target: Short
-    edge: Short
     port: Integers
     back: Integers
     cost: Short

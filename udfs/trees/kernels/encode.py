@@ -12,9 +12,9 @@ from udfs.trees.kernels.search import (
     BY_WEIGHT,
     NOWHERE,
     count_bits,
-    grow,
     inner,
     listens,
+    search,
     word_at,
     words_of,
 )
@@ -49,19 +49,7 @@ def encode(task, trees, algorithm, most, begun):  # type: ignore[no-untyped-def]
     forget(work)
     if algorithm in (QUICK, SHORTEST):
         use(task, trees, number)
-        count = np.int64(
-            grow(
-                task.links,
-                work,
-                task.root,
-                task.terminals,
-                task.rotation,
-                BY_WEIGHT,
-                NOWHERE,
-                NOWHERE,
-                algorithm == SHORTEST,
-            )
-        )
+        count = search(task, BY_WEIGHT, NOWHERE, NOWHERE, algorithm == SHORTEST)
         if count > 0:
             number = _chosen(task, count, trees)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.search import NOWHERE, grow, helper
+from udfs.trees.kernels.search import NOWHERE, helper, search
 from udfs.trees.kernels.stack import put_back, take_needs
 
 
@@ -26,17 +26,14 @@ def grown(task, mode):  # type: ignore[no-untyped-def]
     Were two sets of trees known by one number of 64 bits, the tree of one would serve the other,
     too, by a longer stack perhaps: what a stack does follows from its delivery tree.
     """
-    links, work = task.links, task.work
-    known = work.known
+    work, known = task.work, task.work.known
     key, count = known.in_use[0] ^ np.int64(mode), known.filled[0]
     for at in range(count):
         if known.key[at] == key:
             first, end = known.end[at], known.end[at + 1]
             put_back(task, known.members[first:end], known.parent[first:end])
             return end - first
-    size = np.int64(
-        grow(links, work, task.root, task.terminals, task.rotation, mode, NOWHERE, NOWHERE, False)
-    )
+    size = search(task, mode, NOWHERE, NOWHERE, False)
     if size < 0:
         return size
     take_needs(task, size)

@@ -23,10 +23,10 @@ from udfs.trees.kernels.search import (
     FULL_PRICE,
     NOWHERE,
     count_bits,
-    grow,
     helper,
     inner,
     listens,
+    search,
 )
 from udfs.trees.kernels.sorting import copy, sorted_by
 from udfs.trees.kernels.stack import (
@@ -235,17 +235,7 @@ def _begin(task, trees, number, count, labels, starts):  # type: ignore[no-untyp
                     continue
             elif start in (1, 2):
                 _set_prices(task, start == 2)
-                size = grow(
-                    links,
-                    work,
-                    task.root,
-                    task.terminals,
-                    task.rotation,
-                    BY_PRICE,
-                    NOWHERE,
-                    NOWHERE,
-                    False,
-                )
+                size = search(task, BY_PRICE, NOWHERE, NOWHERE, False)
                 take_needs(task, size)
             else:
                 size = grown(task, BY_WEIGHT)
@@ -344,17 +334,7 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
             barred, through = NOWHERE, beside[step - count + 1]
         effort -= 1
         use(task, trees, number)
-        size = grow(
-            links,
-            work,
-            task.root,
-            task.terminals,
-            task.rotation,
-            BY_LABELS,
-            through,
-            barred,
-            False,
-        )
+        size = search(task, BY_LABELS, through, barred, False)
         if size < 0:
             continue
         size = prune(links, work, size)

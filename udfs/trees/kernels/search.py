@@ -251,3 +251,21 @@ def grow(links, work, root, terminals, rotation, mode, through, barred, shortest
         _dequeue(work, work.first[at])
         queued -= 1
     return count if left == 0 else -1
+
+
+@helper
+def search(task, mode, through, barred, shortest):  # type: ignore[no-untyped-def]
+    """Grows the delivery tree of a task by :func:`grow`."""
+    return np.int64(
+        grow(
+            task.links,
+            task.work,
+            task.root,
+            task.terminals,
+            task.rotation,
+            mode,
+            through,
+            barred,
+            shortest,
+        )
+    )
