@@ -394,8 +394,9 @@ case "${1:-}" in
     shift 2
     ensure_environment bench
     export_environment
-    # Benchmarks are not installed; frames and oracles that they use are those of the tests.
-    export PYTHONPATH="$ROOT:$ROOT/tests/support"
+    # Benchmarks are not installed; frames and oracles that they use are those of the tests. What they
+    # count is the same in each run: networkx goes through sets of names.
+    export PYTHONPATH="$ROOT:$ROOT/tests/support" PYTHONHASHSEED=0
     exec python -m "benchmarks.$name" "$@"
     ;;
   env)
