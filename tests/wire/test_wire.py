@@ -299,6 +299,71 @@ def test_partial_sends_and_full_queues_lose_and_repeat_nothing(code, monkeypatch
     far.close()
 
 
+def frames_alike(count: int) -> list[bytes]:
+    """Frames of few sizes, as headers and messages of a stream have."""
+    random = np.random.default_rng(2)
+    return [
+        number.to_bytes(4) + random.bytes(int(size))
+        for number, size in enumerate(
+            random.choice([60, 62, 90, 1400], count, p=[0.1, 0.7, 0.1, 0.1])
+        )
+    ]
+
+
+def counted(sender: FrameSender) -> list[int]:
+    """The messages that the kernel takes from now on, by call."""
+    real, accepted = sender._sendmmsg, []
+
+    def spy(*arguments):
+        accepted.append(real(*arguments))
+        return accepted[-1]
+
+    sender._sendmmsg = spy
+    return accepted
+
+
+@pytest.mark.parametrize("window", [0, 100])
+def test_frames_of_one_size_go_together_and_arrive_apart(window):
+    frames = frames_alike(3 * BATCH)
+    with FarEnd(receive_buffer=1 << 24) as far_end:
+        with closing(
+            open_sink(SinkOptions("udp", endpoint=far_end.endpoint, window=window))
+        ) as sink:
+            accepted = counted(sink._sender)
+            assert sink.send(*buffer(frames)) == len(frames)
+            sink.flush()
+        assert far_end.wait_for(len(frames)) == frames
+    assert sum(accepted) < len(frames) / 2
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EINVAL])
+@pytest.mark.parametrize("taken", [0, 7])
+def test_where_the_kernel_cuts_nothing_frames_go_one_by_one(code, taken, monkeypatch):
+    """As an interface without checksums of its own has it; and it may turn out late."""
+    frames = frames_alike(2 * BATCH)
+    with FarEnd(answers=False, receive_buffer=1 << 24) as far_end:
+        sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint))
+        real, sender = sink._sender._sendmmsg, sink._sender
+        left = [taken]
+
+        def refuses(descriptor, address, count, flags):
+            first = (address - sender._messages.ctypes.data) // sender._messages.itemsize
+            asked = sender._messages["header"]["control_length"][first : first + count] > 0
+            whole = int(asked.argmax()) if asked.any() else count
+            if left[0]:
+                whole = left[0] = min(left[0], count)
+                left[0] = 0
+            if whole == 0:
+                monkeypatch.setattr("ctypes.get_errno", lambda: code)
+                return -1
+            return real(descriptor, address, whole, flags)
+
+        sender._sendmmsg = refuses
+        assert sink.send(*buffer(frames)) == len(frames)
+        sink.close()
+        assert far_end.wait_for(len(frames)) == frames
+
+
 def test_a_queue_that_stays_full_is_an_error_and_not_a_hang():
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with pytest.raises(SinkError, match="STALLED") as error:

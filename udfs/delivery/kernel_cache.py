@@ -37,6 +37,7 @@ from udfs.messages.reference import build_packet
 from udfs.messages.specification import parse_specification
 from udfs.network.labels import NARROW, TREE
 from udfs.network.topology import fabric
+from udfs.stacks.segments import segment_bounds
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
@@ -82,6 +83,7 @@ def _packets() -> None:
     _deliver(itch, _RULES, [packet], "price >= 0")
     _deliver(itch, _RULES, [packet], in_network=True)
     _index(itch)
+    segment_bounds(np.zeros(1, np.int64), 1)
     # As they come from a broker, in memory that is not to be written.
     fetched = np.frombuffer(b"", np.uint8)
     read_records(fetched, 0, 1)

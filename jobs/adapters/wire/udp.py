@@ -21,6 +21,11 @@ from udfs.errors import SinkError
 # What the kernel charges a receive buffer for an 8-byte datagram, amply.
 _ANSWER_COST = 2_048
 _SEND_BUFFER = 4 << 20
+# By family, the socket option that has the way's MTU (IP_MTU, IPV6_MTU), and bytes of the headers.
+_MTU = {
+    socket.AF_INET: ((socket.IPPROTO_IP, 14), 28),
+    socket.AF_INET6: ((socket.IPPROTO_IPV6, 24), 48),
+}
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
@@ -51,7 +56,9 @@ class UdpSink:
         self._window = 0
         if options.window:
             self._window = self._fit_window(options.window)
-        self._sender = FrameSender(self._socket, f"tunnel {options.endpoint}", options.patience)
+        self._sender = FrameSender(
+            self._socket, f"tunnel {options.endpoint}", options.patience, _segment(self._socket)
+        )
         self._sent = 0
         self._processed = 0
         self._zero: int | None = None
@@ -134,6 +141,16 @@ class UdpSink:
             # Answers may overtake each other; one from before this sink's time counts too much.
             if self._processed < processed <= self._sent:
                 self._processed = processed
+
+
+def _segment(connected: socket.socket) -> int:
+    """Returns the bytes that a datagram to the far end may have without being fragmented: the
+    kernel cuts no larger ones. 0 where nobody knows."""
+    option, headers = _MTU[connected.family]
+    try:
+        return max(0, connected.getsockopt(*option) - headers)
+    except OSError:
+        return 0
 
 
 def _connect(host: str, port: int, endpoint: str) -> socket.socket:
