@@ -1,7 +1,7 @@
 """Pictures, and the marked tables of docs/benchmarks.md, from the last run of each part.
 
-A mark is ``<!-- table pipeline NAME -->``, and ``<!-- end -->`` after the table, or the link to a
-picture. What is of parts that never ran stays as it is.
+A mark is ``<!-- table pipeline NAME [PART] -->``, and ``<!-- end -->`` after the table, or the link
+to a picture. What is of parts that never ran stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.pipeline.throughput import CORE, MAIN, OURS
 from benchmarks.support.results import ROOT, Line, load
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
-MARK = re.compile(r"(<!-- table pipeline ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- table pipeline (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growth")
 
 
@@ -30,11 +30,11 @@ def filled(text: str, lines: dict[str, list[Line]]) -> str:
     """Returns the text with its marked tables made from these lines, by part."""
 
     def replaced(match: re.Match[str]) -> str:
-        name = match[2]
-        # Floors and the other figures come from several parts.
-        parts = TABLES_OF_ALL.get(name, (name,))
+        head, name, part, end = match.groups()
+        # Some figures come from several parts.
+        parts = (part,) if part else PARTS_OF.get(name, (name,))
         table = TABLES[name]([line for part in parts for line in lines[part]])
-        return match[1] + table + match[3] if table else match[0]
+        return head + table + end if table else match[0]
 
     return MARK.sub(replaced, text)
 
@@ -292,8 +292,7 @@ TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
     "rates": rates,
     "curves": curves,
 }
-TABLES_OF_ALL = {
-    "floors": PARTS,
+PARTS_OF = {
     "latency": ("latency", "realtime"),
     "start": ("start", "memory"),
     "throughput": ("throughput", "peers"),

@@ -177,12 +177,13 @@ def test_the_document_takes_its_tables_from_the_lines_and_keeps_those_of_parts_t
     floor = {"name": "floor", "what": "p50", "value": 12.5, "floor": 10, "unit": "ms"}
     lines["realtime"] = [floor | {"least": False, "held": False}]
     text = document.filled(
-        "<!-- table pipeline floors -->\nold\n<!-- end -->\n"
+        "<!-- table pipeline floors realtime -->\nold\n<!-- end -->\n"
+        "<!-- table pipeline floors memory -->\nold\n<!-- end -->\n"
         "<!-- table pipeline throughput -->\nold\n<!-- end -->\n",
         lines,
     )
     assert "| p50 | 12.5 ms | ≤ 10 ms | **missed** |\n<!-- end -->" in text
-    assert text.count("old") == 1
+    assert text.count("old") == 2
 
 
 def test_every_table_of_the_document_can_be_made():
