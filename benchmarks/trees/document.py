@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from benchmarks.support.results import ROOT, Line, load, named
 from benchmarks.support.tables import cell, floors, table
 from benchmarks.trees import pictures
+from benchmarks.trees.automatic import AUTOMATIC
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
 from benchmarks.trees.networks import CANDIDATES, DIVISOR
 from benchmarks.trees.reasons import why
@@ -271,7 +272,7 @@ def retuned(lines: Sequence[Line], _: str) -> str:
         shares = [row["rules_changed"] / row["rules"] for row in changes if row["rules"]]
         rows.append(
             (
-                name,
+                "automatic, its bytes on links" if name == AUTOMATIC else name,
                 *(f"{value:.3f}" for value in after),
                 f"{stale['mean']:.3f}",
                 f"{sum(row['rules_changed'] for row in changes) / len(changes):.0f}",
