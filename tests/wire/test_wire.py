@@ -351,8 +351,7 @@ def test_where_the_kernel_cuts_nothing_frames_go_one_by_one(code, taken, monkeyp
             asked = sender._messages["header"]["control_length"][first : first + count] > 0
             whole = int(asked.argmax()) if asked.any() else count
             if left[0]:
-                whole = left[0] = min(left[0], count)
-                left[0] = 0
+                whole, left[0] = min(left[0], count), 0
             if whole == 0:
                 monkeypatch.setattr("ctypes.get_errno", lambda: code)
                 return -1
