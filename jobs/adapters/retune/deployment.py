@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.program import P4Program
@@ -29,6 +30,45 @@ class Deployment:
     budget: Mapping[str, int]
     trees: Sequence[VirtualTree]
 
+    @cached_property
+    def in_use(self) -> Wanted:
+        """The trees that stand, by their edges: active or about to be, and with all their links."""
+        return {
+            tree.edges: tree.strategy
+            for tree in sorted(self.trees, key=lambda tree: tree.id)
+            if tree.state in ("active", "installing") and not lost_links(self.network, tree.edges)
+        }
+
+    @cached_property
+    def base(self) -> Wanted:
+        """The trees that must stand whatever is on record: where stacks name trees alone, those to
+        each host, of which any set is put together."""
+        if self.network.labels.trees != "alone":
+            return {}
+        return dict.fromkeys(host_trees(self.network, self.network.publishers()), "publisher")
+
+    @property
+    def chosen(self) -> Wanted:
+        """The trees in use that need not stand."""
+        return {edges: name for edges, name in self.in_use.items() if edges not in self.base}
+
+    @cached_property
+    def free(self) -> Mapping[str, int]:
+        """The trees that switches may hold beside those that must stand. Raises SettingsError
+        ``BAD_VALUE`` where these are too many."""
+        capacity = TreeCapacity(self.network, self.budget)
+        for edges in self.base:
+            capacity.reserve(edges)
+        for name, left in capacity.left.items():
+            if left < 0 and self.base:
+                raise SettingsError(
+                    "BAD_VALUE",
+                    f"encoding {self.network.labels.encoding} needs a tree to each host alone: "
+                    f"{self.budget[name] - left} in switch {name!r}, which may hold "
+                    f"{self.budget[name]} by --rules, max_rules and its program's tables",
+                )
+        return capacity.left
+
 
 def read_deployment(tables: Tables, settings: Settings, rules: int) -> Deployment:
     """Reads it from the tables, in versions that go together. rules: trees a switch at most."""
@@ -45,39 +85,6 @@ def read_deployment(tables: Tables, settings: Settings, rules: int) -> Deploymen
         limits[row["switch"]] = Limits(pipelines[name].sizes, row["max_rules"])
     trees = [tree_from_row(row) for row in rows[TREES]]
     return Deployment(network, limits, tree_budgets(network, limits, rules), trees)
-
-
-def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
-    """Trees that stand, by their edges: active or about to be, and with all their links."""
-    return {
-        tree.edges: tree.strategy
-        for tree in sorted(trees, key=lambda tree: tree.id)
-        if tree.state in ("active", "installing") and not lost_links(network, tree.edges)
-    }
-
-
-def base_trees(network: Network) -> Wanted:
-    """Returns the trees that must stand whatever is on record: where stacks name trees alone, those
-    to each host, of which any set is put together."""
-    if network.labels.trees != "alone":
-        return {}
-    return dict.fromkeys(host_trees(network, network.publishers()), "publisher")
-
-
-def left_beside(base: Wanted, network: Network, budget: Mapping[str, int]) -> dict[str, int]:
-    """Returns the trees that switches may hold beside these. Raises SettingsError BAD_VALUE."""
-    capacity = TreeCapacity(network, budget)
-    for edges in base:
-        capacity.reserve(edges)
-    for name, left in capacity.left.items():
-        if left < 0 and base:
-            raise SettingsError(
-                "BAD_VALUE",
-                f"encoding {network.labels.encoding} needs a tree to each host alone: "
-                f"{budget[name] - left} in switch {name!r}, which may hold {budget[name]} by "
-                "--rules, max_rules and its program's tables",
-            )
-    return capacity.left
 
 
 def all_up(network: Network, edges: Edges) -> bool:

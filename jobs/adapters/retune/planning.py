@@ -12,22 +12,13 @@ from pyspark.sql import SparkSession
 from jobs.adapters.app.lifecycle import StopAsked
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.retune.clients import clients_by_tables
-from jobs.adapters.retune.deployment import (
-    Deployment,
-    all_up,
-    base_trees,
-    in_use,
-    left_beside,
-    read_deployment,
-)
+from jobs.adapters.retune.deployment import Deployment, all_up, read_deployment
 from jobs.adapters.retune.options import RetuneOptions
 from jobs.adapters.retune.record import RecordedPublications, read_record
 from jobs.adapters.retune.trials import compare
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import SettingsError
-from udfs.network.network import Network
 from udfs.network.publishers import sending, several
-from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.change import TreeChange, plan_change
 from udfs.retuning.comparison import Record, StrategyResult, Trial
 from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
@@ -44,13 +35,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RetunePlan:
-    """Result of a run. trees: all rows of `virtual_trees`, as read. encodings: what the heaviest
-    publications take in each, the network's with the trees after the change first."""
+    """Result of a run. deployment: as read. encodings: what the heaviest publications take in each,
+    the network's with the trees after the change first."""
 
-    network: Network
+    deployment: Deployment
     options: RetuneOptions
-    budget: Mapping[str, int]
-    trees: Sequence[VirtualTree]
     recorded: RecordedPublications
     record: Record
     outcomes: Sequence[StrategyResult]
@@ -80,12 +69,10 @@ class Planner:
         options = self._options
         recorded = read_record(self._tables, options.most, options.window, options.as_of)
         there = self._read()
-        network, budget, trees = there.network, there.budget, there.trees
+        network, base, free = there.network, there.base, there.free
         named = self._settings.publisher
         publishers = sending(network, named) if several(named) else ()
         publications = by_entry(recorded.publications, publishers)
-        base = base_trees(network)
-        free = left_beside(base, network, budget)
         record = Record(network, publications, options.objective, self._settings.max_labels, base)
         _tell(recorded, record)
         if not record.publications:
@@ -96,8 +83,7 @@ class Planner:
             Statistics(record.publications),
             options.seed,
         )
-        stored = in_use(network, trees)
-        standing = {edges: name for edges, name in stored.items() if edges not in base}
+        standing = there.chosen
         now = record.replay(list(standing))
         log.info("%-16s %s", "as they are", measured(now))
         outcomes = self._compared(situation, free, record, stopping)
@@ -108,29 +94,18 @@ class Planner:
             _check(stopping)
             return record.replay(trees)
 
-        missing = {edges: name for edges, name in base.items() if edges not in stored}
+        missing = {edges: name for edges, name in base.items() if edges not in there.in_use}
         change = plan_change(
             network,
             standing,
             choice.trees,
             free,
             replay,
-            self._cap(network, trees, missing),
+            self._cap(there, missing),
             options.min_saving,
         ).beside(network, base, missing)
         encodings = self._encodings(there, list(change.wanted), record)
-        return RetunePlan(
-            network,
-            options,
-            budget,
-            trees,
-            recorded,
-            record,
-            outcomes,
-            choice,
-            change,
-            encodings,
-        )
+        return RetunePlan(there, options, recorded, record, outcomes, choice, change, encodings)
 
     def _compared(
         self, situation: Situation, free: Mapping[str, int], record: Record, stopping: StopRequest
@@ -219,16 +194,14 @@ class Planner:
             )
         return costs
 
-    def _cap(
-        self, network: Network, trees: Sequence[VirtualTree], missing: Iterable[Edges]
-    ) -> int | None:
+    def _cap(self, there: Deployment, missing: Iterable[Edges]) -> int | None:
         """Rules that may change by now: what an earlier run has under way counts, and so do the
         trees that must come."""
         most = self._options.max_changed_rules
         if most is None:
             return None
-        most = max(0, most - sum(rules(network, edges) for edges in missing))
-        busy = under_way(network, trees)
+        most = max(0, most - sum(rules(there.network, edges) for edges in missing))
+        busy = under_way(there.network, there.trees)
         if busy:
             log.info(
                 "%d rules of an earlier run are still under way: of the %d that may change, %d are "
@@ -243,12 +216,9 @@ class Planner:
         """Returns the change where nothing is on record: all stays but trees that lost a link or
         their room, and those come that must stand."""
         there = self._read()
-        network, budget, trees = there.network, there.budget, there.trees
-        base = base_trees(network)
-        free = left_beside(base, network, budget)
-        standing = {e: name for e, name in in_use(network, trees).items() if e not in base}
-        nothing = Record(network, ())
-        return {**base, **plan_change(network, standing, {}, free, nothing.replay).wanted}
+        nothing = Record(there.network, ())
+        kept = plan_change(there.network, there.chosen, {}, there.free, nothing.replay)
+        return {**there.base, **kept.wanted}
 
     def _read(self) -> Deployment:
         return read_deployment(self._tables, self._settings, self._options.rules)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.retune.deployment import in_use
 from jobs.adapters.retune.planning import RetunePlan
 from udfs.network.drawing import drawing
 from udfs.network.network import Network
@@ -35,7 +34,7 @@ def write(folder: Path, plan: RetunePlan, figures: Mapping[str, Any], outcome: s
     """
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     figures = {"outcome": outcome, "at": now, **figures}
-    drawn = len(plan.network.switches) <= MOST_SWITCHES
+    drawn = len(plan.deployment.network.switches) <= MOST_SWITCHES
     if not drawn:
         # Gigabytes, maybe; they are in `virtual_trees`.
         figures["trees"] = [
@@ -43,7 +42,7 @@ def write(folder: Path, plan: RetunePlan, figures: Mapping[str, Any], outcome: s
             for tree in figures["trees"]
         ]
     _write(folder / "retune.json", json.dumps(figures, indent=2, default=str) + "\n")
-    content = figures | {"map": drawing(plan.network) if drawn else None}
+    content = figures | {"map": drawing(plan.deployment.network) if drawn else None}
     body, script = (
         Path(__file__).with_name(name).read_text(encoding="utf-8")
         for name in ("retune.html", "retune.js")
@@ -54,7 +53,7 @@ def write(folder: Path, plan: RetunePlan, figures: Mapping[str, Any], outcome: s
 def summary(plan: RetunePlan) -> dict[str, Any]:
     """Returns the figures: what was compared and chosen, what the change costs and saves."""
     change, choice = plan.change, plan.choice
-    now = plan.record.replay(list(in_use(plan.network, plan.trees)))
+    now = plan.record.replay(list(plan.deployment.in_use))
     after = plan.record.replay(list(change.wanted))
     names = {**choice.trees, **change.wanted}
     return {
@@ -73,12 +72,12 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
             "deliveries_left_out": plan.record.left_out,
         },
         "budget": {
-            "least": min(plan.budget.values()),
-            "most": max(plan.budget.values()),
+            "least": min(plan.deployment.budget.values()),
+            "most": max(plan.deployment.budget.values()),
         },
         "now": {
             **_measured(now),
-            "trees": len(in_use(plan.network, plan.trees)),
+            "trees": len(plan.deployment.in_use),
         },
         "strategies": [
             {
@@ -124,7 +123,7 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
             "saving": change.saving,
         },
         "trees": [
-            _tree(plan.network, edges, names.get(edges, ""), state)
+            _tree(plan.deployment.network, edges, names.get(edges, ""), state)
             for state, trees in (
                 ("new", change.added),
                 ("kept", [e for e in change.wanted if e not in set(change.added)]),
@@ -144,10 +143,10 @@ def _reason(plan: RetunePlan, after: Trial) -> str:
     brought."""
     change, choice, options = plan.change, plan.choice, plan.options
     unit = UNITS[options.objective]
-    labels = plan.network.labels
+    labels = plan.deployment.network.labels
     if not labels.trees:
         return f"Stacks of encoding {labels.encoding} name no stored trees: none are chosen."
-    standing = in_use(plan.network, plan.trees)
+    standing = plan.deployment.in_use
     new = [edges for edges in choice.trees if edges not in standing]
     left = len(new) - len(change.added)
     if not new:
