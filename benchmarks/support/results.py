@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,12 +78,14 @@ def named(lines: Iterable[Line], name: str, **values: Any) -> list[Line]:
 def in_parallel(
     work: Callable[[_Task], _Answer], tasks: Sequence[_Task], processes: int
 ) -> Iterator[tuple[_Task, _Answer]]:
-    """Yields answers in the order of the tasks; a single process works in this one."""
-    if processes == 1:
-        yield from ((task, work(task)) for task in tasks)
-        return
-    with ProcessPoolExecutor(processes) as pool:
-        yield from zip(tasks, pool.map(work, tasks), strict=True)
+    """Yields answers in the order of the tasks, and says on the error stream how many there are by
+    now; a single process works in this one."""
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
+        answers = pool.map(work, tasks) if pool else map(work, tasks)
+        for number, (task, answer) in enumerate(zip(tasks, answers, strict=True), 1):
+            if 100 * number // len(tasks) > 100 * (number - 1) // len(tasks):
+                print(f"{number} of {len(tasks)}", file=sys.stderr, flush=True)
+            yield task, answer
 
 
 def _path(benchmark: str, part: str, folder: Path) -> Path:

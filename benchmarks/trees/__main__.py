@@ -1,7 +1,7 @@
 """Virtual trees: headers, load, the automatic choice, churn, speed, and other encodings.
 
     ./spark-submit.sh bench trees [PART ...] [--runs N] [--networks NAMES] [--zoo FOLDER]
-        [--publishers SHARE] [--automatic] [--processes N]
+        [--publishers SHARE] [--processes N]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
 lines named ``claim`` what WERNECKE claims. Lines are kept under ``var/bench``; ``document`` draws
@@ -13,22 +13,26 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from types import ModuleType
 
 from benchmarks.support.parts import Parts, parser_of, run
 from benchmarks.trees import (
     automatic,
+    best,
     builders,
     churn,
     document,
     fabric,
     labels,
     optimum,
+    retuned,
     speed,
     variants,
     zoo,
 )
 
-RUNS = {"fabric": 25, "variants": 25, "zoo": 25}
+RUNS = {"fabric": 25, "variants": 25, "zoo": 25, "churn": 25, "best": 5}
 """Drawings of clients a point, where nothing else is asked for; 1 of other parts."""
 
 Options = argparse.Namespace
@@ -42,20 +46,19 @@ def _fabric(options: Options) -> None:
     fabric.run(_runs(options, "fabric"), options.processes, options.publishers)
 
 
-def _churn(options: Options) -> None:
-    churn.run(
-        _runs(options, "churn"), options.processes, options.zoo, options.networks, options.automatic
-    )
+def _zoo(part: str, module: ModuleType) -> Callable[[Options], None]:
+    """Returns a part over networks of the Topology Zoo."""
+    return lambda each: module.run(_runs(each, part), each.processes, each.zoo, each.networks)
 
 
 PARTS: Parts = {
     "fabric": _fabric,
     "variants": lambda each: variants.run(_runs(each, "variants"), each.processes),
-    "zoo": lambda each: zoo.run(_runs(each, "zoo"), each.processes, each.zoo, each.networks),
-    "automatic": lambda each: automatic.run(
-        _runs(each, "automatic"), each.processes, each.zoo, each.networks
-    ),
-    "churn": _churn,
+    "zoo": _zoo("zoo", zoo),
+    "automatic": _zoo("automatic", automatic),
+    "churn": _zoo("churn", churn),
+    "best": _zoo("best", best),
+    "retuned": _zoo("retuned", retuned),
     "speed": lambda _: speed.run(),
     "labels": lambda each: labels.run(each.processes),
     "optimum": lambda each: optimum.run(each.processes, each.runs),
@@ -80,11 +83,6 @@ def main() -> None:
         default=[],
         type=lambda text: text.split(","),
         help="names of Table 6.1, with commas; all without",
-    )
-    parser.add_argument(
-        "--automatic",
-        action="store_true",
-        help="follow the automatic choice through churn, too, which takes long",
     )
     parser.add_argument(
         "--publishers",

@@ -24,6 +24,8 @@ PARTS = (
     "zoo",
     "automatic",
     "churn",
+    "best",
+    "retuned",
     "speed",
     "large",
     "labels",
@@ -258,15 +260,36 @@ def automatic(lines: Sequence[Line], _: str) -> str:
     )
 
 
+def churn(lines: Sequence[Line], migration: str) -> str:
+    """Labels before clients move, half way and after all moved, and there what tells drawings
+    apart, and labels by 5.1."""
+    rows = named(lines, "churn", migration=migration)
+    of = {(row["strategy"], row["network"], row["churn"]): row for row in rows}
+    networks = dict.fromkeys(row["network"] for row in rows)
+
+    def figures(strategy: str, network: str) -> str:
+        begin, half, end = (of[strategy, network, percent] for percent in (0, 50, 100))
+        labels = " / ".join(f"{row['labels']:.1f}" for row in (begin, half, end))
+        return f"{labels}{_apart(end['labels_apart'])}, 5.1: {end['labels_greedy']:.1f}"
+
+    return table(
+        (f"{migration}: labels at 0 / 50 / 100 % of churn{_drawings(rows)}", *networks),
+        (
+            (strategy, *(figures(strategy, network) for network in networks))
+            for strategy in (SHOWN if rows else ())
+        ),
+    )
+
+
 def retuned(lines: Sequence[Line], _: str) -> str:
     """By strategy: headers relative to the optimum, and rules changed."""
     rows = []
     for stale in named(lines, "before retuning"):
         name = stale["strategy"]
-        changes = named(lines, "retuned", strategy=name)
+        changes = named(lines, "changes", strategy=name)
         after = [
             row["value"]
-            for row in named(lines, "floor", part="churn")
+            for row in named(lines, "floor", part="retuned")
             if row["what"].startswith(f"{name}, retuned") and row["what"].endswith("mean")
         ]
         shares = [row["rules_changed"] / row["rules"] for row in changes if row["rules"]]
@@ -280,7 +303,7 @@ def retuned(lines: Sequence[Line], _: str) -> str:
                 f"{sum(shares) / len(shares):.0%}",
             )
         )
-    measured = dict.fromkeys(row["network"] for row in named(lines, "retuned"))
+    measured = dict.fromkeys(row["network"] for row in named(lines, "changes"))
     return table(
         (
             f"strategy, in {', '.join(measured)}",
@@ -472,6 +495,7 @@ TABLES: dict[str, Callable[[Sequence[Line], str], str]] = {
     "zoo": zoo,
     "zipf": zipf,
     "automatic": automatic,
+    "churn": churn,
     "retuned": retuned,
     "greedy": greedy,
     "optimum": optimum,

@@ -10,7 +10,7 @@ from benchmarks.support.map import Map
 from benchmarks.support.plot import Drawing, Legend, Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
 from benchmarks.trees.automatic import AUTOMATIC
-from benchmarks.trees.churn import QUANTITIES, SCALE_FREE
+from benchmarks.trees.best import QUANTITIES, SCALE_FREE
 from benchmarks.trees.clients import MIGRATIONS, crowd, recorded
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
 from benchmarks.trees.fabric import THRESHOLDS, TOGETHER
@@ -146,8 +146,7 @@ def stacks(lines: Sequence[Line], folder: str | None) -> str:
 
 
 def churn(lines: Sequence[Line], folder: str | None) -> str:
-    names = [*SHOWN, AUTOMATIC]
-    rows = named(lines, "churn", which="kept")
+    rows = named(lines, "churn")
     most = max(row["labels"] for row in rows)
     panels: list[Drawing] = []
     for how in MIGRATIONS:
@@ -160,8 +159,7 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
                         key=lambda row: row["churn"],
                     )
                 ]
-                for name in names
-                if named(rows, "churn", network=network, migration=how, strategy=name)
+                for name in SHOWN
             }
             panels.append(Bars(f"{network}, {how}", "labels", groups, most, thin=True))
     return svg(
@@ -173,7 +171,7 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
 
 
 def retuned(lines: Sequence[Line], folder: str | None) -> str:
-    measured = {row["strategy"] for row in named(lines, "churn", which="retuned")}
+    measured = {row["strategy"] for row in named(lines, "retuned")}
     shown = [name for name in ("freq-relation", "hybrid", AUTOMATIC) if name in measured]
     keys = [f"{name}, {which}" for name in shown for which in ("kept", "retuned", "optimum")]
     panels: list[Drawing] = []
@@ -186,7 +184,12 @@ def retuned(lines: Sequence[Line], folder: str | None) -> str:
                     values = [
                         row["header_bytes"]
                         for row in named(
-                            lines, "churn", migration=how, strategy=name, which=which, churn=percent
+                            lines,
+                            "retuned",
+                            migration=how,
+                            strategy=name,
+                            which=which,
+                            churn=percent,
                         )
                     ]
                     points.append((float(percent), sum(values) / len(values)))
@@ -211,7 +214,8 @@ def best(lines: Sequence[Line], folder: str | None) -> str:
                     max(row["fluctuation"], 0.05),
                     2 + row["labels"] * 0.8,
                     names.index(row["strategy"]) if row["strategy"] in names else 11,
-                    f"{row['network']}: {row['strategy']}, {row['labels']:.1f} labels",
+                    f"{row['network']}: {row['strategy']}, {row['labels']:.1f} labels"
+                    f"{_of_drawings(row)}",
                 )
                 for row in named(lines, "best", migration=how, subscribers=quantity)
             ]
@@ -223,6 +227,13 @@ def best(lines: Sequence[Line], folder: str | None) -> str:
         [*panels, Legend(names, 3, "marks")],
         3,
     )
+
+
+def _of_drawings(row: Line) -> str:
+    """What tells drawings apart, and in how many of them the strategy is the best."""
+    if row["labels_apart"] is None:
+        return ""
+    return f" ± {row['labels_apart']:.1f}, best in {row['drawings']} of {row['runs']} drawings"
 
 
 def migrations(lines: Sequence[Line], folder: str | None) -> str:
@@ -311,7 +322,7 @@ PICTURES: Mapping[str, tuple[str, Picture]] = {
     "deliveries": ("zoo", deliveries),
     "migrations": ("churn", migrations),
     "churn": ("churn", churn),
-    "retuned": ("churn", retuned),
-    "best": ("churn", best),
+    "retuned": ("retuned", retuned),
+    "best": ("best", best),
 }
 """By name, the part whose lines it draws."""
