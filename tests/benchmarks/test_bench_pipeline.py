@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from bisect import bisect_left
 
 import numpy as np
@@ -13,10 +14,13 @@ from benchmarks.pipeline.document import DOCUMENT, MARK
 from benchmarks.pipeline.growth import worse_than_linear
 from benchmarks.pipeline.latency import quantiles
 from benchmarks.pipeline.receiver import LOOKED_AT, read_frames
+from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import DEAR, FOLLOWERS, Packets, Rules, names
 from benchmarks.pipeline.world import FABRICS, network_of, properties
 from benchmarks.support.results import Lines, load
 from jobs.adapters.app.settings import Settings
+from jobs.adapters.wire.options import SinkOptions
+from jobs.adapters.wire.udp import UdpSink
 from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.matching.matcher import Matcher
 from udfs.messages.moldudp64 import decode
@@ -107,6 +111,23 @@ def report(batch: int, second: float, seconds: float, rows: int) -> str:
     return json.dumps(
         {"batchId": batch, "timestamp": stamp, "durationMs": duration, "sources": [source]}
     )
+
+
+@pytest.mark.server
+def test_frames_that_the_kernel_cuts_from_one_message_are_all_counted():
+    wire = Wire.make_tunnel()
+    frames, size = 640, 100
+    data, offsets = np.zeros(frames * size, np.uint8), np.arange(frames + 1) * size
+    with wire.hold() as far:
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        before = wire.sent()
+        sink = UdpSink(SinkOptions("udp", endpoint=wire.near))
+        sent = 0
+        while sent < frames:
+            sent += sink.send(data, offsets[sent:])
+        sink.close()
+        # What still waits to be read is not counted, and of others' in the machine all is.
+        assert wire.sent() - before >= 0.9 * frames
 
 
 def test_the_rate_begins_after_the_warm_batches_and_counts_pauses():
