@@ -32,7 +32,7 @@ from benchmarks.trees import (
     zoo,
 )
 
-RUNS = {"fabric": 25, "variants": 25, "zoo": 25, "churn": 25, "best": 5}
+RUNS = {"fabric": 25, "variants": 25, "zoo": 25, "churn": 10}
 """Drawings of clients a point, where nothing else is asked for; 1 of other parts."""
 
 Options = argparse.Namespace
