@@ -126,7 +126,7 @@ def test_frames_that_the_kernel_cuts_from_one_message_are_all_counted():
         while sent < frames:
             sent += sink.send(data, offsets[sent:])
         sink.close()
-        # What still waits to be read is not counted, and of others' in the machine all is.
+        # What waits to be read is not counted yet; what others send meanwhile is.
         assert wire.sent() - before >= 0.9 * frames
 
 
