@@ -3,8 +3,8 @@
     ./spark-submit.sh bench pipeline [PART ...] [--quick]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen.
-PARTs are throughput, peers, latency, realtime, start, memory, proof, source and growth; all without
-one. ``--minutes``: how long each of throughput's main ways is measured, in turns of a minute; five
+PARTs are throughput, cases, peers, latency, realtime, start, memory, proof, source and growth; all
+without one. ``--minutes``: how long each way of throughput is measured, in turns of a minute; five
 by default. ``--quick`` takes fewer records and points, and a quarter of a minute. Lines are kept
 under ``var/bench``; ``document`` draws docs/pictures/pipeline-*.svg and writes the tables of
 docs/benchmarks.md, which says what is compared with what, from the last run of each part.
@@ -26,6 +26,7 @@ from benchmarks.support.results import Lines
 
 PARTS = (
     "throughput",
+    "cases",
     "peers",
     "latency",
     "realtime",
@@ -47,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./spark-submit.sh bench pipeline")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="fewer records and fewer points")
-    parser.add_argument("--minutes", type=float, help="for each main way of throughput; 5")
+    parser.add_argument("--minutes", type=float, help="for each way of throughput; 5")
     options = parser.parse_args()
     minutes = options.minutes or (0.25 if options.quick else 5.0)
     unknown = sorted(set(options.parts) - set(PARTS))

@@ -16,7 +16,7 @@ from benchmarks.support.results import ROOT, Line, load
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 MARK = re.compile(r"(<!-- table pipeline (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growth")
+PARTS = ("throughput", "cases", "peers", "latency", "realtime", "start", "memory", "growth")
 
 
 def run(document: Path = DOCUMENT, pictures: Path = pipeline_pictures.PICTURES) -> None:
@@ -298,8 +298,8 @@ PARTS_OF = {
     "throughput": ("throughput", "peers"),
     "components": ("throughput", "peers"),
     "account": ("peers",),
-    "workloads": ("throughput",),
-    "limits": ("throughput",),
+    "workloads": ("throughput", "cases"),
+    "limits": ("cases",),
     "compared": ("throughput", "peers"),
     "rates": ("throughput", "peers"),
     "curves": ("growth",),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from benchmarks.pipeline.makers import Makers
 from benchmarks.pipeline.program import SINKS
-from benchmarks.pipeline.throughput import FROZEN, MAIN, OURS, SIDE, compare, rotate, warm
+from benchmarks.pipeline.throughput import FROZEN, MAIN, OURS, compare, rotate, warm
 from benchmarks.pipeline.ways import Topic, Way
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.world import World
@@ -22,21 +22,23 @@ PEERS = (
 SILENT = (BYTEWAX, CLUSTER + FROZEN)
 #: How much of a record is done, each with all before it, and then sent by each sink.
 WORK = ("fetch", "match", "frame", "udp")
+#: Seconds of a turn.
+TURN = 18.0
 
 
 def run(world: World, lines: Lines) -> None:
     """Each in processes of its own that end before the next begins."""
     makers = Makers(world)
     topic = MAIN.topic(world)
-    seconds = SIDE * (0.2 if world.quick else 1.0)
+    seconds = TURN * (0.2 if world.quick else 1.0)
     for name in PEERS:
         # One that does not come up takes nothing from the others.
         try:
             with makers.way(name) as way:
                 if name not in SILENT:
                     compare(world, lines, makers, [way])
-                warm(world, lines, [way], topic, seconds, 3)
-                rotate(lines, MAIN.name, [way], topic, 1, 1.5 * seconds)
+                warm(world, lines, [way], topic, seconds / 1.5, 3)
+                rotate(lines, MAIN.name, [way], topic, 1, seconds)
                 if name == KERNELS:
                     account(lines, way, topic, world.wire, seconds)
         except Exception as error:
@@ -47,7 +49,7 @@ def account(lines: Lines, way: Way, topic: Topic, wire: Wire, seconds: float) ->
     """Microseconds of cores a record by what is done of it, in turns of the same processes; the
     broker's are apart."""
     for work in (*WORK, *SINKS) if wire.kind != "udp" else WORK:
-        turn = way.turn(topic, seconds / 2, work, wire if work in SINKS else None)
+        turn = way.turn(topic, seconds / 3, work, wire if work in SINKS else None)
         per = 1e6 / turn.records
         lines.say(
             "account",

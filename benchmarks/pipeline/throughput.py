@@ -32,9 +32,8 @@ CORE = (OURS, BATCHES, PLAIN, COUNTING, FROZEN, JAVA)
 SILENT = (PLAIN, COUNTING, FROZEN)
 #: What ours is to others at least.
 FLOORS = {FROZEN: 1.1, PLAIN: 1.4, JAVA: 0.8}
-SENDMMSG_FLOOR = 0.8
-#: Seconds of a turn: of the rotation at most, in other cases, and to get warm.
-TURN, SIDE, WARM = 60.0, 12.0, 15.0
+#: Seconds of a turn, at most, and of one to get warm.
+TURN, WARM = 60.0, 15.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class Case:
     records: int
     partitions: int = PARTITIONS
     zstd: bool = False
-    ways: tuple[str, ...] = (OURS, FROZEN, JAVA)
 
     def packets(self, world: World) -> Packets:
         if self.messages is None:
@@ -60,16 +58,7 @@ class Case:
         return Topic(name, self.partitions, records)
 
 
-MAIN = Case("5 % match", (1, 35), 0.05, 8_000_000, ways=CORE)
-FULL = Case("100 % match", (1, 35), 1.0, 2_000_000)
-MIX = Case("all types, Zipf", None, 0.0, 5_000_000)
-CASES = (
-    FULL,
-    MIX,
-    Case("5 % match, zstd", (1, 35), 0.05, 4_000_000, zstd=True),
-    Case("5 % match, 1 partition", (1, 35), 0.05, 4_000_000, partitions=1),
-    Case("5 % match, 4 partitions", (1, 35), 0.05, 4_000_000, partitions=4),
-)
+MAIN = Case("5 % match", (1, 35), 0.05, 8_000_000)
 
 
 @dataclass(frozen=True)
@@ -89,7 +78,7 @@ class OnInterface:
 
 
 def run(world: World, lines: Lines) -> None:
-    """The main workload by rotation, then the others."""
+    """The main workload by rotation."""
     makers = Makers(world)
     scale = 0.2 if world.quick else 1.0
     with ExitStack() as open_ways:
@@ -115,8 +104,6 @@ def run(world: World, lines: Lines) -> None:
                 ratio = microseconds(turns[name]) / microseconds(turns[ours])
                 lines.say("cores", ours=ours, way=name, ratio=ratio)
         world.forget(topic.name)
-        for case in CASES:
-            side(world, lines, case, ways, SIDE * scale)
 
 
 def compare(world: World, lines: Lines, makers: Makers, ways: Iterable[Way]) -> None:
@@ -207,57 +194,6 @@ def microseconds(turns: Sequence[Turn]) -> float:
     cores = processor.added(turn.cores for turn in turns)
     own = cores.get("benchmark", 0.0)
     return 1e6 * (processor.in_all(cores) - own) / sum(turn.records for turn in turns)
-
-
-def side(world: World, lines: Lines, case: Case, ways: dict[str, Way], seconds: float) -> None:
-    """Another workload: each way a turn, and where all match, sendmmsg in C between them."""
-    topic = case.topic(world)
-    chosen = [ways[name] for name in case.ways]
-    rotate(lines, case.name, chosen, topic, 1, seconds)
-    if case is FULL:
-        ours, size = ways[OURS], 0
-        if world.wire is not world.tunnel:
-            for sink in SINKS:
-                size = beside_sendmmsg(world, lines, ours, topic, world.wire, sink, size, seconds)
-        # Nobody counts bytes in a tunnel; frames are the same.
-        beside_sendmmsg(world, lines, ours, topic, world.tunnel, "udp", size, seconds)
-    world.forget(topic.name)
-
-
-def beside_sendmmsg(
-    world: World,
-    lines: Lines,
-    ours: Way,
-    topic: Topic,
-    wire: Wire,
-    sink: str,
-    size: int,
-    seconds: float,
-) -> int:
-    """Frames a second of ours between two runs of two processes that do nothing but send them.
-
-    size: bytes of a frame, 0 where they are to be counted. Returns it.
-    """
-    if not size:
-        turn = ours.turn(topic, 1.0, sink, wire)
-        size = turn.frame_bytes // turn.frames or stream.TUNNELLED
-    before = wire.limit(size, seconds / 3, 2)
-    turn = ours.turn(topic, seconds, sink, wire)
-    after = wire.limit(size, seconds / 3, 2)
-    if before is None or after is None:
-        lines.say("sendmmsg in C", why="there is no cc to compile it")
-        return size
-    frames, limit = turn.frames / turn.seconds, (before + after) / 2
-    lines.say("sendmmsg in C", wire=sink, bytes=size, frames_per_second=limit, ours=frames / limit)
-    say(lines, f"{FULL.name}, {sink}", OURS, [turn])
-    lines.floor(
-        f"frames, 100 % match, to sendmmsg in C, {sink}",
-        frames / limit,
-        SENDMMSG_FLOOR,
-        "x",
-        least=True,
-    )
-    return size
 
 
 def highest(world: World) -> float:
