@@ -107,6 +107,30 @@ def ahead(deployment: Deployment) -> list[int]:
     return [int(pin.stem) for pin in pins if json.loads(pin.read_text())["ahead"]]
 
 
+def test_a_slice_that_ends_with_its_most_has_the_next_one_wait_for_it(
+    live: Deployment, itch: Specification
+) -> None:
+    live.set(realtime_slice="5 seconds", max_offsets_per_trigger=20 * PARTITIONS)
+    packets = records()
+    live.publish(packets[:20])
+    waited: set[int] = set()
+
+    def feed() -> None:
+        producer = KafkaProducer(bootstrap_servers=live.servers, acks="all")
+        # Half a second a slice.
+        for number, packet in enumerate(packets[20:240]):
+            producer.send(live.settings.topic, packet, partition=number % PARTITIONS)
+            time.sleep(0.5 / 20 / PARTITIONS)
+            waited.update(ahead(live))
+        producer.close()
+
+    live.run(feed)
+    assert waited
+    exact(live, itch)
+    whole(live)
+    assert max(row["packets"] for row in live.ledger) <= 20 * PARTITIONS
+
+
 @pytest.mark.parametrize("then", ["realtime", "microbatch"])
 @pytest.mark.parametrize("state", [True, False], ids=["state", "no-state"])
 def test_what_a_slice_that_was_cut_off_sent_is_sent_again_as_it_was(

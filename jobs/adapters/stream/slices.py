@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,8 +95,8 @@ class Slices:
         self._recorder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="record")
         self._jobs = ThreadPoolExecutor(max_workers=2, thread_name_prefix="slice")
         self._run_name, self._turns = uuid.uuid4().hex, 0
-        #: Whether the last slice has read anything.
-        self._flows = False
+        #: Whether the last slice has read anything, and how many seconds it took.
+        self._flows, self._took = False, self._seconds
         #: Of the last two slices, until each is on record.
         self._recording: list[Future[None]] = []
         #: Set while the next slice waits for what is to be recorded.
@@ -283,13 +283,17 @@ class Slices:
         delivery, state = self._delivery, running.live.compilation.plan.state
         if state is not None or not self._flows or not self._one_place():
             return None
-        left = running.clock + running.turn.seconds - AHEAD_SECONDS - time.monotonic()
+        # One that reads its most ends before its time.
+        left = running.clock + self._took - AHEAD_SECONDS - time.monotonic()
         if wait([running.found], max(0.0, left)).done:
             return None
-        while self._recording and self._recording[0].done():
+        while self._recording:
+            wait([running.found, self._recording[0]], return_when=FIRST_COMPLETED)
+            if running.found.done():
+                return None
             self._recording.pop(0).result()
         new = self._partitions - self._at.keys()
-        if delivery.live is not running.live or self._recording or new or self._ending():
+        if delivery.live is not running.live or new or self._ending():
             return None
         share = self._share()
         ranges = [
@@ -333,6 +337,7 @@ class Slices:
         """Waits for a slice, and has it recorded; one in which nothing was read has no number,
         unless the next one has begun."""
         delivery, found = self._delivery, running.found.result()
+        self._took = min(self._seconds, time.monotonic() - running.clock)
         if following is not None:
             following.clock, following.started = time.monotonic(), dt.datetime.now(dt.UTC)
         for each, (_, read) in zip(running.turn.ranges, found, strict=True):
