@@ -114,14 +114,20 @@ def workloads(lines: Sequence[Line]) -> str:
 
 def limits(lines: Sequence[Line]) -> str:
     return _table(
-        ("wire", "bytes a frame", "two processes of sendmmsg in C", "ours", ""),
+        (
+            "wire",
+            "bytes a frame",
+            "two processes of sendmmsg in C",
+            "ours",
+            "turns, to those around",
+        ),
         (
             (
                 line["wire"],
                 f"{line['bytes']}",
                 f"{_number(line['frames_per_second'])} frames/s",
-                f"{_number(line['ours'] * line['frames_per_second'])} frames/s",
-                f"{line['ours']:.2f} x",
+                f"{_number(line['ours'])} frames/s",
+                " / ".join(f"{ratio:.2f} x" for ratio in sorted(line["turns"])),
             )
             for line in _named(lines, "sendmmsg in C")
             if "wire" in line
@@ -189,18 +195,26 @@ def latency(lines: Sequence[Line]) -> str:
 
 
 def start(lines: Sequence[Line]) -> str:
-    rows = [
-        (f"start to first frame, {line['kernels']} kernels", f"{line['seconds']:.1f} s", "", "")
-        for line in _named(lines, "start to first frame")
-    ]
-    rows += [
+    return _table(
+        ("start to first frame", ""),
         (
-            f"memory of the {line['what']}",
-            *(f"{line[f'mb_at_{part}_percent']:.0f} MB" for part in (10, 50, 100)),
-        )
-        for line in _named(lines, "memory")
-    ]
-    return _table(("what", "at 10 % of the events", "50 %", "all"), rows)
+            (f"{line['kernels']} kernels", f"{line['seconds']:.1f} s")
+            for line in _named(lines, "start to first frame")
+        ),
+    )
+
+
+def memory(lines: Sequence[Line]) -> str:
+    return _table(
+        ("memory of the", "at 10 % of the events", "50 %", "all"),
+        (
+            (
+                line["what"],
+                *(f"{line[f'mb_at_{part}_percent']:.0f} MB" for part in (10, 50, 100)),
+            )
+            for line in _named(lines, "memory")
+        ),
+    )
 
 
 def growth(lines: Sequence[Line]) -> str:
@@ -286,6 +300,7 @@ TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
     "compared": compared,
     "latency": latency,
     "start": start,
+    "memory": memory,
     "growth": growth,
     "publishers": publishers,
     "executors": executors,
@@ -294,7 +309,6 @@ TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
 }
 PARTS_OF = {
     "latency": ("latency", "realtime"),
-    "start": ("start", "memory"),
     "throughput": ("throughput", "peers"),
     "components": ("throughput", "peers"),
     "account": ("peers",),
