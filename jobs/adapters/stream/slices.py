@@ -288,7 +288,8 @@ class Slices:
         if wait([running.found], max(0.0, left)).done:
             return None
         while self._recording:
-            wait([running.found, self._recording[0]], return_when=FIRST_COMPLETED)
+            either: list[Future[Any]] = [running.found, self._recording[0]]
+            wait(either, return_when=FIRST_COMPLETED)
             if running.found.done():
                 return None
             self._recording.pop(0).result()
