@@ -338,7 +338,7 @@ class Slices:
         """Waits for a slice, and has it recorded; one in which nothing was read has no number,
         unless the next one has begun."""
         delivery, found = self._delivery, running.found.result()
-        self._took = min(self._seconds, time.monotonic() - running.clock)
+        self._took = min(running.turn.seconds, time.monotonic() - running.clock)
         if following is not None:
             following.clock, following.started = time.monotonic(), dt.datetime.now(dt.UTC)
         for each, (_, read) in zip(running.turn.ranges, found, strict=True):
