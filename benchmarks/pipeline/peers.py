@@ -22,25 +22,25 @@ PEERS = (
 SILENT = (BYTEWAX, CLUSTER + FROZEN)
 #: How much of a record is done, each with all before it, and then sent by each sink.
 WORK = ("fetch", "match", "frame", "udp")
-#: Seconds of a turn.
-TURN = 18.0
+#: Seconds of a turn, of one to get warm, and of one up to a step of a worker.
+TURN, WARM, STEP = 18.0, 12.0, 6.0
 
 
 def run(world: World, lines: Lines) -> None:
     """Each in processes of its own that end before the next begins."""
     makers = Makers(world)
     topic = MAIN.topic(world)
-    seconds = TURN * (0.2 if world.quick else 1.0)
+    scale = 0.2 if world.quick else 1.0
     for name in PEERS:
         # One that does not come up takes nothing from the others.
         try:
             with makers.way(name) as way:
                 if name not in SILENT:
                     compare(world, lines, makers, [way])
-                warm(world, lines, [way], topic, seconds / 1.5, 3)
-                rotate(lines, MAIN.name, [way], topic, 1, seconds)
+                warm(world, lines, [way], topic, WARM * scale, 3)
+                rotate(lines, MAIN.name, [way], topic, 1, TURN * scale)
                 if name == KERNELS:
-                    account(lines, way, topic, world.wire, seconds)
+                    account(lines, way, topic, world.wire, STEP * scale)
         except Exception as error:
             lines.say("failed", way=name, why=f"{type(error).__name__}: {error}"[:500])
 
@@ -49,7 +49,7 @@ def account(lines: Lines, way: Way, topic: Topic, wire: Wire, seconds: float) ->
     """Microseconds of cores a record by what is done of it, in turns of the same processes; the
     broker's are apart."""
     for work in (*WORK, *SINKS) if wire.kind != "udp" else WORK:
-        turn = way.turn(topic, seconds / 3, work, wire if work in SINKS else None)
+        turn = way.turn(topic, seconds, work, wire if work in SINKS else None)
         per = 1e6 / turn.records
         lines.say(
             "account",
