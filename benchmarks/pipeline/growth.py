@@ -160,7 +160,7 @@ def executors(world: World, lines: Lines, counts: Sequence[int] = EXECUTORS) -> 
     world.forget(topic)
 
 
-def _used_at(job: Job, settings: Settings, records: int) -> tuple[int, processor.Cores]:
+def _used_at(job: Job, settings: Settings, records: int) -> tuple[int, processor.Used]:
     """Returns how many records are committed, once these are, and what the job's processes have
     used by then."""
     return reached(job, settings, records), processor.used({job.pid: processor.DRIVER})

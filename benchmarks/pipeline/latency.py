@@ -113,7 +113,7 @@ def to_wire(
 
 def tools(fed: FedRecords, receiver: FrameReceiver) -> Figures:
     """Returns the cores that producer and receiver had in use, the latter since it began."""
-    spent = processor.in_all(processor.used({receiver.pid: "receiver"}))
+    spent = processor.in_all(processor.between({}, processor.used({receiver.pid: "receiver"})))
     lived = time.monotonic() - receiver.began
     return {"producer_cores": fed.cores, "receiver_cores": spent / lived}
 

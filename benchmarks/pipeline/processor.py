@@ -13,26 +13,28 @@ _COMPILER, _COLLECTOR = ("C1 ", "C2 ", "Sweeper"), ("GC ", "G1 ")
 
 Cores = dict[str, float]
 """Seconds of a core by component, and again those of them in the kernel, as ``kernel: NAME``."""
+Used = dict[tuple[str, int], float]
+"""The same by component and process: what a process had used must not count as given back once it
+has ended, and Spark's daemon of workers leaves theirs to nobody."""
 
 
-def used(roots: Mapping[int, str]) -> Cores:
-    """Returns the seconds that processes have used so far, with all that descend from them.
+def used(roots: Mapping[int, str]) -> Used:
+    """Returns the seconds that living processes have used, with all that descend from them.
 
     roots: names by process; what descends from one that is named has that name. Of what descends
     from a `DRIVER`, Spark's JVMs and Python's workers are told apart.
     """
-    found: Cores = {}
+    found: Used = {}
 
     def add(name: str, user: float, kernel: float) -> None:
-        found[name] = found.get(name, 0.0) + user + kernel
-        found[f"kernel: {name}"] = found.get(f"kernel: {name}", 0.0) + kernel
+        found[name, root] = user + kernel
+        found[f"kernel: {name}", root] = kernel
 
     for root, name in _with_descendants(roots):
         times = _times(Path(f"/proc/{root}/stat"))
         if times is None:
             continue
-        # With those of children that have ended.
-        user, kernel = times[0] + times[2], times[1] + times[3]
+        user, kernel = times
         command = command_of(root)
         if name != DRIVER:
             add(name, user, kernel)
@@ -49,8 +51,13 @@ def used(roots: Mapping[int, str]) -> Cores:
     return found
 
 
-def between(before: Cores, after: Cores) -> Cores:
-    return {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
+def between(before: Used, after: Used) -> Cores:
+    """Returns what processes that live in the end used since, by component."""
+    spent: Cores = {}
+    for (name, process), seconds in after.items():
+        since = seconds - before.get((name, process), 0.0)
+        spent[name] = spent.get(name, 0.0) + since
+    return spent
 
 
 def added(parts: Iterable[Cores]) -> Cores:
@@ -96,13 +103,13 @@ def _with_descendants(roots: Mapping[int, str]) -> list[tuple[int, str]]:
     return found
 
 
-def _times(path: Path) -> tuple[float, ...] | None:
-    """Returns seconds in user mode and in the kernel, and both of ended children."""
+def _times(path: Path) -> tuple[float, float] | None:
+    """Returns seconds in user mode and in the kernel."""
     try:
         fields = path.read_text("utf-8").rpartition(")")[2].split()
     except OSError:
         return None
-    return tuple(int(ticks) / _TICK for ticks in fields[11:15])
+    return int(fields[11]) / _TICK, int(fields[12]) / _TICK
 
 
 def _threads(process: int, prefixes: tuple[str, ...]) -> tuple[float, float]:

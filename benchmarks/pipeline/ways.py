@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from benchmarks.pipeline import processor
-from benchmarks.pipeline.processor import Cores
+from benchmarks.pipeline.processor import Cores, Used
 from benchmarks.pipeline.wire import Wire
 from lab.up.process import Child
 
@@ -52,7 +52,7 @@ class Turn:
         self.seconds += after.ended - before.ended
         self.frames += round(share * (after.frames - before.frames))
         self.frame_bytes += round(share * (after.frame_bytes - before.frame_bytes))
-        spent = processor.between(before.cores, after.cores)
+        spent = processor.between(before.used, after.used)
         scaled = {name: share * seconds for name, seconds in spent.items()}
         self.cores = processor.added((self.cores, scaled))
 
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     looked: float
     frames: int
     frame_bytes: int
-    cores: Cores
+    used: Used
 
 
 class Way:

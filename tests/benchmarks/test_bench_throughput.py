@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 from itertools import pairwise
@@ -123,8 +125,8 @@ def test_the_oracle_and_our_task_make_the_same_frames():
 
 def test_a_turn_counts_records_between_batches_and_cores_between_looks():
     turn = Turn()
-    first = Seen(1, 100, 10.0, 10.2, 50, 500, {"driver": 1.0, "kernel: driver": 0.5})
-    last = Seen(1, 1_100, 14.0, 14.2, 850, 8_500, {"driver": 5.0, "kernel: driver": 1.5})
+    first = Seen(1, 100, 10.0, 10.2, 50, 500, {("driver", 7): 1.0, ("kernel: driver", 7): 0.5})
+    last = Seen(1, 1_100, 14.0, 14.2, 850, 8_500, {("driver", 7): 5.0, ("kernel: driver", 7): 1.5})
     turn.add(first, last)
     turn.add(first, last)
     assert (turn.records, turn.seconds, turn.rate) == (2_000, 8.0, 250.0)
@@ -141,6 +143,22 @@ def test_processor_time_is_that_of_the_process_and_its_share_in_the_kernel():
     assert spent["me"] == pytest.approx(time.process_time() - clock, abs=0.1)
     assert processor.in_all(spent) == spent["me"]
     assert processor.in_kernel(spent) == spent["kernel: me"] <= spent["me"]
+
+
+def test_what_a_process_had_used_is_not_given_back_as_it_ends():
+    # As in Spark's daemon of workers: nobody has the time of a child that ends.
+    usual = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    me = {os.getpid(): "me"}
+    try:
+        while processor.used(me).get(("me", child.pid), 0.0) < 0.3:
+            time.sleep(0.01)
+        before = processor.used(me)
+    finally:
+        child.kill()
+        child.wait()
+        signal.signal(signal.SIGCHLD, usual)
+    assert processor.between(before, processor.used(me))["me"] >= 0
 
 
 class Counting(program.Program):
