@@ -55,7 +55,7 @@ def floors(lines: Sequence[Line]) -> str:
 
 
 def throughput(lines: Sequence[Line]) -> str:
-    """The main workload: ways by rotation, then each other way."""
+    """The main workload, of one part."""
     rows = _ways(lines, MAIN.name)
     ours = next((line["records_per_second"] for line in rows if line["way"] == OURS), None)
     return _table(
@@ -309,8 +309,7 @@ TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
 }
 PARTS_OF = {
     "latency": ("latency", "realtime"),
-    "throughput": ("throughput", "peers"),
-    "components": ("throughput", "peers"),
+    "components": ("throughput",),
     "account": ("peers",),
     "workloads": ("throughput", "cases"),
     "limits": ("cases",),

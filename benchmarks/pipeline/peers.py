@@ -1,6 +1,7 @@
 """Other ways from the same topic to the same wire, one after the other, and what a worker does.
 
-Measured as in `throughput`, with whose rates they are compared.
+Measured as in `throughput`, where ways stand ready together; here ours is one of them, and all are
+compared with that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from benchmarks.support.results import Lines
 
 KERNELS, BYTEWAX, CLUSTER = "kernels, no Spark", "Bytewax, nothing done", "local-cluster, "
 PEERS = (
-    *(KERNELS, "Spark's connector", "Kafka Streams", BYTEWAX, "Spark's join"),
+    *(OURS, KERNELS, "Spark's connector", "Kafka Streams", BYTEWAX, "Spark's join"),
     *(CLUSTER + OURS, CLUSTER + FROZEN),
 )
 #: Those that send no frames.
