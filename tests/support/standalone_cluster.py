@@ -240,6 +240,10 @@ class Cluster:
         """Whether two applications have an executor at each place."""
         return [len(pids) for pids in self.executors().values()] == [len(self.workers)] * 2
 
+    def has_killed_a_driver(self) -> bool:
+        """Whether a master has told a worker to kill a driver."""
+        return any("Asked to kill driver" in each.output for each in self.workers.values())
+
     def releases(self) -> dict[str, set[str]]:
         """By application that runs, the releases that its executors have imported."""
         return {
