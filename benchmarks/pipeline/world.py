@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from benchmarks.pipeline import producer
@@ -204,6 +204,10 @@ class World:
     def empty_topic(self, partitions: int = PARTITIONS) -> str:
         name = f"bench{next(self._numbers)}"
         ensure_topic(self.servers, name, partitions)
+        consumer = KafkaConsumer(bootstrap_servers=self.servers)
+        # A broker can name itself as the leader before it takes records; this asks until it does.
+        consumer.end_offsets([TopicPartition(name, each) for each in range(partitions)])
+        consumer.close()
         return name
 
     def settings(
