@@ -313,7 +313,6 @@ PARTS_OF = {
     "account": ("peers",),
     "workloads": ("throughput", "cases"),
     "limits": ("cases",),
-    "compared": ("throughput", "peers"),
     "rates": ("throughput", "peers"),
     "curves": ("growth",),
     "publishers": ("growth",),
