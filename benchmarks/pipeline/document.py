@@ -311,7 +311,7 @@ PARTS_OF = {
     "latency": ("latency", "realtime"),
     "components": ("throughput",),
     "account": ("peers",),
-    "workloads": ("throughput", "cases"),
+    "workloads": ("cases",),
     "limits": ("cases",),
     "rates": ("throughput", "peers"),
     "curves": ("growth",),
