@@ -76,18 +76,21 @@ def test_a_field_may_be_called_all():
 
 
 @st.composite
-def shared_conditions(draw) -> tuple[str, object]:
-    """A condition on names that messages share, and what it asks of one message's fields."""
+def shared_conditions(draw, depth: int = 6) -> tuple[str, object]:
+    """A condition on names that messages share, and what it asks of one message's fields.
+
+    ``depth``: of conditions in each other; a rule may have 64 parentheses and negations.
+    """
     name, starred = draw(
         st.sampled_from([("at", "at"), ("locate", "locate"), ("at", "*.at"), ("kind", "kind")])
         | st.sampled_from([("stock", "*.stock"), ("sent", "*.sent"), ("price", "add.price")])
     )
-    if draw(st.integers(0, 3)) == 0:
-        left, right = draw(shared_conditions()), draw(shared_conditions())
+    if depth and draw(st.integers(0, 3)) == 0:
+        left, right = draw(shared_conditions(depth - 1)), draw(shared_conditions(depth - 1))
         joint = draw(st.sampled_from(["and", "or"]))
         return f"({left[0]} {joint} {right[0]})", (joint, left[1], right[1])
-    if draw(st.integers(0, 2)) == 0:
-        inner = draw(shared_conditions())
+    if depth and draw(st.integers(0, 2)) == 0:
+        inner = draw(shared_conditions(depth - 1))
         return f"not ({inner[0]})", ("not", inner[1])
     constants = {"stock": ["A", "B"], "kind": ["A", "P", "H"]}.get(name, ["0", "1", "2"])
     operator = draw(st.sampled_from(["==", "!=", "<", ">="]))
