@@ -77,7 +77,7 @@ def bring_up(
             stage.text = f"{len(network.switches)} switches at {lab.p4runtime}{at}"
         spark, tables = spark_and_tables.result()
         if not keep_spark:
-            stack.callback(spark.stop)
+            stack.callback(session.stop, spark)
         lifecycle.hold_jvm(spark)
         settings = dataclasses.replace(
             settings,

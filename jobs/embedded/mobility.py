@@ -132,7 +132,7 @@ def _bring_up(
             lab.up()
         with progress.stage("Spark and its tables, entries on switches"):
             spark = starting.result()
-            stack.callback(spark.stop)
+            stack.callback(session.stop, spark)
             lifecycle.hold_jvm(spark)
             settings = dataclasses.replace(
                 settings, tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint")

@@ -181,6 +181,7 @@ def test_a_run_proves_that_every_host_received_what_it_subscribed_to(run):
     for stage in ("Spark and its tables", "broker 127.0.0.1:", "plan and workers", "compared"):
         assert len(re.findall(rf"^ *[0-9.]+ s  (?!waiting).*{stage}.* s\)$", one.output, re.M)) == 1
     assert " INFO " not in one.output, "log lines are for the file"
+    assert "Traceback" not in one.output
     assert "batch 0: " in one.lines
     assert one.gone(), one.processes()
     assert FolderLock(one.folder / "lab").holder() is None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -32,6 +36,30 @@ def start(name: str, others: Mapping[str, str] | None = None) -> SparkSession:
         builder = builder.config("spark.authenticate.secret", os.environ[_SECRET])
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def stop(session: SparkSession) -> None:
+    """Stops a session, its workers first."""
+    end_workers(session)
+    session.stop()
+
+
+def end_workers(session: SparkSession) -> None:
+    """Ends the driver's Python workers, for a job that has no more tasks.
+
+    Spark closes their sockets before it ends them: a worker that waits for a task then answers into
+    the one that is closed, and prints a traceback of the pipe that broke.
+    """
+    with contextlib.suppress(Py4JError, OSError):
+        jvm: Any = session.sparkContext._jvm
+        driver = str(jvm.java.lang.ProcessHandle.current().pid())
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                # After the name, which may have parentheses: state, parent.
+                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                if parent == driver and b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                    # It takes its workers with it.
+                    os.kill(int(process.name), signal.SIGTERM)
 
 
 class LateSession:

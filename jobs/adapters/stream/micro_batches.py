@@ -54,6 +54,7 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool 
         raise checks.after_failure(spark, settings, error) from error
     finally:
         delivery.close()
+    session.end_workers(spark)
     return 0
 
 
