@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from still_runs import still_runs
 from waiting import until
 
 from jobs.adapters.app.session import end_workers
@@ -27,7 +27,7 @@ def processes(spark) -> set[int]:
 
 def test_workers_that_wait_end_and_others_begin_where_there_is_work_again(spark):
     before = processes(spark)
-    assert all(Path(f"/proc/{each}").exists() for each in before)
+    assert all(map(still_runs, before))
     end_workers(spark)
-    until(lambda: not any(Path(f"/proc/{each}").exists() for each in before), seconds=10)
+    until(lambda: not any(map(still_runs, before)), seconds=10)
     assert not before & processes(spark)

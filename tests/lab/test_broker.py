@@ -9,11 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from threading import Event
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from still_runs import still_runs
 
 from lab.traffic.packets import packetize
 from lab.traffic.publisher import Published, ensure_topic, publish
@@ -161,13 +161,6 @@ def test_the_broker_dies_with_its_parent(tmp_path):
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     deadline = time.monotonic() + 15
-    while running(child) and time.monotonic() < deadline:
+    while still_runs(child) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not running(child)
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert not still_runs(child)

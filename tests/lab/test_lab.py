@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from still_runs import still_runs
 from waiting import until
 
 from lab.fabric.topologies import NetworkOptions, load_network
@@ -31,13 +32,6 @@ SIZES = [f"--{size}=1" for size in ("pods", "racks", "hosts", "planes", "spines"
 def children(pid: int) -> list[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in listed]
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def stackcast(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -65,7 +59,7 @@ def test_a_lab_comes_up_answers_and_leaves_no_process(tmp_path):
         with pytest.raises(LabError, match="stackcast lab down") as caught:
             Lab(tmp_path, load_network(SMALL)).up()
         assert caught.value.code == "LAB.BUSY"
-    assert not any(map(running, started))
+    assert not any(map(still_runs, started))
     FolderLock(tmp_path).check()
     lab.down()  # again is fine
 
@@ -159,7 +153,7 @@ def test_a_lab_in_the_background(tmp_path):
         down = stackcast("lab", "down", "--folder", tmp_path)
     assert down.returncode == 0, down.stderr
     # The last may take a moment.
-    until(lambda: not any(map(running, parts)), seconds=20)
+    until(lambda: not any(map(still_runs, parts)), seconds=20)
     assert not (tmp_path / "lab.json").exists()
     again = stackcast("lab", "down", "--folder", tmp_path)
     assert (again.returncode, "no lab is up" in again.stdout) == (0, True)
@@ -212,9 +206,9 @@ def test_the_background_lab_dies_whole_even_if_killed(tmp_path):
     parts = [state["pid"], *children(state["pid"])]
     os.kill(state["pid"], signal.SIGKILL)
     deadline = time.monotonic() + 15
-    while any(map(running, parts)) and time.monotonic() < deadline:
+    while any(map(still_runs, parts)) and time.monotonic() < deadline:
         time.sleep(0.05)
     # The last may take a moment.
-    until(lambda: not any(map(running, parts)), seconds=20)
+    until(lambda: not any(map(still_runs, parts)), seconds=20)
     # What it left on disk does not stand in the way of the next one, nor of down.
     assert stackcast("lab", "down", "--folder", tmp_path).returncode == 0

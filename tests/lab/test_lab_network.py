@@ -27,6 +27,7 @@ from relabelled import relabelled
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from stacked_frames import stacked
+from still_runs import still_runs
 
 from jobs.adapters.switches.p4runtime import SwitchConnection
 from lab.traffic.packets import packetize
@@ -345,7 +346,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         pid = json.loads(parent.stdout.readline())["pid"]
         parent.kill()
     deadline = time.monotonic() + 5
-    while _alive(pid):
+    while still_runs(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -358,14 +359,6 @@ def test_a_description_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
         child.start(30)
     assert failure.value.code == "LAB.CHILD_FAILED"
     assert len((tmp_path / "network.log").read_text().splitlines()) == 1
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_a_tunnel_host_sends_and_gets_whole_frames(tmp_path: Path) -> None:

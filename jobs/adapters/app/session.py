@@ -38,20 +38,20 @@ def start(name: str, others: Mapping[str, str] | None = None) -> SparkSession:
     return session
 
 
-def stop(session: SparkSession) -> None:
+def stop(spark: SparkSession) -> None:
     """Stops a session, its workers first."""
-    end_workers(session)
-    session.stop()
+    end_workers(spark)
+    spark.stop()
 
 
-def end_workers(session: SparkSession) -> None:
+def end_workers(spark: SparkSession) -> None:
     """Ends the driver's Python workers, for a job that has no more tasks.
 
     Spark closes their sockets before it ends them: a worker that waits for a task then answers into
     the one that is closed, and prints a traceback of the pipe that broke.
     """
     with contextlib.suppress(Py4JError, OSError):
-        jvm: Any = session.sparkContext._jvm
+        jvm: Any = spark.sparkContext._jvm
         driver = str(jvm.java.lang.ProcessHandle.current().pid())
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
