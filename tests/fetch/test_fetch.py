@@ -197,6 +197,22 @@ def test_who_gives_up_in_the_middle_leaves_nothing_to_those_after_it(broker, fet
     assert [offset for offset, _, _ in rows(fetcher, topic, 7, 9)] == [7, 8]
 
 
+def test_who_does_not_know_the_leader_of_now_asks_again_and_loses_no_record(broker, fetcher):
+    topic = topic_of(broker)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for number in range(300):
+        producer.send(topic, b"%d" % number * 200, partition=0)
+    producer.close()
+    batches = fetcher.batches(Range(topic, 0, 0, 300))
+    found = next(batches).offset.tolist()
+    # The broker refuses what is asked of another term of its leadership than it has.
+    ((place, (node, epoch)),) = fetcher._leaders.items()
+    fetcher._leaders[place] = node, epoch + 1
+    found += [offset for batch in batches for offset in batch.offset.tolist()]
+    assert found == list(range(300))
+    assert fetcher._leaders[place] == (node, epoch)
+
+
 def test_transactions_that_were_aborted_are_left_out_only_where_that_is_asked(broker):
     topic = topic_of(broker)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=topic)
