@@ -350,6 +350,12 @@ export_environment() {
   export PYSPARK_PYTHON=$ENV_DIR/bin/python
   [ -n "${NUMBA_CACHE_DIR:-}" ] || choose_kernel_cache
   export NUMBA_CACHE_DIR
+  # Container images often forbid bytecode next to the sources. In a folder of ours it disturbs no one,
+  # and without it each process would compile every module again.
+  if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then
+    unset PYTHONDONTWRITEBYTECODE
+    export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$VAR/pycache}
+  fi
   export PATH=$ENV_DIR/bin:$PATH
 }
 
@@ -403,9 +409,10 @@ case "${1:-}" in
     ensure_environment runtime
     export_environment
     for name in STACKCAST_HOME STACKCAST_VAR SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH SPARK_SUBMIT_OPTS \
-      PYSPARK_PYTHON NUMBA_CACHE_DIR PATH; do
+      PYSPARK_PYTHON NUMBA_CACHE_DIR PYTHONPYCACHEPREFIX PATH; do
       [ -z "${!name:-}" ] || printf 'export %s=%q\n' "$name" "${!name}"
     done
+    [ -z "${PYTHONPYCACHEPREFIX:-}" ] || echo 'unset PYTHONDONTWRITEBYTECODE'
     ;;
   *)
     ensure_environment runtime
