@@ -1,4 +1,4 @@
-"""What the tests share, made once a process: a Spark session, a broker, tables, a format."""
+"""Fixtures that all tests share: a Spark session, a broker, tables and a message format."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import costs
 import examples
 import jvm
+import memory
 import processes
 import progress
 import pytest
 import shared
-import switch_suite
+import tiers
 from pcap_deployment import Deployment, fill
 from pyspark.sql import SparkSession
 
@@ -27,50 +27,35 @@ from lab.up.broker import Broker, default_class_path
 from udfs.messages.specification import Specification, parse_specification
 
 pytest_cmdline_main = processes.pytest_cmdline_main
-pytest_configure_node = switch_suite.pytest_configure_node
-pytest_report_header = switch_suite.pytest_report_header
-no_servers = costs.no_servers
+pytest_xdist_make_scheduler = processes.pytest_xdist_make_scheduler
+pytest_sessionfinish = tiers.send_to_controller
+no_servers = tiers.no_servers
 
 jvm.set_up()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """What is run, and how much of it, is settled before other plugins look."""
-    for part in (examples, switch_suite, costs, progress):
-        part.pytest_configure(config)
+    """Choose tests and examples before other plugins read the options."""
+    for part in (tiers, examples, memory, progress):
+        part.configure(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--p4c", metavar="FILE", help="p4c-bm2-ss: run what is marked p4c, too")
-    parser.addoption("--kills", metavar="N", type=int, help="kill so many times at random")
-    parser.addoption("--kills-seed", metavar="N", type=int, help="the seed that a run has printed")
+    tiers.add_options(parser)
     parser.addoption(
-        "--switch-suite", action="store_true", help="run the software switch's own, changed or not"
+        "--seed",
+        metavar="N",
+        type=int,
+        help="repeat a run of tests that draw, by the seed it printed",
     )
-    parser.addoption(
-        "--clone",
-        action="store_true",
-        help="paste what documents show into a clone, with all it installs, and what takes minutes",
-    )
-    parser.addoption("--bmv2", metavar="FILE", help="simple_switch_grpc: run what is marked bmv2")
-    parser.addoption("--s3", metavar="FOLDER", help="of jars and a store: run what is marked s3")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs an option that is not given, and what passed before."""
-    switch_suite.pytest_collection_modifyitems(config, items)
-    absent = [
-        name
-        for name in ("p4c", "bmv2", "kills", "s3", "clone")
-        if not config.getoption(f"--{name}")
-    ]
-    out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
-    config.hook.pytest_deselected(items=out)
-    left_out = set(out)
-    items[:] = [item for item in items if item not in left_out]
+    """Select the tests of the run, and order their files."""
+    tiers.select(config, items)
     if hasattr(config, "workerinput"):
-        processes.slowest_first(items)
+        processes.slowest_first(items, tiers.runs_long(config))
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,21 @@
-"""How many examples Hypothesis tries: as many as a test asks for, or a tenth of them.
+"""The number of examples that Hypothesis tries, by profile.
 
-Profile ``ci`` tries all of them, ``dev`` a tenth. ``ci`` is taken where all tests run and where the
-environment has CI, ``dev`` where some are chosen, by file, -k, -m or --lf; ``--hypothesis-profile``
-says another. What a test takes is the machine's affair in both: others run beside it, and compile.
+A test asks for a number with ``@examples(60)``. Profile ``long`` tries all of them, ``short`` a
+share. A run of the long tier, or of a part of it, uses ``long``; any other uses ``short``, unless
+``--hypothesis-profile`` names a profile. No example is timed, because other processes share the
+machine and kernels may still be compiled.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
+import tiers
 from hypothesis import HealthCheck, settings
 
-#: Of a hundred examples that a test asks for.
-PROFILES = {"ci": 100, "dev": 10}
+#: Percentage of the requested examples, by profile.
+PROFILES = {"short": 10, "long": 100}
 #: With fewer, Hypothesis hardly leaves the simplest example.
 FEWEST = 5
 
@@ -28,20 +29,19 @@ for _name, _percent in PROFILES.items():
     )
 
 
-def examples(number: int, like: settings | None = None, **given: Any) -> settings:
-    """Settings that try ``number`` examples for each hundred of the profile; else like ``like``."""
+def examples(number: int, like: settings | None = None, **options: Any) -> settings:
+    """Return settings that try ``number`` examples in profile ``long``.
+
+    Args:
+        number: how many examples to try.
+        like: settings to start from; default: those of the profile.
+        **options: further settings of Hypothesis.
+    """
     scaled = number * settings.default.max_examples // 100
-    return settings(like, max_examples=max(scaled, min(number, FEWEST)), **given)
+    return settings(like, max_examples=max(scaled, min(number, FEWEST)), **options)
 
 
-def is_whole(config: pytest.Config) -> bool:
-    """Whether all tests are asked for."""
-    chosen = [config.getoption(name, None) for name in ("markexpr", "keyword", "lf")]
-    return config.args == config.getini("testpaths") and not any(chosen)
-
-
-def pytest_configure(config: pytest.Config) -> None:
+def configure(config: pytest.Config) -> None:
     """Choose the profile before Hypothesis' plugin loads it."""
     if not config.option.hypothesis_profile:
-        all_of_them = is_whole(config) or os.environ.get("CI")
-        config.option.hypothesis_profile = "ci" if all_of_them else "dev"
+        config.option.hypothesis_profile = "long" if tiers.runs_long(config) else "short"

@@ -1,6 +1,6 @@
-"""Which file of tests ended and how far the run is, where several processes run them.
+"""A line for each file of tests that ended, where several processes run them.
 
-Their dots would say neither: in place of them stands a line for each file that ended::
+Dots would show neither the files nor how far the run is::
 
     [ 37 %] tests/stream/test_kills.py: 14 passed in 92 s (52 of 180 files; running: test_retune, …)
 """
@@ -16,12 +16,20 @@ from typing import Any
 import processes
 import pytest
 
-#: In this order; what else there is (xfailed, ...) behind them.
-_WORDS = ("failed", "error", "passed", "skipped")
+#: The order of these outcomes in a line; any others follow.
+OUTCOMES = ("failed", "error", "passed", "skipped")
+#: How many of the slowest tests a run lists at its end.
+SLOWEST = 10
 
 
 class Files:
-    """Counts per file what has ended. seconds: about how long a file takes, by its name."""
+    """Counts outcomes per file.
+
+    Args:
+        seconds: returns about how long a file takes, by its name.
+        write: prints a line; its second argument is true if a test of the file failed.
+        clock: returns the time, seconds.
+    """
 
     def __init__(
         self,
@@ -32,55 +40,55 @@ class Files:
         self._seconds = seconds
         self._write = write
         self._clock = clock
-        self._left: dict[str, set[str]] = {}
-        self._began: dict[str, float] = {}
-        self._seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._failed: defaultdict[str, list[str]] = defaultdict(list)
+        self._pending: dict[str, set[str]] = {}
+        self._started: dict[str, float] = {}
+        self._outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._failures: defaultdict[str, list[str]] = defaultdict(list)
         self._ended: list[str] = []
 
     def collected(self, names: Sequence[str]) -> None:
-        """All tests, by node id; each process says the same."""
-        if not self._left:
+        """Register all tests by node id; every process reports the same."""
+        if not self._pending:
             for name in names:
-                self._left.setdefault(_file(name), set()).add(name)
+                self._pending.setdefault(_file(name), set()).add(name)
 
-    def begun(self, name: str) -> None:
-        self._began.setdefault(_file(name), self._clock())
+    def test_started(self, name: str) -> None:
+        self._started.setdefault(_file(name), self._clock())
 
-    def told(self, name: str, category: str) -> None:
-        """What a report counts as; empty for a part of a test that nobody counts."""
-        if category:
-            self._seen[_file(name)][category] += 1
-        if category in ("failed", "error"):
-            self._failed[_file(name)].append(name)
+    def test_reported(self, name: str, outcome: str) -> None:
+        """Count an outcome; it is empty for a phase of a test that does not count."""
+        if outcome:
+            self._outcomes[_file(name)][outcome] += 1
+        if outcome in ("failed", "error"):
+            self._failures[_file(name)].append(name)
 
-    def ended(self, name: str) -> None:
-        """A test is over; with the last one of a file, its line is written."""
+    def test_ended(self, name: str) -> None:
+        """Print the line of a file when its last test has ended."""
         file = _file(name)
-        left = self._left.get(file)
-        if not left or name not in left:
+        pending = self._pending.get(file)
+        if not pending or name not in pending:
             return
-        left.discard(name)
-        if not left:
+        pending.discard(name)
+        if not pending:
             self._ended.append(file)
-            self._write(self._line(file), bool(self._failed[file]))
+            self._write(self._line(file), bool(self._failures[file]))
 
     def _line(self, file: str) -> str:
-        whole = sum(map(self._seconds, self._left))
-        percent = 100 * sum(map(self._seconds, self._ended)) / whole
-        seen = self._seen[file]
-        words = [*_WORDS, *sorted(seen.keys() - set(_WORDS))]
-        counts = ", ".join(f"{seen[word]} {word}" for word in words if seen[word])
-        took = self._clock() - self._began.get(file, self._clock())
-        running = [PurePath(each).stem for each in self._began if self._left.get(each)]
-        beside = f"; running: {', '.join(running)}" if running else ""
-        done = f"{len(self._ended)} of {len(self._left)} files{beside}"
-        line = f"[{percent:3.0f} %] {file}: {counts} in {took:.0f} s ({done})"
-        return "\n".join([line, *(f"        {name}" for name in self._failed[file])])
+        total = sum(map(self._seconds, self._pending))
+        percent = 100 * sum(map(self._seconds, self._ended)) / total
+        outcomes = self._outcomes[file]
+        order = [*OUTCOMES, *sorted(outcomes.keys() - set(OUTCOMES))]
+        counts = ", ".join(f"{outcomes[name]} {name}" for name in order if outcomes[name])
+        duration = self._clock() - self._started.get(file, self._clock())
+        names = [PurePath(name).stem for name in self._started if self._pending.get(name)]
+        running = f"; running: {', '.join(names)}" if names else ""
+        progress = f"{len(self._ended)} of {len(self._pending)} files{running}"
+        line = f"[{percent:3.0f} %] {file}: {counts} in {duration:.0f} s ({progress})"
+        return "\n".join([line, *(f"        {name}" for name in self._failures[file])])
 
 
 class Reporter:
-    """Tells `Files` what pytest and xdist say, in the process that started the others."""
+    """Passes events of pytest and xdist to `Files`, in the process that started the others."""
 
     def __init__(self, config: pytest.Config) -> None:
         def write(text: str, failed: bool) -> None:
@@ -98,27 +106,27 @@ class Reporter:
         self._files.collected(ids)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._files.begun(nodeid)
+        self._files.test_started(nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_teststatus(
         self, report: pytest.TestReport
     ) -> Generator[None, tuple[Any, ...], tuple[Any, ...]]:
-        """No dot; the summary at the end gets its words."""
+        """Count the outcome, and print no dot; the summary at the end gets its words."""
         category, letter, word = yield
         if not self._running or not isinstance(report, pytest.TestReport):
             return category, letter, word
-        self._files.told(report.nodeid, category)
+        self._files.test_reported(report.nodeid, category)
         return category, "", ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        # Of a process that died, nothing more comes than this.
+        # No other event follows for a process that died.
         if report.when == "???":
-            self._files.ended(report.nodeid)
+            self._files.test_ended(report.nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        self._files.ended(nodeid)
+        self._files.test_ended(nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, Any, Any]:
@@ -126,11 +134,13 @@ class Reporter:
         return (yield)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Report by file where several processes run the tests and nobody asks for more or less."""
+def configure(config: pytest.Config) -> None:
+    """Report by file and list the slowest tests, unless an option asks for more or less."""
     several = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     if several and config.get_verbosity() == 0:
         config.pluginmanager.register(Reporter(config), "file-progress")
+    if several and config.option.durations is None:
+        config.option.durations = SLOWEST
 
 
 def _file(name: str) -> str:

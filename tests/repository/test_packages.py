@@ -15,7 +15,7 @@ from paths import ROOT
 
 from tests.make.packages import FOLDER, LISTS, pins
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 CHOSEN = {name: version for name, version, _ in pins((ROOT / "constraints.txt").read_text())}
 LISTED = {name: list(pins((FOLDER / f"{name}.txt").read_text())) for name in LISTS}

@@ -12,7 +12,7 @@ from paths import ROOT
 
 from lab.up.broker import var_folder
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 LIST = ROOT / "conf" / "jars.sha256"
 

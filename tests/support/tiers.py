@@ -1,0 +1,207 @@
+"""Tiers: which tests a run takes, and what its last line says about the others.
+
+Each test has one tier, the mark that is closest to it: its own, or the ``pytestmark`` of its file.
+A plain run takes ``unit`` and ``integration``. ``--all`` adds ``long``, and each property test
+then tries its full number of examples. ``--part N`` takes one of `PARTS` equal parts of what
+``--all`` adds, so that consecutive commits run all of it in turn.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import grpc
+import processes
+import pytest
+from paths import ROOT
+
+TIERS = ("unit", "integration", "long")
+#: Programs that no package registry has, by the mark of the tests that need them. The option of the
+#: same name gives the path.
+NEEDS = {"p4c": "p4c", "bmv2": "BMv2", "s3": "object storage"}
+#: Together with the tests of README's command, a part takes less than half an hour on two cores.
+PARTS = 6
+
+
+class OpensServerError(AssertionError):
+    """A unit test opened a server."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options that choose tests."""
+    group = parser.getgroup("tiers", "which tests to run")
+    group.addoption("--all", action="store_true", dest="all_tiers", help="run all tiers")
+    group.addoption(
+        "--part",
+        metavar="N",
+        help=f"run only part N (0 to {PARTS - 1}) of the tests that --all adds; "
+        "'commit' stands for the number of commits modulo the number of parts",
+    )
+    group.addoption("--p4c", metavar="FILE", help="path of p4c-bm2-ss; adds the tests that need it")
+    group.addoption(
+        "--bmv2", metavar="FILE", help="path of simple_switch_grpc; adds the tests that need it"
+    )
+    group.addoption(
+        "--s3",
+        metavar="FOLDER",
+        help="folder with Hadoop's S3 client and a store; adds the tests that need object storage",
+    )
+
+
+def runs_long(config: pytest.Config) -> bool:
+    """Returns whether a run takes the long tier, or a part of it."""
+    return config.getoption("all_tiers") or config.getoption("--part") is not None
+
+
+def configure(config: pytest.Config) -> None:
+    """Resolve the part, and take ``-m unit`` for a tier: pytest would also select by file marks."""
+    if not hasattr(config, "workerinput"):
+        config.option.part = _part(config.getoption("--part"))
+        config.pluginmanager.register(Summary(), "tier-summary")
+    config.option.tier = config.option.markexpr if config.option.markexpr in TIERS else ""
+    if config.option.tier:
+        config.option.markexpr = ""
+
+
+def _part(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text == "commit":
+        command = ["git", "rev-list", "--count", "HEAD"]
+        return int(subprocess.check_output(command, cwd=ROOT, text=True)) % PARTS
+    if text.isdecimal() and int(text) < PARTS:
+        return int(text)
+    raise pytest.UsageError(f"--part {text}: expected a number from 0 to {PARTS - 1}, or 'commit'")
+
+
+def tier(item: pytest.Item) -> str:
+    """Returns the tier of a test.
+
+    Raises:
+        pytest.UsageError: the test has none.
+    """
+    for mark in item.iter_markers():
+        if mark.name in TIERS:
+            return mark.name
+    raise pytest.UsageError(f"{item.nodeid} has no tier: mark it with one of {', '.join(TIERS)}")
+
+
+def is_property_test(item: pytest.Item) -> bool:
+    """Returns whether Hypothesis chooses the examples of a test."""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
+
+def parts(items: Iterable[pytest.Item]) -> dict[str, int]:
+    """Returns the part of each file that the long tier concerns, by its path.
+
+    The files that take longest are assigned first, each to the part that is shortest so far. The
+    result depends on the tests alone, so every run and every process computes the same parts.
+    """
+    has_long_tests: defaultdict[str, bool] = defaultdict(bool)
+    for item in items:
+        has_long_tests[str(item.path)] |= tier(item) == "long"
+    seconds = {path: processes.long_seconds(path, has) for path, has in has_long_tests.items()}
+    totals = [0.0] * PARTS
+    assigned = {}
+    for path in sorted(seconds, key=lambda path: (-seconds[path], path)):
+        assigned[path] = totals.index(min(totals))
+        totals[assigned[path]] += seconds[path]
+    return assigned
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Remove the tests that a run does not take, and count them for its last line."""
+    absent = [name for name in NEEDS if not config.getoption(f"--{name}")]
+    part = config.option.part
+    candidates = [item for item in items if tier(item) == "long" or is_property_test(item)]
+    part_of = parts(candidates) if part is not None else {}
+    chosen, removed, left_out = [], [], Counter[str]()
+    for item in items:
+        need = next((name for name in absent if item.get_closest_marker(name)), "")
+        name = tier(item)
+        if need:
+            left_out[need] += 1
+        elif part is not None:
+            if part_of.get(str(item.path)) == part and (name == "long" or is_property_test(item)):
+                chosen.append(item)
+                continue
+        elif config.option.tier:
+            if name == config.option.tier:
+                chosen.append(item)
+                continue
+        elif name == "long" and not config.getoption("all_tiers"):
+            left_out["long"] += 1
+        else:
+            chosen.append(item)
+            continue
+        removed.append(item)
+    if removed:
+        config.hook.pytest_deselected(items=removed)
+    items[:] = chosen
+    config.stash[_LEFT_OUT] = left_out
+
+
+_LEFT_OUT: pytest.StashKey[Counter[str]] = pytest.StashKey()
+
+
+class Summary:
+    """Prints which tests a run left out, as its last line."""
+
+    def __init__(self) -> None:
+        self._left_out: Counter[str] = Counter()
+
+    def pytest_report_header(self, config: pytest.Config) -> str | None:
+        part = config.option.part
+        return None if part is None else f"long tier: part {part} of 0 to {PARTS - 1}"
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._left_out = session.config.stash.get(_LEFT_OUT, self._left_out)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._left_out = Counter(node.workeroutput.get("left_out", self._left_out))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        result = yield
+        terminal = session.config.pluginmanager.getplugin("terminalreporter")
+        ran = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if terminal is not None and ran and not session.config.option.collectonly:
+            skipped = len(terminal.stats.get("skipped", []))
+            terminal.write_line(summary(self._left_out, skipped))
+        return result
+
+
+def summary(left_out: Counter[str], skipped: int) -> str:
+    """Returns the last line of a run.
+
+    Args:
+        left_out: number of tests by the reason, ``long`` or a key of `NEEDS`.
+        skipped: number of tests that skipped themselves.
+    """
+    texts = [f"{left_out['long']} tests of the long tier (test --all adds them)"]
+    texts += [f"{left_out[name]} that need {tool} (--{name})" for name, tool in NEEDS.items()]
+    return f"Left out: {', '.join(texts)}; skipped: {skipped}."
+
+
+def send_to_controller(session: pytest.Session) -> None:
+    """Send what this process left out to the process that started it."""
+    if hasattr(session.config, "workeroutput"):
+        left_out = session.config.stash.get(_LEFT_OUT, Counter())
+        session.config.workeroutput["left_out"] = dict(left_out)
+
+
+@pytest.fixture(autouse=True)
+def no_servers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a unit test that opens a server fail."""
+    if tier(request.node) == "unit":
+        monkeypatch.setattr(socket.socket, "bind", _refuse)
+        monkeypatch.setattr(grpc, "server", _refuse)
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise OpensServerError("a unit test opens no server: mark it with @pytest.mark.integration")
