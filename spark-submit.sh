@@ -1,32 +1,33 @@
 #!/usr/bin/env bash
-# The one door: makes the environment on first use, then runs a job, the tests or a benchmark in it.
+# Creates the environment on first use, then runs a job, the tests or a benchmark in it.
 #
 #   ./spark-submit.sh [spark-submit options] jobs/JOB.py [arguments]
 #
-#     jobs/itch_stream.py       the main job: delivers ITCH; without a broker of yours on a lab of its own
-#     jobs/attribute_stream.py  delivers attribute/value events; without a broker on a lab of sensors
-#     jobs/create_tables.py     makes missing Delta tables, and fills empty ones from files
-#     jobs/load_topology.py     puts a network into the tables: made by its sizes, or a known one
-#     jobs/mobility_tracking.py shows replicated state at work: devices in a city, proved
-#     jobs/refresh_switches.py  keeps the switches' entries in step with the tables
-#     jobs/replica_controller.py  keeps replicated states, and the tables that say who holds what
+#     jobs/itch_stream.py       the main job: delivers ITCH; without a configured broker, on a lab of its own
+#     jobs/attribute_stream.py  delivers attribute/value events; without a configured broker, on a lab of sensors
+#     jobs/create_tables.py     creates missing Delta tables, and fills empty ones from files
+#     jobs/load_topology.py     loads a network into the tables: generated from sizes, or a published one
+#     jobs/mobility_tracking.py demonstrates replicated state with devices in a city, and proves the result
+#     jobs/refresh_switches.py  keeps the entries of the switches in step with the tables
+#     jobs/replica_controller.py  runs the controller of replicated states, and writes their tables
 #     jobs/state_stream.py      publishes rows of a table, or records of a topic, as replicated states
-#     jobs/retune_trees.py      chooses the virtual trees anew, by what was published
+#     jobs/retune_trees.py      chooses the virtual trees from the record of publications
 #     jobs/rerequest.py         answers hosts that lost notifications
-#     jobs/check_delivery.py    proves from what hosts wrote down that nothing was lost
-#     jobs/deliver_from.py      delivers what a subscription matches in the past
-#     jobs/backup.py            copies tables, checkpoint and positions of one moment, and puts them back
+#     jobs/check_delivery.py    proves from the receipts of hosts that nothing was lost
+#     jobs/deliver_from.py      delivers past events that a subscription matches
+#     jobs/backup.py            backs up tables, checkpoint and positions together, and restores them
 #     jobs/console.py           shows a deployment in the browser, and writes its subscriptions
-#     jobs/run_sql.py           runs SQL on the tables; without statements it asks for them
+#     jobs/run_sql.py           runs SQL on the tables; without statements, it prompts for them
 #
-#   ./spark-submit.sh test [pytest options]      all tests and linters; -m unit: those without Spark; FILE: one file
-#   ./spark-submit.sh bench NAME [arguments]     one of these:
+#   ./spark-submit.sh test [pytest options]      unit and integration tests, and linters; -m unit: unit tests only;
+#                                                --all: also the long tests; FILE: the tests of a file
+#   ./spark-submit.sh bench NAME [arguments]     one of these benchmarks:
 #
 #     attributes   headers, entries and frames of attribute/value events
-#     camus        filters in a switch and at a host, by sockets and by a queue; compile time
+#     camus        filters in a switch and at a host, with sockets and as a queue; compile time
 #     compile      the cost of compiling subscriptions
-#     console      how fluid the map of the console is
-#     encodings    all encodings beside BIER, Elmo, unicast, brokers and OpenFlow multicast
+#     console      how smoothly the console's map moves
+#     encodings    all encodings compared with BIER, Elmo, unicast, brokers and OpenFlow multicast
 #     kernels      the cost of putting messages into frames
 #     match        the cost of decoding events and finding their receivers
 #     p4           passes, entries and frames of the P4 programs
@@ -34,22 +35,22 @@
 #     states       memory, messages, latency and recovery of replicated state
 #     trees        virtual trees and header stacks
 #
-#   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    what p4c makes of the programs in p4/
-#   ./spark-submit.sh make docs                  the table of settings in docs/operations.md
-#   ./spark-submit.sh make packages --uv PATH    hashes of the Python packages in conf/packages
-#   ./spark-submit.sh make structure             modules, lines, modules with one caller, circles
-#   eval "$(./spark-submit.sh env)"              this shell gets spark-submit and stackcast (stackcast --help)
+#   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compiles the programs in p4/
+#   ./spark-submit.sh make docs                  writes the table of settings in docs/operations.md
+#   ./spark-submit.sh make packages --uv PATH    writes the hashes of Python packages in conf/packages
+#   ./spark-submit.sh make structure             prints modules, lines, modules with one caller and import cycles
+#   eval "$(./spark-submit.sh env)"              puts spark-submit and stackcast on the path (stackcast --help)
 #
-# Everything it makes lies under var/, or $STACKCAST_VAR; remove that folder to start afresh. PYTHON and
-# JAVA_HOME name another Python 3.11 to 3.13 and another Java 17 or newer. Where to read on: README.md has a
-# table of tasks and documents, docs/tutorial.md ten minutes to try, docs/operations.md settings and error codes.
+# The environment and all results are in var/, or in $STACKCAST_VAR; delete that folder to start from scratch.
+# Set PYTHON or JAVA_HOME to use another Python 3.11 to 3.13 or another Java 17 or newer. README.md lists tasks and
+# their documents, docs/tutorial.md is a ten-minute introduction, docs/operations.md has settings and error codes.
 set -euo pipefail
-# With it, cd could go to another folder of the same name.
+# cd would search the folders of CDPATH for the same name.
 unset CDPATH
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 VAR=${STACKCAST_VAR:-$ROOT/var}
-# Set by make_var, once the folder is there.
+# Set by make_var, once the folder exists.
 ENV_DIR=
 JARS=
 # Set by check_java.
@@ -60,20 +61,20 @@ die() { say "$*"; exit 1; }
 
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 
-# As Spark's own scripts choose it.
+# Chooses Java in the same way as Spark's own scripts.
 java_program() {
   if [ -n "${JAVA_HOME:-}" ]; then echo "$JAVA_HOME/bin/java"; else command -v java || true; fi
 }
 
 check_system() {
-  [ "$(uname -s)" = Linux ] || die "Linux is needed, this is $(uname -s)."
+  [ "$(uname -s)" = Linux ] || die "Stackcast needs Linux, but this system is $(uname -s)."
 }
 
 check_java() {
   local java version
   java=$(java_program)
   [ -n "$java" ] || die "Java was not found: install a Java 17 runtime, or set JAVA_HOME to one."
-  [ -x "$java" ] || die "JAVA_HOME=$JAVA_HOME has no bin/java: point it at a Java 17 runtime, or unset it."
+  [ -x "$java" ] || die "JAVA_HOME=$JAVA_HOME has no bin/java: set it to a Java 17 runtime, or unset it."
   JAVA_VERSION=$("$java" -version 2>&1) || true
   version=$(sed -n 's/.*version "\([0-9]*\).*/\1/p' <<<"$JAVA_VERSION" | head -n 1) || true
   [ "${version:-0}" -ge 17 ] ||
@@ -82,17 +83,17 @@ check_java() {
 
 find_python() {
   local candidate PATH=:$PATH:
-  # Not the environment's own interpreter, which is about to be replaced.
+  # Skip the environment's own interpreter, which is about to be replaced.
   PATH=${PATH//:$ENV_DIR\/bin:/:}
   PATH=${PATH#:} PATH=${PATH%:}
   if [ -n "${PYTHON:-}" ]; then
     suits_python "$PYTHON" && { echo "$PYTHON"; return; }
-    die "PYTHON=$PYTHON is not a Python 3.11, 3.12 or 3.13: point PYTHON at one."
+    die "PYTHON=$PYTHON is not a Python 3.11, 3.12 or 3.13: set PYTHON to one of these, or unset it."
   fi
   for candidate in python3 python3.11 python3.12 python3.13 python; do
     suits_python "$candidate" && { command -v "$candidate"; return; }
   done
-  die "Python 3.11, 3.12 or 3.13 was not found (python3: $(python3 --version 2>&1 | head -n 1 || true)): install one, or set PYTHON to it."
+  die "Python 3.11, 3.12 or 3.13 was not found (python3: $(python3 --version 2>&1 | head -n 1 || true)): install one of these, or set PYTHON to its path."
 }
 
 suits_python() {
@@ -100,31 +101,31 @@ suits_python() {
     "$1" -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info < (3, 14)))' >/dev/null 2>&1
 }
 
-# One name per folder, however it was given: the environment's programs hold it.
+# Resolves the folder to a single name, because the programs of the environment contain it.
 make_var() {
-  mkdir -p -- "$VAR" 2>/dev/null || die "$VAR cannot be made: choose another place with STACKCAST_VAR."
-  VAR=$(cd -- "$VAR" && pwd -P) || die "$VAR cannot be entered: choose another place with STACKCAST_VAR."
+  mkdir -p -- "$VAR" 2>/dev/null || die "cannot create $VAR: set STACKCAST_VAR to another folder."
+  VAR=$(cd -- "$VAR" && pwd -P) || die "cannot enter $VAR: set STACKCAST_VAR to another folder."
   ENV_DIR=$VAR/env
   JARS=$VAR/jars
 }
 
-# $1: what takes the room, $2: how much, in MB
+# $1: subject and verb of the message, such as "the jars need", $2: required space in MB
 check_disk() {
   local free
   free=$(df -Pk "$VAR" 2>/dev/null | awk 'NR == 2 {print $4}') || true
-  # Where df cannot tell, the disk is tried.
+  # If df reports nothing, assume that there is enough space.
   [ -z "$free" ] || [ "$((free / 1024))" -ge "$2" ] ||
-    die "$VAR has $((free / 1024)) MB free, $1 $2 MB: make room, or choose another place with STACKCAST_VAR."
+    die "$VAR has $((free / 1024)) MB free, but $1 $2 MB: free some space, or set STACKCAST_VAR to a folder on another disk."
 }
 
-# $1: log file of the failed step, $2: what was being fetched
+# $1: log file of the failed step, $2: name of the objects to be installed
 explain_failure() {
   if grep -qE 'DO NOT MATCH THE HASHES' "$1"; then
-    die "a Python package is not the file that conf/packages names, and was not installed. With another index than usual, look where it has it from; which one it is says the log: $1"
+    die "a Python package is not the file that conf/packages names by its hash, so it was not installed. If you use a package index other than PyPI, check where it gets the file; the log names the package: $1"
   fi
-  if grep -qiE 'no space left' "$1"; then die "the disk is full while fetching $2: make room and start again (log: $1)."; fi
+  if grep -qiE 'no space left' "$1"; then die "the disk is full, so $2 could not be fetched: free some space and start again (log: $1)."; fi
   if grep -qiE 'NewConnectionError|ConnectTimeout|Name or service|name resolution|UnknownHostException|Network is unreachable|Connection refused|ProxyError|Could not fetch URL|No matching distribution|Host .* not found|ConnectException|SocketTimeoutException|SSLError' "$1"; then
-    die "$2 could not be fetched: the network or its proxy does not let this machine reach the package registry (log: $1)."
+    die "$2 could not be fetched: this machine cannot reach the package registry; check the network and its proxy (log: $1)."
   fi
   die "$2 could not be installed; the log says why: $1"
 }
@@ -132,12 +133,12 @@ explain_failure() {
 stamp() { cksum | tr ' ' '-'; }
 
 is_done() { [ -f "$VAR/.done-$1" ] && [ "$(cat "$VAR/.done-$1")" = "$2" ]; }
-# Before a step touches anything: broken off, it must not pass for done, whatever was done before it.
+# Called before a step changes anything, so that an interrupted step does not count as done.
 unmark() { rm -f "$VAR/.done-$1"; }
 mark_done() { printf '%s' "$2" >"$VAR/.done-$1"; }
 
-# $1: log file, rest: what pip installs. Nothing is taken along with it, and nothing fetched to build
-# it, so that all there is comes from the lists, by hash.
+# $1: log file, then: arguments for pip install. pip adds no dependencies and fetches no build tools, so
+# every installed file is one that the lists name by its hash.
 install() {
   local log=$1
   shift
@@ -147,7 +148,7 @@ install() {
     explain_failure "$log" "Python packages"
 }
 
-# $1: name of the step, $2: its stamp, rest: lists of conf/packages; a dot is our own package
+# $1: name of the step, $2: its stamp, then: lists of conf/packages; a dot is our own package
 install_packages() {
   local name=$1 stamp=$2 list log=$VAR/log/pip-$1.log
   shift 2
@@ -163,7 +164,7 @@ install_packages() {
   mark_done "$name" "$stamp"
 }
 
-# Whether the jars are those of the list, and no others.
+# Succeeds if the jars are exactly those of the list.
 jars_are_known() {
   [ "$(cd "$JARS" && sha256sum -- */*.jar | LC_ALL=C sort)" = "$(LC_ALL=C sort "$ROOT/conf/jars.sha256")" ]
 }
@@ -171,11 +172,11 @@ jars_are_known() {
 install_jars() {
   local ivy jar log=$VAR/log/ivy.log pyspark
   unmark jars
-  # Of these files: others of the same names are others to a JVM.
+  # The archive refers to these files. A JVM rejects it if they are replaced.
   unmark classes
   pyspark=$(pyspark_home)
   ivy=("$pyspark"/jars/ivy-*.jar)
-  # Those of an earlier ivy.xml would stay on Spark's class path beside the new ones.
+  # Jars of an earlier ivy.xml would stay on Spark's class path next to the new ones.
   for jar in "$JARS"/spark/*.jar; do rm -f "$pyspark/jars/${jar##*/}"; done
   rm -rf "$JARS" && mkdir -p "$JARS"
   if ! "$(java_program)" -jar "${ivy[0]}" -ivy "$ROOT/conf/ivy.xml" -cache "$VAR/ivy-cache" -types jar bundle \
@@ -185,25 +186,26 @@ install_jars() {
   fi
   rm -rf "$VAR/ivy-cache"
   if [ -f "$ROOT/conf/jars.sha256" ] && ! jars_are_known; then
-    die "a jar in $JARS is not the one that conf/jars.sha256 names. With another repository than usual, look where it has it from; after an edit of conf/ivy.xml, write the list anew: (cd $JARS && sha256sum */*.jar) >conf/jars.sha256"
+    die "the jars in $JARS are not those that conf/jars.sha256 names. If you use a repository other than Maven Central, check where it gets its files; after an edit of conf/ivy.xml, write the list again: (cd $JARS && sha256sum */*.jar) >conf/jars.sha256"
   fi
-  # In pyspark's own folder, a plain spark-submit of this environment finds them too.
+  # Copied to pyspark's own folder, so that a plain spark-submit of this environment also finds them.
   cp "$JARS"/spark/*.jar "$pyspark/jars/"
   mark_done jars "$1"
 }
 
-# Class data (CDS) are of no use behind a folder with files in it, as conf is, and Spark puts the
-# folder of its settings first. By a name with a colon it finds the settings, and the JVM, for which
-# a colon ends an entry, nothing; behind the jars conf does no harm, and is found.
+# A JVM ignores the archive of class data (CDS) if its class path contains a non-empty folder before
+# the jars, and Spark puts the folder of its settings first. So Spark gets conf by a name that ends with a
+# colon: Spark finds the settings, but to the JVM the colon ends an entry of the class path, and the
+# folder without the colon does not exist. conf itself follows the jars, where it does no harm.
 use_class_data() {
   [ -f "$VAR/classes.jsa" ] && [ -z "${SPARK_CONF_DIR:-}" ] && [ -d "$VAR/conf:" ] || return 0
   export SPARK_CONF_DIR=$VAR/conf:
   export SPARK_DIST_CLASSPATH=$ROOT/conf${SPARK_DIST_CLASSPATH:+:$SPARK_DIST_CLASSPATH}
-  # Where it does not fit, the JVM does without and says nothing.
+  # If the archive does not fit, the JVM silently starts without it.
   export SPARK_SUBMIT_OPTS="\"-XX:SharedArchiveFile=$VAR/classes.jsa\" -Xlog:cds*=off ${SPARK_SUBMIT_OPTS:-}"
 }
 
-# $1: stamp. A JVM that maps class data does without reading and linking ten thousand classes.
+# $1: stamp. A JVM that maps class data need not read and link ten thousand classes.
 make_class_data() {
   local archive=$VAR/classes.jsa
   unmark classes
@@ -215,13 +217,13 @@ make_class_data() {
     export SPARK_SUBMIT_OPTS="\"-XX:ArchiveClassesAtExit=$archive.new\" -Xlog:disable"
     cd "$ROOT" && python -m jobs.adapters.tables.class_data
   ) >"$VAR/log/classes.log" 2>&1 && mv "$archive.new" "$archive" ||
-    say "that failed, and starts take longer; the log says why: $VAR/log/classes.log"
-  # Not tried again either way.
+    say "class data could not be archived, so starts take longer; the log says why: $VAR/log/classes.log"
+  # Marked as done even after a failure, so that later starts do not try again.
   mark_done classes "$1"
 }
 
-# Fails, and says nothing, where the environment is not whole. Isolated, since a pyspark of the
-# current folder or of PYTHONPATH is not the environment's.
+# Fails silently if the environment is incomplete. Python runs isolated, because the current folder or
+# PYTHONPATH may contain another pyspark.
 pyspark_home() {
   "$ENV_DIR/bin/python" -I -c \
     'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])' 2>/dev/null
@@ -229,14 +231,14 @@ pyspark_home() {
 
 runtime_works() { is_done runtime "$1" && pyspark_home >/dev/null; }
 
-# $1: runtime, test or bench (which is test, and what benchmarks compare with)
+# $1: runtime, test or bench; bench includes test
 ensure_environment() {
   local name python python_stamp test_stamp bench_stamp jar_stamp class_stamp
   check_system
   check_java
   make_var
-  # The environment runs this clone's code and holds its own place, so it serves no other of either;
-  # what pyproject.toml tells its tools does not matter to it.
+  # The environment contains the paths of this clone and of itself, so it is valid for these only. The
+  # settings of tools in pyproject.toml do not affect it.
   python_stamp=$({
     printf '%s\n' "$ROOT" "$ENV_DIR"
     cat "$ROOT"/conf/packages/*.txt
@@ -245,7 +247,7 @@ ensure_environment() {
   test_stamp=test-$python_stamp
   bench_stamp=bench-$python_stamp
   jar_stamp=$python_stamp-$(stamp <"$ROOT/conf/ivy.xml")
-  # Another Java cannot read it.
+  # Another Java cannot read the archive.
   class_stamp=$jar_stamp-$(printf %s "$JAVA_VERSION" | stamp)
   if runtime_works "$python_stamp" && is_done jars "$jar_stamp" &&
     is_done classes "$class_stamp" &&
@@ -253,51 +255,52 @@ ensure_environment() {
     { [ "$1" != bench ] || is_done bench "$bench_stamp"; }; then return; fi
 
   mkdir -p "$VAR/log" 2>/dev/null && [ -w "$VAR" ] ||
-    die "$VAR cannot be written: choose another place with STACKCAST_VAR."
+    die "cannot write to $VAR: set STACKCAST_VAR to another folder."
   if command -v flock >/dev/null; then
     exec 9>"$VAR/.setup-lock"
-    flock -n 9 || { say "another start is setting up $VAR; waiting for it"; flock 9; }
+    flock -n 9 || { say "another start is setting up $VAR; waiting for it to finish"; flock 9; }
   fi
   if ! runtime_works "$python_stamp"; then
     check_disk "the environment needs" 3072
     python=$(find_python) || exit 1
-    say "[1/4] a virtual environment in $ENV_DIR ($("$python" --version))"
+    say "[1/4] creating a virtual environment in $ENV_DIR ($("$python" --version))"
     for name in runtime jars classes test bench; do unmark "$name"; done
     rm -rf "$ENV_DIR"
     "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
-      die "$python cannot make a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
-    say "[2/4] Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
+      die "$python cannot create a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
+    say "[2/4] installing Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
     install_packages runtime "$python_stamp" build runtime .
   fi
   if ! is_done jars "$jar_stamp"; then
     check_disk "the jars need" 500
-    say "[3/4] jars for Delta, Kafka and the lab's broker (a minute; log: $VAR/log/ivy.log)"
+    say "[3/4] fetching jars for Delta, Kafka and the lab's broker (a minute; log: $VAR/log/ivy.log)"
     install_jars "$jar_stamp"
   fi
   if ! is_done classes "$class_stamp"; then
-    say "[4/4] class data of the jars, for quick starts (half a minute; log: $VAR/log/classes.log)"
+    say "[4/4] archiving class data of the jars, for faster starts (half a minute; log: $VAR/log/classes.log)"
     make_class_data "$class_stamp"
   fi
   if [ "$1" != runtime ] && ! is_done test "$test_stamp"; then
     check_disk "the packages for tests need" 500
-    say "[+] packages for tests (log: $VAR/log/pip-test.log)"
+    say "[+] installing packages for tests (log: $VAR/log/pip-test.log)"
     install_packages test "$test_stamp" test
   fi
   if [ "$1" = bench ] && ! is_done bench "$bench_stamp"; then
     check_disk "the packages for benchmarks need" 500
-    say "[+] packages that benchmarks compare with (log: $VAR/log/pip-bench.log)"
+    say "[+] installing packages for benchmarks (log: $VAR/log/pip-bench.log)"
     install_packages bench "$bench_stamp" bench
   fi
   [ ! -e "$VAR/.setup-lock" ] || exec 9>&-
   say "the environment is ready"
 }
 
-# The files that kernels are in, and all that these import: what may be compiled into a kernel.
+# Prints the files that contain kernels, and the files that these import, directly or indirectly: all
+# code that may be compiled into a kernel.
 kernel_sources() {
   local files more
   files=$(grep -rl --include='*.py' njit udfs) || return 0
   while :; do
-    # A module, or all modules of a package.
+    # An import names a module, or a package with all of its modules.
     more=$({
       printf '%s\n' "$files"
       # shellcheck disable=SC2086  # one word each
@@ -312,8 +315,8 @@ kernel_sources() {
   printf '%s\n' "$files"
 }
 
-# Numba looks at the age of the file that a kernel is in, and not at those whose functions and
-# constants were compiled into it: other sources get another folder.
+# Numba checks the age of the file that contains a kernel, but not of the files whose functions and
+# constants were compiled into it. So each version of the sources gets its own folder.
 choose_kernel_cache() {
   local folder digest
   # shellcheck disable=SC2046  # one word each
@@ -321,23 +324,23 @@ choose_kernel_cache() {
   NUMBA_CACHE_DIR=$VAR/numba/$digest
   if [ -d "$NUMBA_CACHE_DIR" ]; then return; fi
   mkdir -p -- "$NUMBA_CACHE_DIR" 2>/dev/null || true
-  # A job that started before the sources changed may still write to its own: that of a day stays.
+  # A job that started before the sources changed may still write to its folder, so folders stay for a day.
   for folder in "$VAR"/numba/*; do
     [ "$folder" = "$NUMBA_CACHE_DIR" ] || [ -n "$(find "$folder" -prune -mtime -1)" ] ||
       rm -rf -- "$folder"
   done
 }
 
-# Once for these sources, by two processes: else each that calls a kernel first compiles it, several
-# of them the same at once.
+# Compiles the kernels once per version of the sources, in two processes. Otherwise each process would
+# compile a kernel when it first calls it, and several processes would compile the same ones.
 compile_kernels() {
   [ ! -e "$NUMBA_CACHE_DIR/.compiled" ] && [ -w "$NUMBA_CACHE_DIR" ] || return 0
-  say "compiling what runs per event (a minute, once for a version)"
+  say "compiling the kernels that process events (a minute, once per version)"
   if (cd "$ROOT" && python -m udfs.delivery.kernel_cache >"$VAR/log/kernels.log" 2>&1); then
     : >"$NUMBA_CACHE_DIR/.compiled"
   else
-    # Whoever calls a kernel compiles it.
-    say "that failed; the log says why: $VAR/log/kernels.log"
+    # Each process compiles the kernels that it calls.
+    say "the kernels could not be compiled in advance, so starts take longer; the log says why: $VAR/log/kernels.log"
   fi
 }
 
@@ -350,8 +353,8 @@ export_environment() {
   export PYSPARK_PYTHON=$ENV_DIR/bin/python
   [ -n "${NUMBA_CACHE_DIR:-}" ] || choose_kernel_cache
   export NUMBA_CACHE_DIR
-  # Container images often forbid bytecode next to the sources. In a folder of ours it disturbs no one,
-  # and without it each process would compile every module again.
+  # Container images often forbid bytecode next to the sources. Without bytecode each process would
+  # compile every module again, so it goes to a folder of ours.
   if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then
     unset PYTHONDONTWRITEBYTECODE
     export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$VAR/pycache}
@@ -361,7 +364,7 @@ export_environment() {
 
 case "${1:-}" in
   "")
-    say "what shall run? For a start ./spark-submit.sh jobs/itch_stream.py; --help lists the rest."
+    say "no command given: start with ./spark-submit.sh jobs/itch_stream.py, or use --help for a list."
     exit 2
     ;;
   -h | --help)
@@ -379,12 +382,12 @@ case "${1:-}" in
     name=${2:-}
     case "$name" in
       p4 | docs | packages | structure) ;;
-      *) die "'$name' is nothing that can be made; there are: docs p4 packages structure" ;;
+      *) die "make has no target '$name'; targets: docs p4 packages structure" ;;
     esac
     shift 2
     ensure_environment test
     export_environment
-    # What is made is held by the tests, and made by their code.
+    # The tests check generated files, and their code also writes them.
     export PYTHONPATH="$ROOT:$ROOT/tests/support"
     exec python -m "tests.make.$name" "$@"
     ;;
@@ -396,12 +399,12 @@ case "${1:-}" in
       file=${file%/__main__.py} file=${file##*/} known="$known ${file%.py}"
     done
     case "$known " in *" $name "*) ;; *) name= ;; esac
-    [ -n "$name" ] || die "there is no benchmark '${2:-}'; there are:${known:- none yet}"
+    [ -n "$name" ] || die "there is no benchmark '${2:-}'; benchmarks:${known:- none yet}"
     shift 2
     ensure_environment bench
     export_environment
-    # Benchmarks are not installed; frames and oracles that they use are those of the tests. What they
-    # count is the same in each run: networkx goes through sets of names.
+    # Benchmarks are not installed, and share helpers with the tests. networkx iterates over sets of
+    # names, so counts are the same in each run only with a fixed hash seed.
     export PYTHONPATH="$ROOT:$ROOT/tests/support" PYTHONHASHSEED=0
     exec python -m "benchmarks.$name" "$@"
     ;;
