@@ -425,6 +425,14 @@ def test_env_adds_the_archive_to_the_options_of_a_shell_and_keeps_its_settings(r
     assert "SPARK_CONF_DIR=/my/conf\n" in shell and "SPARK_SUBMIT_OPTS" not in shell
 
 
+def test_bytecode_goes_to_var_where_the_environment_forbids_it_next_to_the_sources(ready: Machine):
+    shell = ready.run("env", PYTHONDONTWRITEBYTECODE="1").stdout
+    show = 'echo "$PYTHONPYCACHEPREFIX${PYTHONDONTWRITEBYTECODE:+ forbidden}"'
+    printed = subprocess.check_output(["bash", "-c", f"{shell}\n{show}"], text=True)
+    assert printed == f"{ready.var}/pycache\n"
+    assert "PYTHONPYCACHEPREFIX" not in ready.run("env").stdout
+
+
 def test_spark_loads_its_classes_from_the_archive(tmp_path: Path):
     """Uses the real archive of this environment; a JVM silently ignores one that does not fit."""
     var, loaded = Path(os.environ["STACKCAST_VAR"]), tmp_path / "loaded"
