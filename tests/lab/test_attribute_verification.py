@@ -468,7 +468,7 @@ def test_whatever_is_wrong_with_one_message_of_the_stream_is_noticed(fault, data
 # --- hosts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_a_host_gets_what_follows_ethernet_and_writes_it_down(tmp_path):
     sent, _ = in_switches(20)
     folder = tmp_path / "receipts"

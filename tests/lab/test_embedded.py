@@ -1,4 +1,8 @@
-"""The first command of the README, as a user types it: what it proves, and how it ends."""
+"""The jobs with a lab of their own: what their runs prove, and how their programs end.
+
+A job runs as a program only where a test is about that program. Otherwise it runs in the Spark
+session of the tests, and only the long tier starts a program for it.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,32 @@ import subprocess
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
+import embedded_jobs
 import jvm
 import networkx as nx
 import pytest
+from deltalake import DeltaTable
 from paths import ROOT
+from pyspark.sql import SparkSession
+from tunnels import tunnelled
+from waiting import until
 
-from jobs import itch_stream
+from jobs import attribute_stream, console, itch_stream
 from jobs.adapters.app import application, session
+from lab.fabric.topologies import NetworkOptions, load_network
 from lab.traffic.packets import write_records
 from lab.traffic.trading_session import TradingSession
 from lab.up.lab import FolderLock
+from udfs.network.network import Network
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = pytest.mark.integration
 
 KEYS = {
     "messages_in",
@@ -42,242 +57,431 @@ KEYS = {
     "batches",
     "seconds",
 }
-#: Where nothing is compiled yet, and another process compiles the same beside, a run takes minutes.
+#: Limit against hangs, in seconds: where kernels are not compiled yet, a run takes minutes.
 LIMIT_S = 600
-#: A run that lasts long, on a network that is up soon.
+#: A run that does not end soon, on a network that is up soon.
 LASTING = {
-    "lab__messages": 20_000,
-    "lab__speed": 200,
-    "lab__subscriptions": 100,
-    "lab__pods": 1,
-    "lab__hosts": 1,
-    "lab__planes": 1,
-    "lab__spines": 1,
+    "lab.messages": 20_000,
+    "lab.speed": 200,
+    "lab.subscriptions": 100,
+    "lab.pods": 1,
+    "lab.hosts": 1,
+    "lab.planes": 1,
+    "lab.spines": 1,
     "maxOffsetsPerTrigger": 500,
 }
-
-#: A network of a few switches, and a run of seconds.
+#: A run of seconds on few switches.
 SMALL = {
-    "lab__messages": 3_000,
-    "lab__subscriptions": 100,
-    "lab__pods": 2,
-    "lab__planes": 1,
-    "lab__spines": 1,
+    "lab.messages": 1_500,
+    "lab.subscriptions": 100,
+    "lab.pods": 2,
+    "lab.planes": 1,
+    "lab.spines": 1,
 }
 
 
-class Run:
-    """A job as a process group of its own, its output in a file.
+def read_report(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report
 
-    shipped: with a Spark as users have it, and not one that is quick to start.
+
+def assert_exact(report: Mapping[str, Any], at_least: int) -> None:
+    """Check that all deliveries are exact, and more than a number."""
+    assert report["deliveries_expected"] == report["deliveries_received"] > at_least
+    assert report["missing"] == report["extra"] == report["duplicates"] == 0
+
+
+class Program:
+    """A job as a program that leads a process group, its output in a file.
+
+    Args:
+        folder: folder of the output, and of the lab.
+        job: file of the job, with its arguments.
+        settings: settings without their common prefix.
+        shipped: start Spark with the options that users have, not with those for a quick start.
     """
 
     def __init__(
         self,
         folder: Path,
+        job: Sequence[str],
         settings: Mapping[str, object],
-        job: str,
-        shipped: bool,
-        arguments: Sequence[str] = (),
+        *,
+        shipped: bool = False,
     ) -> None:
-        self.folder = folder
-        self.mark = uuid.uuid4().hex
-        self.log = folder / "output.txt"
+        self.lab = folder / "lab"
+        self._mark = uuid.uuid4().hex
+        self._log = folder / "output.txt"
         command = ["./spark-submit.sh"]
-        for key, value in {"lab.folder": folder / "lab", **settings}.items():
-            command += ["--conf", f"spark.stackcast.{key}={value}"]
-        with self.log.open("wb") as output:
+        for key, value in embedded_jobs.properties({"lab.folder": self.lab, **settings}):
+            command += ["--conf", f"{key}={value}"]
+        options = jvm.as_shipped() if shipped else {}
+        with self._log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*command, job, *arguments],
+                [*command, *job],
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=os.environ
-                | (jvm.as_shipped() if shipped else {})
-                | {"STACKCAST_TEST_MARK": self.mark},
+                env={**os.environ, **options, "STACKCAST_TEST_MARK": self._mark},
             )
 
     @property
     def output(self) -> str:
-        return self.log.read_text(errors="replace")
+        return self._log.read_text(errors="replace")
 
     @property
-    def lines(self) -> str:
-        """The output, and the log lines that are not shown."""
-        hidden = self.folder / "lab" / "log" / "run.log"
-        return self.output + (hidden.read_text(errors="replace") if hidden.is_file() else "")
+    def log(self) -> str:
+        """The log lines that the job does not print."""
+        path = self.lab / "log" / "run.log"
+        return path.read_text(errors="replace") if path.is_file() else ""
 
-    def until(self, text: str) -> None:
-        """Wait until the output, or the log, has ``text``."""
-        deadline = time.monotonic() + LIMIT_S
-        while text not in self.lines:
-            assert self.process.poll() is None, self.output[-3000:]
-            assert time.monotonic() < deadline, self.output[-3000:]
-            time.sleep(0.05)
+    def wait_for(self, text: str) -> None:
+        """Wait until the output or the log contains a text."""
+        until(lambda: text in self.output or text in self.log, self, seconds=LIMIT_S)
 
-    def end(self, seconds: float = LIMIT_S) -> int:
-        return self.process.wait(seconds)
+    def wait(self) -> int:
+        """Wait for the end and return the exit code."""
+        return self.process.wait(LIMIT_S)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
 
     def processes(self) -> list[str]:
-        """Command lines of all processes that descend from this run."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    if self.mark.encode() in (entry / "environ").read_bytes():
-                        found.append((entry / "cmdline").read_bytes().decode().replace("\0", " "))
-                except OSError:
-                    continue
-        return [line for line in found if line]
+        """Return the command lines of all processes that descend from this program."""
+        lines = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if self._mark.encode() in (entry / "environ").read_bytes():
+                    lines.append((entry / "cmdline").read_bytes().decode().replace("\0", " "))
+            except OSError:
+                continue
+        return [line for line in lines if line]
 
-    def gone(self) -> bool:
-        """True when no process is left; the last may take a moment."""
-        deadline = time.monotonic() + 20
-        while self.processes() and time.monotonic() < deadline:
+    def assert_gone(self) -> None:
+        """Check that no process is left, once the last ones have ended, and no lock."""
+        deadline = time.monotonic() + LIMIT_S
+        while processes := self.processes():
+            assert time.monotonic() < deadline, processes
             time.sleep(0.1)
-        return not self.processes()
+        assert FolderLock(self.lab).holder() is None
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[object]:
-    runs: list[Run] = []
+def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Starts one job as a program, by default the main job."""
+    programs: list[Program] = []
 
-    def begin(
-        job: str = "jobs/itch_stream.py",
-        shipped: bool = False,
-        arguments: Sequence[str] = (),
-        **settings: object,
-    ) -> Run:
-        named = {key.replace("__", "."): value for key, value in settings.items()}
-        runs.append(Run(tmp_path, named, job, shipped, arguments))
-        return runs[-1]
+    def start(*job: str, **settings: object) -> Program:
+        programs.append(Program(tmp_path, job or ("jobs/itch_stream.py",), settings))
+        return programs[-1]
 
-    yield begin
-    for each in runs:
-        if each.process.poll() is None:
-            os.killpg(each.process.pid, signal.SIGKILL)
+    yield start
+    for program in programs:
+        if program.process.poll() is None:
+            os.killpg(program.process.pid, signal.SIGKILL)
 
 
-def report(run: Run) -> dict:
-    return json.loads((run.folder / "lab" / "report.json").read_text())
+@dataclass
+class Run:
+    """A run that has ended well: its lab's folder, what it printed, and its log."""
+
+    lab: Path
+    output: str
+    log: str
 
 
-def test_a_run_proves_that_every_host_received_what_it_subscribed_to(run):
-    one = run(shipped=True, lab__messages=20_000)
-    assert one.end() == 0, one.output[-3000:]
-    summary = report(one)
-    assert summary.keys() >= KEYS
-    assert summary["messages_in"] == 20_000
-    assert summary["deliveries_expected"] == summary["deliveries_received"] > 2_000
-    assert summary["missing"] == summary["extra"] == summary["duplicates"] == 0
-    assert 0 < summary["link_bytes"] < summary["unicast_bytes"] < summary["broadcast_bytes"]
-    assert (one.folder / "lab" / "report.html").stat().st_size > 100_000
-    assert "Delivered exactly" in one.output
-    latency = summary["latency"]
-    assert latency["mode"] == "realtime" and 0 < latency["p50_ms"] <= latency["p99_ms"]
-    assert 0 < latency["count"] <= summary["messages_matched"]
-    for stage in ("Spark and its tables", "broker 127.0.0.1:", "plan and workers", "compared"):
-        assert len(re.findall(rf"^ *[0-9.]+ s  (?!waiting).*{stage}.* s\)$", one.output, re.M)) == 1
-    assert " INFO " not in one.output, "log lines are for the file"
-    assert "Traceback" not in one.output
-    assert "batch 0: " in one.lines
-    assert one.gone(), one.processes()
-    assert FolderLock(one.folder / "lab").holder() is None
+class Runner(Protocol):
+    """Runs a job to its end, and checks that its exit code is 0."""
+
+    def __call__(self, job: str, settings: Mapping[str, object]) -> Run: ...
+
+
+@pytest.fixture(params=["in_session", pytest.param("as_program", marks=pytest.mark.long)])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Runner:
+    """Runs a job in the Spark session of the tests; in the long tier also as a program."""
+    if request.param == "in_session":
+        return request.getfixturevalue("run_in_session")
+
+    def run(job: str, settings: Mapping[str, object]) -> Run:
+        program = Program(tmp_path, [f"jobs/{job}.py"], settings)
+        assert program.wait() == 0, program.output[-3000:]
+        program.assert_gone()
+        return Run(program.lab, program.output, program.log)
+
+    return run
+
+
+@pytest.fixture
+def run_in_session(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> Runner:
+    """Runs a job in the Spark session of the tests."""
+    jobs = {"itch_stream": itch_stream.deliver, "attribute_stream": attribute_stream.deliver}
+    caplog.set_level("INFO")
+
+    def run(job: str, settings: Mapping[str, object]) -> Run:
+        folder = tmp_path / "lab"
+        code = embedded_jobs.run(jobs[job], {"lab.folder": folder, **settings}, monkeypatch)
+        printed = "".join(capfd.readouterr())
+        assert code == 0, printed[-3000:]
+        assert FolderLock(folder).holder() is None
+        return Run(folder, printed, (folder / "log" / "run.log").read_text())
+
+    return run
+
+
+class TestFirstCommand:
+    """README's first command, with the settings that it has."""
+
+    MESSAGES = 10_000
+
+    @pytest.fixture(scope="class")
+    def program(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+        folder = tmp_path_factory.mktemp("first")
+        job = ["jobs/itch_stream.py"]
+        program = Program(folder, job, {"lab.messages": self.MESSAGES}, shipped=True)
+        try:
+            program.wait()
+            yield program
+        finally:
+            if program.process.poll() is None:
+                os.killpg(program.process.pid, signal.SIGKILL)
+
+    def test_every_host_receives_exactly_what_it_subscribed_to(self, program: Program):
+        assert program.process.returncode == 0, program.output[-3000:]
+        assert "Delivered exactly" in program.output
+        report = read_report(program.lab)
+        assert_exact(report, at_least=self.MESSAGES // 10)
+        assert report["messages_in"] == self.MESSAGES
+        assert 0 < report["link_bytes"] < report["unicast_bytes"] < report["broadcast_bytes"]
+
+    def test_the_report_is_complete(self, program: Program):
+        report = read_report(program.lab)
+        assert report.keys() >= KEYS
+        assert (program.lab / "report.html").stat().st_size > 100_000
+        latency = report["latency"]
+        assert latency["mode"] == "realtime" and 0 < latency["p50_ms"] <= latency["p99_ms"]
+        assert 0 < latency["count"] <= report["messages_matched"]
+
+    @pytest.mark.parametrize(
+        "stage", ["Spark and its tables", "broker 127.0.0.1:", "plan and workers", "compared"]
+    )
+    def test_each_stage_is_printed_with_its_time(self, program: Program, stage: str):
+        line = rf"^ *[0-9.]+ s  (?!waiting).*{stage}.* s\)$"
+        assert len(re.findall(line, program.output, re.M)) == 1
+
+    def test_log_lines_are_in_the_file(self, program: Program):
+        assert " INFO " not in program.output
+        assert "Traceback" not in program.output
+        assert "batch 0: " in program.log
+
+    def test_nothing_is_left(self, program: Program):
+        program.assert_gone()
+
+
+def islands(options: NetworkOptions) -> Network:
+    """Returns the network of some options, in which all links between switches are tunnels."""
+    network = load_network(options)
+    return tunnelled(network, {x.id for x in network.links if x.neighbor in network.switches})
 
 
 @pytest.mark.parametrize(
-    "encoding",
-    [{}, {"encoding": "port", "label__bits": 32}],
-    ids=["virtual trees", "port, labels of 32 bits"],
+    ("tunnels", "settings"),
+    [
+        (True, {"encoding": "mixed"}),
+        pytest.param(False, {"encoding": "mixed"}, marks=pytest.mark.long),
+        pytest.param(True, {}, marks=pytest.mark.long),
+        pytest.param(True, {"encoding": "port", "label.bits": 32}, marks=pytest.mark.long),
+    ],
+    ids=["mixed over tunnels", "mixed", "virtual trees over tunnels", "wide ports over tunnels"],
 )
-def test_a_run_over_tunnels_between_islands_is_exact(run, encoding):
-    one = run("tests/lab/itch_over_tunnels.py", **SMALL, **encoding)
-    assert one.end() == 0, one.output[-3000:]
-    network = json.loads((one.folder / "lab" / "network.json").read_text())
+def test_other_stacks_and_tunnels_between_islands_deliver_the_same(
+    run_in_session: Runner,
+    monkeypatch: pytest.MonkeyPatch,
+    tunnels: bool,
+    settings: dict[str, object],
+):
+    if tunnels:
+        monkeypatch.setattr("jobs.embedded.lab.load_network", islands)
+    result = run_in_session("itch_stream", {**SMALL, **settings})
+    network = json.loads((result.lab / "network.json").read_text())
     between = [link for link in network["links"] if link["neighbor_port"] is not None]
-    assert len(between) == 12 and all(link["tunnel"] for link in between)
-    summary = report(one)
-    assert summary["messages_in"] == SMALL["lab__messages"]
-    assert summary["deliveries_expected"] == summary["deliveries_received"] > 100
-    assert summary["missing"] == summary["extra"] == summary["duplicates"] == 0
+    assert len(between) == 12 and all(bool(link.get("tunnel")) == tunnels for link in between)
+    report = read_report(result.lab)
+    assert_exact(report, at_least=100)
+    assert report["messages_in"] == SMALL["lab.messages"]
+    assert 0 < report["link_bytes"] < report["broadcast_bytes"]
+    assert "Delivered exactly" in result.output
 
 
-@pytest.mark.parametrize(
-    # Earlier, when the broker is there, a run is killed below.
-    "moment",
-    [pytest.param("broker 127", marks=pytest.mark.kills), "batch 0"],
-)
-def test_ctrl_c_leaves_no_process_and_no_lock(run, moment):
-    one = run(**LASTING)
-    one.until(moment)
-    os.killpg(one.process.pid, signal.SIGINT)
-    assert one.end() != 0
-    assert one.gone(), one.processes()
-    assert FolderLock(one.folder / "lab").holder() is None
+def test_where_the_switches_match_hosts_get_the_same_and_summaries_count_it(run: Runner):
+    result = run("itch_stream", {"match": "network", **SMALL})
+    report = read_report(result.lab)
+    assert report.keys() >= KEYS - {"batches"}
+    assert report["messages_in"] == SMALL["lab.messages"]
+    assert_exact(report, at_least=100)
+    assert report["misnumbered"] == 0
+    # Few rules do not beat unicast, because the first switch gets the whole feed.
+    assert 0 < report["link_bytes"] < report["broadcast_bytes"] / 2
+    assert 0 < report["rejected_subscriptions"] < 30
+    # The verdict compares each summary with the messages of its host.
+    assert report["summaries"] >= 8
+    assert "Delivered exactly" in result.output
+    assert (result.lab / "report.html").is_file()
 
 
-def test_a_demonstration_delivers_until_ctrl_c_takes_all_of_it_down(run):
-    small = {**SMALL, "lab__messages": 2_000}
-    one = run(job="jobs/console.py", arguments=("--demo", "--listen", "127.0.0.1:0"), **small)
-    one.until("/#token=")
-    address = re.findall(r"(http://\S+)/#token=", one.output)[-1]
+def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fabric(run: Runner):
+    small = {**SMALL, "lab.messages": 1_000, "lab.subscriptions": 40, "lab.hosts": 1}
+    result = run("attribute_stream", small)
+    folder_of_line = result.lab.with_name("lab-line")
+    fabric, line = read_report(result.lab), read_report(folder_of_line)
+    assert fabric.keys() >= KEYS and line.keys() >= KEYS - {"batches"}
+    for report in (line, fabric):
+        assert_exact(report, at_least=100)
+        assert not report["misnumbered"]
+        assert 0 < report["link_bytes"] < report["broadcast_bytes"]
+    assert line["messages_in"] == 1_000
+    # Only Kafka carries damaged records, and events of the attribute that the run registers.
+    assert 950 < fabric["messages_in"] < fabric["messages_published"] == 1_000
+    assert line["dead_letters"] == 0 < fabric["dead_letters"]
+    assert "attribute carbon_dioxide is registered with id" in result.log
+    for folder in (result.lab, folder_of_line):
+        assert (folder / "report.html").stat().st_size > 50_000
+    assert result.output.count("Delivered exactly") == 2
 
-    def batches() -> set[int]:
-        with urllib.request.urlopen(f"{address}/api/health", timeout=60) as answer:
-            health = json.load(answer)
-        assert health["stream"]["reached"] is True, health["stream"]
-        return {row["batch_id"] for row in health["batches"] if row["matched"]}
 
-    deadline, seen = time.monotonic() + LIMIT_S, set()
-    while len(seen := seen | batches()) < 3:
-        assert time.monotonic() < deadline, one.output[-3000:]
+def wait_for_deliveries(address: str, *programs: Program) -> None:
+    """Wait until a demonstration has delivered three batches, and its console shows them.
+
+    Args:
+        address: URL of the console.
+        programs: the demonstration, if it is a program.
+    """
+
+    def get(path: str) -> Any:
+        with urllib.request.urlopen(f"{address}/api/{path}", timeout=LIMIT_S) as answer:
+            return json.load(answer)
+
+    batches: set[int] = set()
+
+    def delivered() -> bool:
         time.sleep(0.2)
-    with urllib.request.urlopen(f"{address}/api/loads", timeout=60) as answer:
-        assert sum(json.load(answer)["stackcast"]) > 0
-    assert "dead letters" not in one.output.partition("/#token=")[2], "they are in the log"
-    os.killpg(one.process.pid, signal.SIGINT)
-    assert one.end() == application.INTERRUPTED
-    assert one.gone(), one.processes()
-    assert FolderLock(one.folder / "lab").holder() is None
+        health = get("health")
+        assert health["stream"]["reached"] is True, health["stream"]
+        batches.update(row["batch_id"] for row in health["batches"] if row["matched"])
+        return len(batches) >= 3
+
+    until(delivered, *programs, seconds=LIMIT_S)
+    assert sum(get("loads")["stackcast"]) > 0
 
 
-def test_sigterm_ends_the_run_after_the_batch_in_progress(run, tmp_path):
+CONSOLE_ADDRESS = re.compile(r"(http://\S+)/#token=")
+
+
+def test_a_demonstration_delivers_until_it_is_asked_to_stop(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):
+    lifecycle = embedded_jobs.SharedSparkLifecycle()
+    options = console.parser().parse_args(["--demo", "--listen", "127.0.0.1:0"])
+    job = partial(console.demonstrate, options)
+    settings = {"lab.folder": tmp_path / "lab", **SMALL}
+    printed = ""
+
+    def address() -> str:
+        nonlocal printed
+        printed += "".join(capfd.readouterr())
+        assert not demonstration.done(), printed[-3000:]
+        match = CONSOLE_ADDRESS.search(printed)
+        return match[1] if match else ""
+
+    children = embedded_jobs.children(os.getpid())
+    with ThreadPoolExecutor(1) as pool:
+        demonstration = pool.submit(embedded_jobs.run, job, settings, monkeypatch, lifecycle)
+        try:
+            until(address)
+            wait_for_deliveries(address())
+        finally:
+            lifecycle.stopping.set()
+        assert demonstration.result() == 0
+    printed += "".join(capfd.readouterr())
+    assert "dead letters" not in printed.partition("/#token=")[2], "they are in the log"
+    assert embedded_jobs.children(os.getpid()) == children
+    assert FolderLock(tmp_path / "lab").holder() is None
+
+
+@pytest.mark.long
+def test_ctrl_c_takes_all_of_a_demonstration_down(start):
+    program = start("jobs/console.py", "--demo", "--listen", "127.0.0.1:0", **SMALL)
+    program.wait_for("/#token=")
+    wait_for_deliveries(CONSOLE_ADDRESS.findall(program.output)[-1], program)
+    assert "dead letters" not in program.output.partition("/#token=")[2], "they are in the log"
+    program.interrupt()
+    assert program.wait() == application.INTERRUPTED
+    program.assert_gone()
+
+
+@pytest.mark.parametrize("moment", [pytest.param("broker 127", marks=pytest.mark.long), "batch 0"])
+def test_ctrl_c_leaves_no_process_and_no_lock(start, moment: str):
+    program = start(**LASTING)
+    program.wait_for(moment)
+    program.interrupt()
+    assert program.wait() != 0
+    program.assert_gone()
+
+
+def test_sigterm_ends_the_run_after_the_batch_in_progress(start, tmp_path: Path):
     """On another network, with a recorded session."""
     nx.write_graphml(nx.petersen_graph(), tmp_path / "petersen.graphml")
-    session = tmp_path / "day.NASDAQ_ITCH50.gz"
-    write_records(session, TradingSession(messages=20_000, seed=9, symbols=20))
-    others = {"lab__network": tmp_path / "petersen.graphml", "lab__session": session}
-    one = run(**LASTING | others)
-    one.until("batch 1")  # the first may find the topic empty
-    one.process.terminate()
-    one.end()
-    assert "asked to stop" in one.output
-    summary = report(one)
-    assert summary["missing"] == summary["extra"] == summary["duplicates"] == 0
-    assert 0 < summary["messages_in"] < 20_000
-    assert one.gone(), one.processes()
+    records = tmp_path / "day.NASDAQ_ITCH50.gz"
+    write_records(records, TradingSession(messages=20_000, seed=9, symbols=20))
+    own = {"lab.network": tmp_path / "petersen.graphml", "lab.session": records}
+    program = start(**{**LASTING, **own})
+    program.wait_for("batch 1")  # the first may find the topic empty
+    program.process.terminate()
+    program.wait()
+    assert "asked to stop" in program.output
+    report = read_report(program.lab)
+    assert report["missing"] == report["extra"] == report["duplicates"] == 0
+    assert 0 < report["messages_in"] < 20_000
+    # Batches in the ledger have sent frames, so their offsets must be committed.
+    table = DeltaTable(program.lab / "tables" / "egress_ledger")
+    batches = table.to_pyarrow_table(columns=["batch_id"])["batch_id"].to_pylist()
+    commits = {path.name for path in (program.lab / "checkpoint" / "commits").glob("[0-9]*")}
+    assert {str(number) for number in batches} <= commits
+    program.assert_gone()
 
 
-def test_a_killed_run_takes_its_processes_with_it(run):
-    one = run(**LASTING)
-    one.until("broker 127")
-    one.process.kill()
-    assert one.gone(), one.processes()
+def test_a_killed_run_takes_its_processes_with_it(start):
+    program = start(**LASTING)
+    program.wait_for("broker 127")
+    program.process.kill()
+    program.process.wait()
+    program.assert_gone()
 
 
-def test_a_wrong_setting_is_one_clear_line(run):
-    one = run(lab__network="topozoo/Abilen")
-    assert one.end() == 2
-    assert all(word in one.output for word in ("LAB.UNKNOWN_NETWORK", "Abilene"))
-    assert "Traceback" not in one.output
-    assert one.gone(), one.processes()
+@pytest.mark.long
+def test_a_program_with_a_wrong_setting_prints_one_clear_line(start):
+    program = start(**{"lab.network": "topozoo/Abilen"})
+    assert program.wait() == application.FAILED
+    assert all(word in program.output for word in ("LAB.UNKNOWN_NETWORK", "Abilene"))
+    assert "Traceback" not in program.output
+    program.assert_gone()
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"lab.network": "topozoo/Abilen"}, ["LAB.UNKNOWN_NETWORK", "Abilene"]),
         ({"sinc": "udp"}, ["SETTINGS.UNKNOWN_KEY", "spark.stackcast.sink"]),
         (
             {"kafka.boostrap.servers": "broker:9092"},
@@ -293,73 +497,19 @@ def test_a_wrong_setting_is_one_clear_line(run):
         ),
     ],
 )
-def test_settings_that_begin_nothing_are_told_before_a_spark_starts(
-    settings, words, monkeypatch, caplog
+def test_a_wrong_setting_is_one_clear_line_before_a_spark_starts(
+    settings: dict[str, str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ):
-    """The job in this process: its JVM would take seconds."""
-    given = [(f"spark.stackcast.{key}", value) for key, value in settings.items()]
-    monkeypatch.setattr(session, "properties", lambda: given)
+    """The job runs in this process, and fails where it starts a Spark."""
+    properties = embedded_jobs.properties({"lab.folder": tmp_path / "lab", **settings})
+    monkeypatch.setattr(session, "properties", lambda: properties)
+    monkeypatch.setattr(session, "start", lambda *_: pytest.fail("a Spark starts"))
     monkeypatch.setattr(application, "set_up", lambda: None)
+    monkeypatch.setattr(application, "Lifecycle", embedded_jobs.SharedSparkLifecycle)
     assert application.run(itch_stream.deliver) == application.FAILED
-    (line,) = caplog.records
-    assert all(word in line.getMessage() for word in words) and line.exc_info is None
-
-
-def test_where_the_switches_match_hosts_get_the_same_and_are_told_that_it_is_all(run):
-    one = run(match="network", **SMALL)
-    assert one.end() == 0, one.output[-3000:]
-    found = report(one)
-    assert found.keys() >= KEYS - {"batches"}
-    assert found["messages_in"] == 3_000
-    assert found["deliveries_received"] == found["deliveries_expected"] > 300
-    assert not any(found[key] for key in ("missing", "extra", "duplicates", "misnumbered"))
-    # The feed comes whole to the first switch, so few rules alone do not beat unicast.
-    assert 0 < found["link_bytes"] < found["broadcast_bytes"] / 2
-    assert 0 < found["rejected_subscriptions"] < 30
-    # The verdict holds each summary against what its host has.
-    assert found["summaries"] >= 8
-    assert "Delivered exactly" in one.output
-    assert (one.folder / "lab" / "report.html").is_file()
-    assert one.gone()
-
-
-def test_stacks_of_another_encoding_bring_hosts_the_same(run):
-    one = run(encoding="mixed", **SMALL)
-    assert one.end() == 0, one.output[-3000:]
-    found = report(one)
-    assert found["messages_in"] == 3_000
-    assert found["deliveries_received"] == found["deliveries_expected"] > 300
-    assert not any(found[key] for key in ("missing", "extra", "duplicates"))
-    assert 0 < found["link_bytes"] < found["broadcast_bytes"]
-    assert "Delivered exactly" in one.output
-    assert one.gone(), one.processes()
-
-
-def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fabric(run):
-    one = run(
-        "jobs/attribute_stream.py",
-        lab__messages=3_000,
-        lab__subscriptions=40,
-        lab__pods=2,
-        lab__hosts=1,
-        lab__planes=1,
-        lab__spines=1,
-    )
-    # Two runs, one after the other.
-    assert one.end() == 0, one.output[-3000:]
-    fabric = report(one)
-    line = json.loads((one.folder / "lab-line" / "report.json").read_text())
-    assert fabric.keys() >= KEYS and line.keys() >= KEYS - {"batches"}
-    for found in (line, fabric):
-        assert found["deliveries_received"] == found["deliveries_expected"] > 300
-        assert not any(found[key] for key in ("missing", "extra", "duplicates", "misnumbered"))
-        assert 0 < found["link_bytes"] < found["broadcast_bytes"]
-    assert line["messages_in"] == 2_000
-    # Damaged records come by Kafka alone, and so does the attribute that is registered on the way.
-    assert 2_900 < fabric["messages_in"] < fabric["messages_published"] == 3_000
-    assert line["dead_letters"] == 0 < fabric["dead_letters"]
-    assert "attribute carbon_dioxide is registered with id" in one.lines
-    for folder in (one.folder / "lab", one.folder / "lab-line"):
-        assert (folder / "report.html").stat().st_size > 50_000
-    assert one.output.count("Delivered exactly") == 2
-    assert one.gone(), one.processes()
+    (record,) = caplog.records
+    assert all(word in record.getMessage() for word in words) and record.exc_info is None

@@ -1,4 +1,4 @@
-"""The lab as one thing: it comes up, is used, and leaves nothing behind."""
+"""The lab as a whole: it comes up, is used, and leaves no process or lock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import stackcast
+from embedded_jobs import children
 from still_runs import still_runs
 from waiting import until
 
@@ -29,26 +31,18 @@ SMALL = NetworkOptions(pods=1, racks=2, hosts=1, planes=1, spines=1)
 SIZES = [f"--{size}=1" for size in ("pods", "racks", "hosts", "planes", "spines")]
 
 
-def children(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in listed]
+def wait_until_gone(processes: set[int]) -> None:
+    """Wait until none of the processes runs: the last one may take a moment."""
+    until(lambda: not any(map(still_runs, processes)))
 
 
-def stackcast(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def test_a_lab_comes_up_answers_and_leaves_no_process(tmp_path):
-    before = set(children(os.getpid()))
+def test_a_lab_comes_up_answers_notices_a_dead_broker_and_leaves_no_process(
+    tmp_path: Path,
+) -> None:
+    before = children(os.getpid())
     with Lab(tmp_path, load_network(SMALL)) as lab:
         lab.up()
-        started = set(children(os.getpid())) - before
+        started = children(os.getpid()) - before
         assert len(started) == 2
         ensure_topic(lab.bootstrap_servers, "any")
         assert lab.hosts == ("h1", "h2")
@@ -59,70 +53,86 @@ def test_a_lab_comes_up_answers_and_leaves_no_process(tmp_path):
         with pytest.raises(LabError, match="stackcast lab down") as caught:
             Lab(tmp_path, load_network(SMALL)).up()
         assert caught.value.code == "LAB.BUSY"
+        (broker,) = (
+            process
+            for process in started
+            if b"kafka.Kafka" in Path(f"/proc/{process}/cmdline").read_bytes()
+        )
+        assert_death_is_noticed(lab, broker)
     assert not any(map(still_runs, started))
     FolderLock(tmp_path).check()
-    lab.down()  # again is fine
+    lab.down()  # a second time has no effect
 
 
-def test_a_lab_without_a_broker_needs_no_java(tmp_path):
+def test_a_lab_without_a_broker_needs_no_java_and_notices_that_a_part_dies(tmp_path: Path) -> None:
+    before = children(os.getpid())
     with Lab(tmp_path, load_network(SMALL), java="no-such-java", broker=False) as lab:
         lab.up()
         assert (lab.bootstrap_servers, lab.settle()["frames_in"]) == ("", 0)
         lab.check()
+        (network,) = children(os.getpid()) - before
+        assert_death_is_noticed(lab, network)
 
 
-def test_a_part_that_dies_is_noticed(tmp_path):
-    with Lab(tmp_path, load_network(SMALL)) as lab:
-        before = set(children(os.getpid()))
-        lab.up()
-        for child in set(children(os.getpid())) - before:
-            os.kill(child, signal.SIGKILL)
-        # A process of a gigabyte takes a moment to be gone.
-        with pytest.raises(LabError) as caught:
-            for _ in range(600):
-                lab.check()
-                time.sleep(0.1)
-        assert caught.value.code == "LAB.DIED"
+def assert_death_is_noticed(lab: Lab, process: int) -> None:
+    """Kill a part of a lab, and check that the lab reports it."""
+    os.kill(process, signal.SIGKILL)
+
+    def code() -> str:
+        try:
+            lab.check()
+        except LabError as error:
+            return error.code
+        return ""
+
+    # A process of a gigabyte takes a moment until the kernel has removed it.
+    until(code)
+    assert code() == "LAB.DIED"
 
 
-def test_a_lab_that_cannot_start_leaves_nothing(tmp_path):
-    before = set(children(os.getpid()))
+def test_a_lab_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
+    before = children(os.getpid())
     with pytest.raises(LabError) as caught:
         Lab(tmp_path, load_network(SMALL), java="no-such-java").up()
     assert caught.value.code == "LAB.BROKER_FAILED"
-    assert set(children(os.getpid())) == before
+    assert children(os.getpid()) == before
     FolderLock(tmp_path).check()
 
 
-def test_a_lab_in_the_background(tmp_path):
-    """up, up again, use, down, down again: as a user types it."""
+def status(folder: Path) -> Any:
+    return json.loads(stackcast("lab", "status", "--folder", folder, "--json").stdout)
+
+
+def test_a_lab_in_the_background(tmp_path: Path) -> None:
+    """The commands up, up again, use, down and down again, as a user types them."""
     sizes = [*SIZES, "--racks", "2", "--subscriptions", "50"]
     (tmp_path / "lock").touch()
     (tmp_path / MARKER).touch()
     (tmp_path / "tables").mkdir()
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind(("127.0.0.1", 0))
-    here = "{}:{}".format(*receiver.getsockname())
+    address = "{}:{}".format(*receiver.getsockname())
     try:
-        assert stackcast("lab", "status", "--folder", tmp_path).returncode == 1
-        done = stackcast("lab", "up", "--folder", tmp_path, *sizes, "--external-host", f"h2={here}")
-        assert done.returncode == 0, done.stderr
+        assert stackcast("lab", "status", "--folder", tmp_path).code == 1
+        up = stackcast(
+            "lab", "up", "--folder", tmp_path, *sizes, "--external-host", f"h2={address}"
+        )
+        assert up.code == 0, up.stderr
         state = json.loads((tmp_path / "lab.json").read_text())
-        assert state["bootstrap_servers"] in done.stdout
-        parts = [state["pid"], *children(state["pid"])]
-        assert len(parts) == 3
+        assert state["bootstrap_servers"] in up.stdout
+        processes = {state["pid"], *children(state["pid"])}
+        assert len(processes) == 3
 
-        assert not (tmp_path / "tables").exists()  # an earlier run's
+        assert not (tmp_path / "tables").exists()  # it was of an earlier run
         assert not (tmp_path / "receipts" / "h2.mold").exists()
         shown = stackcast("lab", "status", "--folder", tmp_path)
-        assert shown.returncode == 0, shown.stderr
-        assert state["p4runtime"] in shown.stdout and f"h2 at {here}" in shown.stdout
-        told = json.loads(stackcast("lab", "status", "--folder", tmp_path, "--json").stdout)
-        assert told["counters"]["deliveries"] == {"h1": 0, "h2": 0}
+        assert shown.code == 0, shown.stderr
+        assert state["p4runtime"] in shown.stdout and f"h2 at {address}" in shown.stdout
+        assert status(tmp_path)["counters"]["deliveries"] == {"h1": 0, "h2": 0}
 
-        again = stackcast("lab", "up", "--folder", tmp_path, *sizes)
-        assert again.returncode != 0
-        assert again.stderr.splitlines()[-1].startswith("LAB.ALREADY_UP")
+        second = stackcast("lab", "up", "--folder", tmp_path, *sizes)
+        assert second.code != 0
+        assert second.stderr.splitlines()[-1].startswith("LAB.ALREADY_UP")
 
         settings = dict(
             line.split(" ", 1)
@@ -151,64 +161,58 @@ def test_a_lab_in_the_background(tmp_path):
     finally:
         receiver.close()
         down = stackcast("lab", "down", "--folder", tmp_path)
-    assert down.returncode == 0, down.stderr
-    # The last may take a moment.
-    until(lambda: not any(map(still_runs, parts)), seconds=20)
+    assert down.code == 0, down.stderr
+    wait_until_gone(processes)
     assert not (tmp_path / "lab.json").exists()
-    again = stackcast("lab", "down", "--folder", tmp_path)
-    assert (again.returncode, "no lab is up" in again.stdout) == (0, True)
+    second = stackcast("lab", "down", "--folder", tmp_path)
+    assert (second.code, "no lab is up" in second.stdout) == (0, True)
 
 
-def test_a_lab_whose_switches_match_says_so_to_jobs_and_takes_a_feed(tmp_path):
+def test_a_lab_whose_switches_match_writes_so_into_settings_and_takes_a_feed_until_it_is_killed(
+    tmp_path: Path,
+) -> None:
     refused = stackcast("lab", "feed", "--folder", tmp_path, "--generate", "10")
-    assert (refused.returncode, "no lab is up" in refused.stderr) == (1, True)
+    assert (refused.code, "no lab is up" in refused.stderr) == (1, True)
     up = stackcast("lab", "up", "--folder", tmp_path, *SIZES, "--match", "network")
-    assert up.returncode == 0, up.stderr
+    assert up.code == 0, up.stderr
     try:
+        state = json.loads((tmp_path / "lab.json").read_text())
+        processes = {state["pid"], *children(state["pid"])}
+        assert len(processes) == 3
         assert "spark.stackcast.match network\n" in (tmp_path / "lab.conf").read_text()
         switches = (tmp_path / "network" / "switches.jsonl").read_text().splitlines()
         assert {json.loads(line)["pipeline"] for line in switches} == {"packet_subscriptions"}
         fed = stackcast("lab", "feed", "--folder", tmp_path, "--generate", "500", "--symbols", "20")
-        assert fed.returncode == 0 and "500 messages" in fed.stdout, fed.stderr
-        told = json.loads(stackcast("lab", "status", "--folder", tmp_path, "--json").stdout)
-        # Nobody has set a program.
-        assert told["counters"]["frames_in"] == told["counters"]["drops"]["no_program"] > 40
-        assert_watched(tmp_path, told["counters"])
+        assert fed.code == 0 and "500 messages" in fed.stdout, fed.stderr
+        counters = status(tmp_path)["counters"]
+        # The switches have no program.
+        assert counters["frames_in"] == counters["drops"]["no_program"] > 40
+        assert_watched(tmp_path, counters)
+        os.kill(state["pid"], signal.SIGKILL)
+        wait_until_gone(processes)
     finally:
-        stackcast("lab", "down", "--folder", tmp_path)
+        # The files of the killed lab must prevent neither this nor the next lab.
+        down = stackcast("lab", "down", "--folder", tmp_path)
+    assert down.code == 0, down.stderr
+    FolderLock(tmp_path).check()
 
 
-def assert_watched(folder, counters):
-    """A link, a switch and a host, each second, until Ctrl-C."""
+def assert_watched(folder: Path, counters: dict[str, Any]) -> None:
+    """Check that a link, a switch and a host are printed each second, until Ctrl-C."""
     (link,) = (name for name in counters["link_bytes"] if name.startswith("feed1->"))
     switch = link.partition("->")[2]
-    asked = ("--watch", link.replace("->", ","), "--watch", switch, "--watch", "h1")
-    command = [sys.executable, "-m", "cli.main", "lab", "status", "--folder", folder, *asked]
+    options = ("--watch", link.replace("->", ","), "--watch", switch, "--watch", "h1")
+    command = [sys.executable, "-m", "cli.main", "lab", "status", "--folder", folder, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         lines = [watching.stdout.readline() for _ in range(6)]
         watching.send_signal(signal.SIGINT)
     assert watching.returncode == 0
     sent, fed = counters["link_bytes"][link], counters["frames_in"]
-    told = [
+    assert lines == 2 * [
         f"{link.replace('->', ',')}: bytes {sent:,} (+0/s)\n",
         f"{switch}: bytes in {sent:,} (+0/s), bytes out 0 (+0/s), dropped {fed:,} no_program\n",
         "h1: deliveries 0 (+0/s), bytes in 0 (+0/s), bytes out 0 (+0/s)\n",
     ]
-    assert lines == told * 2
     unknown = stackcast("lab", "status", "--folder", folder, "--watch", "h9")
-    assert unknown.returncode == 2 and "'h9' is no host (h1, ...)" in unknown.stderr
-
-
-def test_the_background_lab_dies_whole_even_if_killed(tmp_path):
-    assert stackcast("lab", "up", "--folder", tmp_path, *SIZES).returncode == 0
-    state = json.loads((tmp_path / "lab.json").read_text())
-    parts = [state["pid"], *children(state["pid"])]
-    os.kill(state["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + 15
-    while any(map(still_runs, parts)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    # The last may take a moment.
-    until(lambda: not any(map(still_runs, parts)), seconds=20)
-    # What it left on disk does not stand in the way of the next one, nor of down.
-    assert stackcast("lab", "down", "--folder", tmp_path).returncode == 0
+    assert unknown.code == 2 and "'h9' is no host (h1, ...)" in unknown.stderr

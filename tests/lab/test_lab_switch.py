@@ -167,7 +167,7 @@ def test_a_network_card_counts_what_it_discards_by_reason() -> None:
     )
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_senders_are_told_how_many_of_their_own_frames_were_processed() -> None:
     arrived: list[bytes] = []
     ingress = Ingress("feed1", lambda publisher, frame, when: arrived.append(frame))

@@ -73,7 +73,7 @@ def test_without_a_record_only_the_count_is_told():
     assert summary(np.array([])) == {"count": 0}
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_hosts_write_down_when_each_frame_came(tmp_path):
     (tmp_path / "receipts").mkdir()
     host = LabHost("h1", tmp_path / "receipts" / "h1.mold")
@@ -85,7 +85,7 @@ def test_hosts_write_down_when_each_frame_came(tmp_path):
     assert times.tolist() == [10**18 + number for number in range(300)]
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_a_frame_has_the_kernels_time_however_late_it_is_read():
     came = []
     ingress = Ingress("feed1", lambda publisher, frame, arrived: came.append((frame, arrived)))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
+import embedded_jobs
 import pytest
 from paths import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+from jobs import mobility_tracking
+from jobs.adapters.app import application, session
+
+pytestmark = pytest.mark.integration
 
 #: Two racks, and a city of a minute in six seconds; the second host has two trackers.
 SHORT = {
@@ -25,38 +28,43 @@ SHORT = {
 }
 
 
-def run(folder: Path, **settings: object) -> subprocess.CompletedProcess[str]:
-    command = ["./spark-submit.sh"]
-    for key, value in {"lab.folder": folder / "lab", **SHORT, **settings}.items():
-        command += ["--conf", f"spark.stackcast.{key}={value}"]
-    return subprocess.run(
-        [*command, "jobs/mobility_tracking.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=os.environ,
-        stdin=subprocess.DEVNULL,
-        timeout=600,
-        check=False,
-    )
+@pytest.mark.parametrize("program", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_replicas_converge_though_links_lose_frames(
+    program: bool,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    settings = {"lab.folder": tmp_path / "lab", **SHORT}
+    if program:
+        command = ["./spark-submit.sh"]
+        for key, value in embedded_jobs.properties(settings):
+            command += ["--conf", f"{key}={value}"]
+        command.append("jobs/mobility_tracking.py")
+        code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    else:
+        request.getfixturevalue("spark")
+        code = embedded_jobs.run(mobility_tracking.track, settings, monkeypatch)
+    output = capfd.readouterr()
+    assert code == 0, (output.out + output.err)[-3000:]
+    assert "Converged: all 4 replicas" in output.out
+    report = json.loads((tmp_path / "lab" / "report.json").read_text())
+    assert report["exact"] and report["replicas"] == 4 and report["updates"] == 3 * 2 * 4
+    assert report["movements"] > 0 and report["drops"]["loss"] > 0
+    receipt = json.loads((tmp_path / "lab" / "receipts" / "edge2.json").read_text())
+    assert set(receipt["held"]) == {"edge1", "edge2"}
+    page = (tmp_path / "lab" / "report.html").read_text()
+    assert "<title>Stackcast: mobility by replicated state</title>" in page
 
 
-def test_replicas_converge_though_links_lose_frames(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    assert "Converged: all 4 replicas are what they should be" in done.stdout
-    found = json.loads((tmp_path / "lab" / "report.json").read_text())
-    assert found["exact"] and found["replicas"] == 4 and found["updates"] == 3 * 2 * 4
-    assert found["movements"] > 0 and found["drops"]["loss"] > 0
-    held = json.loads((tmp_path / "lab" / "receipts" / "edge2.json").read_text())
-    assert set(held["held"]) == {"edge1", "edge2"}
-    assert (
-        "<title>Stackcast: mobility by replicated state</title>"
-        in (tmp_path / "lab" / "report.html").read_text()
-    )
-
-
-def test_a_broker_of_ones_own_is_refused(tmp_path: Path) -> None:
-    done = run(tmp_path, **{"kafka.bootstrap.servers": "127.0.0.1:1"})
-    assert done.returncode == 2
-    assert "SETTINGS.BAD_VALUE" in done.stdout + done.stderr
+def test_a_broker_of_the_user_is_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = embedded_jobs.properties({"kafka.bootstrap.servers": "127.0.0.1:1"})
+    monkeypatch.setattr(session, "properties", lambda: settings)
+    monkeypatch.setattr(application, "set_up", lambda: None)
+    monkeypatch.setattr(application, "Lifecycle", embedded_jobs.SharedSparkLifecycle)
+    assert application.run(mobility_tracking.track) == application.FAILED
+    (record,) = caplog.records
+    assert "SETTINGS.BAD_VALUE" in record.getMessage() and record.exc_info is None

@@ -205,7 +205,7 @@ def open_page(window: Browser, folder: Path, data: ReportData, choice: str = "")
     window.wait_for("document.documentElement.dataset.ready === 'yes'")
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> None:
     open_page(window, tmp_path, sample(NASTY), "#notification=0")
     assert window.run("return document.title") == "Stackcast: report of a run"
@@ -224,7 +224,7 @@ def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> 
     assert window.text(".choice[aria-pressed=true]").startswith("GOOGL")
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_a_stop_that_is_pointed_at_is_crossed_out_on_the_map(
     window: Browser, tmp_path: Path
 ) -> None:
@@ -242,7 +242,7 @@ def test_a_stop_that_is_pointed_at_is_crossed_out_on_the_map(
     assert window.run(crossed) == []
 
 
-@pytest.mark.server
+@pytest.mark.integration
 @pytest.mark.parametrize("width", [800, 1400])
 def test_nothing_is_cut_off(window: Browser, tmp_path: Path, width: int) -> None:
     """Neither the page nor any of its panels is wider than what shows it."""

@@ -22,7 +22,7 @@ from udfs.network.programs import ATTRIBUTES
 from udfs.network.topology import line
 from udfs.network_match.generic.network import AttributeFilters
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 NETWORK = line(3, 2)
 REGISTRY = sensors.registry()

@@ -180,7 +180,7 @@ def test_most_events_are_wanted_by_some_hosts_and_a_few_rules_by_no_event():
     assert len(hopeless) < 30
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rules_for_switches_fit_the_one_table_that_matches():
     rows = sensors.subscriptions(HOSTS, 200, coarse=True)
     rules, rejections = checked(rows)

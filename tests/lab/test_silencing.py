@@ -8,7 +8,7 @@ import pytest
 from silencing import BATCHES, EACH, attack, forgeries
 from virtual_trees_cases import REASONS
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 
 def test_what_a_host_forges_does_not_leave_its_switch(tmp_path: Path):

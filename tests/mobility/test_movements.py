@@ -1,4 +1,4 @@
-"""What trackers tell of devices is what brute force over the scanners' reports tells."""
+"""Trackers find the same movements of devices as brute force over the scanners' reports."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ reports = st.lists(
 
 @examples(200)
 @given(reports, st.sampled_from([1_000, 10_000]))
-def test_every_tracker_finds_what_brute_force_finds(made, kept_ms) -> None:
-    own = {edge: Sightings(kept_ms) for edge in EDGES}
-    for number, (scanner, devices) in enumerate(made):
+def test_every_tracker_finds_the_movements_that_brute_force_finds(numbered_reports, window_ms):
+    trackers = {edge: Sightings(window_ms) for edge in EDGES}
+    for number, (scanner, devices) in enumerate(numbered_reports):
         line = Report(scanner, number, tuple(devices)).pack()
-        own[SCANNERS[scanner].edge].add(read_report(line))
-    wanted = expected(PLACES, made, kept_ms)
-    replicas = {edge: read_state(sightings.pack(77)) for edge, sightings in own.items()}
-    for edge, (published, held) in replicas.items():
+        trackers[SCANNERS[scanner].edge].add(read_report(line))
+    oracle = expected(PLACES, numbered_reports, window_ms)
+    replicas = {edge: read_state(sightings.pack(77)) for edge, sightings in trackers.items()}
+    for edge, (published, sightings) in replicas.items():
         assert published == 77
-        assert held == wanted.held[edge]
+        assert sightings == oracle.held[edge]
     for edge in EDGES:
-        for others in ((), ("b",), EDGES):
-            known = {edge, *others}
-            found = movements([replicas[name][1] for name in sorted(known)], SCANNERS)
-            mine = [asdict(each) for each in touching(found, edge, SCANNERS)]
-            right = wanted.movements(known, touching=edge)
-            assert differences(right, mine) == {"missing": 0, "extra": 0, "wrong": 0}
+        for neighbour_edges in ((), ("b",), EDGES):
+            edges = {edge, *neighbour_edges}
+            all_movements = movements([replicas[name][1] for name in sorted(edges)], SCANNERS)
+            rows = [asdict(movement) for movement in touching(all_movements, edge, SCANNERS)]
+            right = oracle.movements(edges, touching=edge)
+            assert differences(right, rows) == {"missing": 0, "extra": 0, "wrong": 0}
 
 
-def test_direction_and_speed_are_those_of_the_straight_way() -> None:
-    seen = {"device": [(1_000, "a1"), (2_000, "a2"), (52_000, "b1"), (52_000, "b2")]}
-    (moved,) = movements([seen], SCANNERS)
-    assert (moved.origin, moved.target, moved.at) == ("a2", "b1", 52_000)
-    assert moved.speed == pytest.approx((250**2 + 400**2) ** 0.5 / 50)
-    assert moved.bearing == pytest.approx(32.005, abs=1e-3)  # north-north-east
+def test_direction_and_speed_are_those_of_the_straight_line() -> None:
+    sightings = {"device": [(1_000, "a1"), (2_000, "a2"), (52_000, "b1"), (52_000, "b2")]}
+    (movement,) = movements([sightings], SCANNERS)
+    assert (movement.origin, movement.target, movement.at) == ("a2", "b1", 52_000)
+    assert movement.speed == pytest.approx((250**2 + 400**2) ** 0.5 / 50)
+    assert movement.bearing == pytest.approx(32.005, abs=1e-3)  # north-north-east
 
 
-def test_brute_force_tells_each_kind_of_fault() -> None:
-    wanted = expected(PLACES, [("a1", [("d", 0)]), ("b1", [("d", 9_000)])], 10_000)
-    right = wanted.movements(EDGES)
+def test_brute_force_reports_each_kind_of_fault() -> None:
+    oracle = expected(PLACES, [("a1", [("d", 0)]), ("b1", [("d", 9_000)])], 10_000)
+    right = oracle.movements(EDGES)
     ((key, (speed, bearing)),) = right.items()
     row = dict(zip(("device", "at", "origin", "target"), key, strict=True))
     good = {**row, "speed": speed, "bearing": bearing}
@@ -82,11 +82,11 @@ def test_brute_force_tells_each_kind_of_fault() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"scanner": 1, "number": 2, "devices": 3}'])
-def test_what_is_no_report_or_state_is_refused(line: bytes) -> None:
+def test_bytes_that_are_no_report_or_state_are_refused(line: bytes) -> None:
     for read in (read_report, read_state):
         with pytest.raises(StateError, match=r"STATE\.BAD_SIGHTINGS"):
             read(line)
 
 
-def test_only_edges_that_are_near_hold_each_other() -> None:
+def test_only_edges_that_are_near_hold_replicas_of_each_other() -> None:
     assert neighbours(SCANNERS.values(), 330) == {"a": ("b", "c"), "b": ("a",), "c": ("a",)}

@@ -1,4 +1,4 @@
-"""The commands that documents show, each with what it is shown to print."""
+"""The commands that documents show, with their output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paths import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 DOOR = "./spark-submit.sh"
-#: What a command begins with, or has behind a pipe or in parentheses.
+#: The first word of a command, after a prompt, a parenthesis or a variable.
 _PROGRAM = re.compile(
     r"(\$ |\(umask 077; |[A-Z_]+=\S+ )?"
     r"(\./spark-submit\.sh|stackcast|spark-submit|spark-class|java -cp|tshark|sudo|head|echo|eval"
@@ -20,7 +20,13 @@ _PROGRAM = re.compile(
 
 
 class Command(NamedTuple):
-    """A command of a document, without prompt and remark. shown: lines that stand below it."""
+    """A command of a document.
+
+    Attributes:
+        document: file name.
+        line: the command without its prompt and remark.
+        shown: lines of output below a command with a prompt.
+    """
 
     document: str
     line: str
@@ -28,7 +34,7 @@ class Command(NamedTuple):
 
 
 def commands() -> Iterator[Command]:
-    """Yields each command in a block of code or in README's table of tasks, from top to bottom."""
+    """Yield each command in a block of code or in README's table of tasks, from top to bottom."""
     for document in DOCUMENTS:
         text = document.read_text()
         for block in re.findall(r"(?:^ {4}.*\n|\n(?= {4}))+", text, re.MULTILINE):
@@ -41,25 +47,25 @@ def commands() -> Iterator[Command]:
 
 def _of_block(document: str, block: str) -> Iterator[Command]:
     lines = re.sub(r" *\\\n *", " ", block).split("\n")
-    at = 0
-    while at < len(lines):
-        found = _PROGRAM.match(lines[at])
-        line = lines[at].removeprefix("$ ")
-        at += 1
-        if not found:
+    number = 0
+    while number < len(lines):
+        match = _PROGRAM.match(lines[number])
+        line = lines[number].removeprefix("$ ")
+        number += 1
+        if not match:
             continue
         while len(re.findall(r"; do\b", line)) > len(re.findall(r"\bdone\b", line)):
-            line += f"\n{lines[at]}"
-            at += 1
+            line += f"\n{lines[number]}"
+            number += 1
         shown = []
-        while at < len(lines) and not _PROGRAM.match(lines[at]):
-            shown.append(lines[at])
-            at += 1
-        # What is told without a prompt may be of another command, or another file.
-        told = tuple(shown) if found[1] == "$ " else ()
-        yield Command(document, _without_remark(line), told)
+        while number < len(lines) and not _PROGRAM.match(lines[number]):
+            shown.append(lines[number])
+            number += 1
+        # Without a prompt, the lines may belong to another command or file.
+        output = tuple(shown) if match[1] == "$ " else ()
+        yield Command(document, _without_remark(line), output)
 
 
 def _without_remark(line: str) -> str:
-    """A remark begins with two blanks or more, and # or words."""
+    """Remove a remark, which begins with two blanks or more, and # or words."""
     return re.sub(r"( {2,}#| {3,}[a-z]).*$", "", line) if "\n" not in line else line

@@ -1,0 +1,319 @@
+"""The commands of the documentation that tests run, in groups that share a shell."""
+
+from __future__ import annotations
+
+from doc_commands import DOOR
+from doc_shell import Step
+
+MINE = f"{DOOR} --properties-file conf/mine.conf"
+LAB = f"{DOOR} --properties-file var/lab/lab.conf"
+
+CAMUS = "docs/examples"
+E = {" E": " --format camus.spec --rules camus.rules"}
+ENCODE = "stackcast attributes encode events.jsonl --attributes attributes.jsonl"
+WRITE_HEX = Step(f"{ENCODE} --encoding bitmask > events.hex", code=1)
+WRITE_PCAP = Step(f"{ENCODE} --frames --encoding bitmask --out events.pcap", code=1)
+GENERATE = Step(
+    "stackcast itch generate --out day.itch --messages 100000 --seed 1", prints="100,000"
+)
+SUMMARY_KEY = Step('(umask 077; echo "1 $(openssl rand -hex 32)" > summary.keys)')
+#: Commands that read and write files only.
+FILES = (
+    Step("stackcast filters check E", E, folder=CAMUS),
+    Step("stackcast filters compile E", E, folder=CAMUS),
+    Step(
+        "stackcast filters match E --events camus.events.jsonl --with-rules",
+        E,
+        folder=CAMUS,
+        code=1,
+    ),
+    Step(
+        """stackcast filters explain E --event '{"shares": 200, "stock": "MSFT"}'""",
+        E,
+        folder=CAMUS,
+    ),
+    Step("stackcast filters explain E --rule 2", E, folder=CAMUS),
+    Step(
+        "head -6 camus.events.jsonl | stackcast filters why-not E --host 3 --events -",
+        E,
+        folder=CAMUS,
+    ),
+    *(
+        Step(
+            f"stackcast filters match --format {use}.spec --rules {use}.rules "
+            f"--events {use}.events.jsonl --with-rules",
+            folder=CAMUS,
+        )
+        for use in ("identifiers", "balance", "cache")
+    ),
+    Step(ENCODE, code=1),
+    WRITE_HEX,
+    Step(
+        "stackcast attributes decode events.hex --attributes attributes.jsonl --encoding bitmask",
+        after=(WRITE_HEX,),
+    ),
+    WRITE_PCAP,
+    Step("stackcast frames dissect events.pcap --attributes attributes.jsonl", after=(WRITE_PCAP,)),
+    Step(
+        "stackcast frames dissect FILE",
+        {"FILE": "events.pcap"},
+        prints="frame 3",
+        after=(WRITE_PCAP,),
+    ),
+    Step("stackcast attributes publish --sensors 1000 --encoding bitmask --tunnel 127.0.0.1:15001"),
+    Step(
+        "stackcast filters explain --format attributes.jsonl --rules my.rules "
+        """--event '{"temp": 25.5, "hum": 30}'"""
+    ),
+    Step(
+        "stackcast frames send tree:1 stop:3 --source-mac 02:00:0a:40:00:01 --source 10.64.0.1 "
+        "| stackcast frames dissect"
+    ),
+    GENERATE,
+    Step(
+        "stackcast itch inspect day.itch --type A --symbol GOOGL",
+        prints="stock=GOOGL",
+        after=(GENERATE,),
+    ),
+    SUMMARY_KEY,
+    Step("(umask 077; stackcast host-key summary.keys h3 > h3.keys)", after=(SUMMARY_KEY,)),
+)
+TSHARK = Step(
+    "tshark -X lua_script:schemas/messages/stackcast.lua -r FILE "
+    "-O stackcast,stackcast_moldudp64,stackcast_event",
+    {"FILE": "events.pcap"},
+    prints="Stackcast Attribute/Value Event",
+    after=(WRITE_PCAP,),
+)
+#: Commands on files that take longer, most of them in a Spark.
+SLOW_FILES = (
+    Step(f"{DOOR} make structure --at REV", {"REV": "HEAD"}, prints="modules"),
+    Step(f"{DOOR} docs/examples/match_history.py"),
+    Step(f"{DOOR} jobs/load_topology.py --dry-run --topohub topozoo/Abilene", prints="switches"),
+)
+
+VIRTUAL_ETHERNET = Step("sudo ip link add veth0 type veth peer name host0")
+VIRTUAL_ETHERNET_UP = Step(
+    "sudo ip link set veth0 up && sudo ip link set host0 up", after=(VIRTUAL_ETHERNET,)
+)
+#: Commands that open interfaces. They run in a network namespace.
+INTERFACES = (
+    VIRTUAL_ETHERNET,
+    VIRTUAL_ETHERNET_UP,
+    Step(
+        "stackcast lab switch --json p4/virtual_trees.json --p4info p4/virtual_trees.p4info.txtpb "
+        "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
+        "--port 2=veth0",
+        ready='"p4runtime": "127.0.0.1:9559"',
+        after=(VIRTUAL_ETHERNET_UP,),
+    ),
+    Step(
+        "stackcast receive --interface eth1 --rerequest 10.64.0.9:26402",
+        {"eth1": "lo"},
+        ready="listening at",
+    ),
+    Step(
+        "stackcast receive --events bitmask --interface eth1 --summary-address 10.0.0.7 "
+        "--rerequest 10.64.0.9:26402",
+        {"eth1": "lo", "10.0.0.7": "127.0.0.1"},
+        ready="listening at",
+    ),
+    Step(
+        "stackcast lab switch --tls-certificate switch.pem --tls-key switch.key --tls-ca ca.pem "
+        "--role refresher=refresher --role =operator",
+        {
+            "lab switch": "lab switch --json p4/virtual_trees.json --p4info "
+            "p4/virtual_trees.p4info.txtpb --grpc 127.0.0.1:0 --device-id 2 --port 1=host0"
+        },
+        ready='"p4runtime": "127.0.0.1:',
+        after=(VIRTUAL_ETHERNET_UP,),
+    ),
+)
+
+#: Variants of a command of `INTERFACES`.
+RECEIVERS = (
+    Step(
+        "stackcast receive --interface lo --rerequest 127.0.0.1:26402 --drop 0.1 --order sequence",
+        ready="a trial that loses 10%",
+    ),
+    Step("stackcast receive", {"receive": "receive --interface lo"}, ready="listening at"),
+)
+
+LAB_UP = Step("stackcast lab up")
+CREATE_TABLES = Step(f"{LAB} jobs/create_tables.py var/lab/network", after=(LAB_UP,))
+#: Commands that bring a lab up, whose tables and switches are filled. Afterwards, `lab` writes
+#: conf/mine.conf.
+BRING_UP = (
+    LAB_UP,
+    CREATE_TABLES,
+    Step(f"{LAB} jobs/refresh_switches.py --once", after=(CREATE_TABLES,)),
+)
+#: A deployment of ITCH has no attributes, and a command prints them.
+ATTRIBUTE = Step(
+    f'{LAB} jobs/run_sql.py "INSERT INTO attributes (id, name, type, scale, offset) '
+    "VALUES (0, 'temp', 'decimal', 0.1, -100)\""
+)
+#: Commands that run while others use the lab.
+SERVICES = (
+    Step(
+        f"{MINE} --conf spark.stackcast.metrics.port=9401 jobs/refresh_switches.py",
+        {"9401": "0"},
+        ready="switches in step",
+    ),
+    Step(
+        f"{MINE} --conf spark.stackcast.metrics.port=9400 jobs/itch_stream.py",
+        {"9400": "0"},
+        ready="workers ready",
+    ),
+)
+ADDRESS = "$(awk '/bootstrap.servers/ {print $2}' var/lab/lab.conf)"
+PUBLISH = Step("stackcast itch publish --generate 100000 --bootstrap ADDRESS", {"ADDRESS": ADDRESS})
+#: Commands that use a lab with a stream on it.
+ON_A_STREAM = (
+    Step(f"{MINE} jobs/rerequest.py", ready="re-requests are taken"),
+    PUBLISH,
+    Step(
+        "stackcast itch publish day.itch --bootstrap 127.0.0.1:9092",
+        {"127.0.0.1:9092": ADDRESS},
+        after=(GENERATE,),
+    ),
+    Step("stackcast lab status", prints="deliveries"),
+    Step("stackcast lab status --watch h3 --watch pod1-rack2,h3", ready="pod1-rack2,h3: bytes"),
+    Step(
+        "stackcast explain --session S --sequence N [--properties-file conf/mine.conf] [--host H] "
+        "[--json]",
+        {
+            "--session S": "--session 8ZY63T0000",
+            "--sequence N": "--sequence 4026531840",
+            "[--properties-file conf/mine.conf]": "--properties-file conf/mine.conf",
+            "[--host H]": "",
+            "[--json]": "",
+        },
+        prints="8ZY63T0000",
+        after=(PUBLISH,),
+    ),
+    Step(
+        f"{MINE} jobs/run_sql.py "
+        '"SELECT to_json(struct(id, name, type, scale, offset)) FROM attributes ORDER BY id" '
+        "| grep -o '{.*}' > attributes.jsonl"
+    ),
+    Step(
+        f"{MINE} jobs/run_sql.py "
+        "\"SELECT receivers FROM who_gets(stock => 'GOOGL', price => '60.25')\"",
+        prints="receivers",
+    ),
+    Step(
+        f"{MINE} jobs/run_sql.py "
+        '"SELECT id, since, messages FROM subscription_matches ORDER BY messages DESC LIMIT 20"',
+        prints="messages",
+    ),
+    Step(
+        f"{DOOR} --conf spark.stackcast.tables=var/lab/tables jobs/run_sql.py "
+        '"SELECT subscriber, filter FROM subscriptions LIMIT 5" '
+        '"SELECT subscriber, sum(messages) AS messages, sum(bytes) AS bytes '
+        'FROM delivery_statistics GROUP BY subscriber" '
+        '"SELECT field, state, text, next FROM filter_entries '
+        "WHERE field = 'add_order.stock' LIMIT 5\"",
+        prints="subscriber",
+        after=(PUBLISH,),
+    ),
+    Step(
+        f"{DOOR} jobs/retune_trees.py --dry-run",
+        {DOOR: f"{DOOR} --conf spark.stackcast.tables=var/lab/tables"},
+        prints="the report is",
+        after=(PUBLISH,),
+    ),
+    Step(
+        f"{MINE} jobs/deliver_from.py ID --from OFFSET|TIME",
+        {"ID": "s0001", "OFFSET|TIME": "earliest"},
+        after=(PUBLISH,),
+    ),
+    Step(f"{MINE} jobs/console.py", {".py": ".py --listen 127.0.0.1:0"}, ready="the console:"),
+)
+#: These use tables of their own: `lab` writes conf/empty.conf.
+EMPTY = {"conf/mine.conf": "conf/empty.conf"}
+BACKUP = Step(f"{MINE} jobs/backup.py /backups/2026-05-04", {"/backups": "backups"})
+#: Commands that use a lab after its stream has ended.
+AFTER_A_STREAM = (
+    Step(f"{MINE} jobs/itch_stream.py --take-over", ready="workers ready"),
+    Step(f"{MINE} jobs/check_delivery.py var/lab"),
+    BACKUP,
+    Step(
+        f"{MINE} jobs/backup.py --restore /backups/2026-05-04",
+        {"/backups": "backups"} | EMPTY,
+        after=(BACKUP,),
+    ),
+    Step("stackcast lab down"),
+)
+#: Commands that fill empty tables with a network.
+NETWORKS = tuple(
+    Step(f"{MINE} jobs/load_topology.py {options}", EMPTY, prints="switches")
+    for options in (
+        "--fabric pods=8,racks=4,hosts=2,planes=2,spines=2",
+        "--jellyfish switches=256,degree=8,seed=1 --hosts-per-switch 4",
+        '--graphml mine.graphml --address-pattern "{switch}.lan:9559"',
+    )
+)
+#: Commands that run while others use a switch that replicates states. Tests fill in the
+#: addresses of its hosts.
+STATE_SERVICES = (
+    Step(
+        "stackcast states controller --address 10.0.0.1 --bootstrap-servers kafka:9092",
+        ready='"listen"',
+    ),
+    Step(
+        "stackcast states middleware --address 10.0.0.2 --controller 10.0.0.1:65430",
+        ready='"listen"',
+    ),
+)
+STATE = "rooms"
+PUBLISH_STATE = Step(f'echo "21 degrees" | stackcast states publish {STATE} --name sensor')
+STATES = (
+    PUBLISH_STATE,
+    Step(
+        f"stackcast states subscribe {STATE} --name reader",
+        ready="21 degrees",
+        after=(PUBLISH_STATE,),
+    ),
+)
+STATE_CONTROLLER_JOB = Step(
+    f"{MINE} jobs/replica_controller.py", ready="the replica controller listens"
+)
+STATES_IN_SPARK = (
+    Step(f"{MINE} jobs/state_stream.py table:sales.prices --by city", ready="as state prices"),
+    Step(
+        f"{DOOR} ... jobs/state_stream.py topic:scanner.reports --by scanner "
+        "--columns 'scanner INT, rssi INT'",
+        ready="as state scanner.reports",
+    ),
+)
+#: Variants of the main jobs, with a lab of their own.
+VARIANTS = (
+    Step(f"{DOOR} --conf spark.stackcast.lab.publishers=5 jobs/itch_stream.py", prints="exact"),
+    Step(
+        f"{DOOR} --conf spark.stackcast.match=network jobs/attribute_stream.py",
+        prints="exact",
+    ),
+    Step(
+        f"{DOOR} --conf spark.stackcast.match=network --conf spark.stackcast.lab.network=fabric "
+        "--conf spark.stackcast.lab.subscriptions=5000 jobs/attribute_stream.py",
+        prints="exact",
+    ),
+)
+STEPS = (
+    *FILES,
+    TSHARK,
+    *SLOW_FILES,
+    *INTERFACES,
+    *RECEIVERS,
+    *BRING_UP,
+    *SERVICES,
+    *ON_A_STREAM,
+    *AFTER_A_STREAM,
+    *NETWORKS,
+    *STATE_SERVICES,
+    *STATES,
+    STATE_CONTROLLER_JOB,
+    *STATES_IN_SPARK,
+    *VARIANTS,
+)
