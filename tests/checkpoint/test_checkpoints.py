@@ -1,4 +1,4 @@
-"""A stream goes on from its checkpoint, and refuses one that is for something else."""
+"""A stream continues from its checkpoint, and refuses that of another deployment."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from pcap_deployment import Deployment, records
 from pyspark.sql import DataFrame, SparkSession
+from waiting import until
 
 import schemas
 from jobs.adapters.app.lifecycle import Lifecycle
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.integration
 def ran(
     spark: SparkSession, broker: Broker, filled: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Deployment:
-    """A deployment that has run and was stopped; nobody changes it."""
+    """Returns a deployment whose stream ran and was stopped; tests must not change it."""
     folder = tmp_path_factory.mktemp("ran")
     shutil.copytree(filled, folder / "tables")
     deployment = Deployment(spark, broker.bootstrap_servers, folder)
@@ -45,7 +46,7 @@ def ran(
 
 @pytest.fixture
 def same(ran: Deployment, tmp_path: Path) -> Deployment:
-    """The same with a checkpoint and tables that may be changed."""
+    """Returns a copy of the same deployment, whose checkpoint and tables tests may change."""
     for name in ("tables", "checkpoint"):
         shutil.copytree(ran.folder / name, tmp_path / name)
     values = {"topic": ran.settings.topic, "dead_letter_topic": ran.settings.dead_letter_topic}
@@ -53,17 +54,17 @@ def same(ran: Deployment, tmp_path: Path) -> Deployment:
 
 
 class Running:
-    """A stream that runs, and will end by itself."""
+    """A stream that runs, and ends with an error."""
 
     def __init__(self, deployment: Deployment, patch: pytest.MonkeyPatch) -> None:
         self._deployment = deployment
-        #: The second batch has its offsets, and waits here before it reads.
+        #: The second batch waits here when it has its offsets, before it reads.
         self.gate = threading.Event()
         process = BatchDelivery.process
 
         def waiting(delivery: BatchDelivery, records: DataFrame, batch_id: int) -> None:
             if batch_id:
-                self.gate.wait(120)
+                self.gate.wait(600)
             process(delivery, records, batch_id)
 
         patch.setattr(BatchDelivery, "process", waiting)
@@ -75,7 +76,7 @@ class Running:
             self._query.awaitTermination(0.05)
 
     def end(self) -> StackcastError:
-        """What the job says of its end."""
+        """Let the stream continue, and return the error of the job."""
         self.gate.set()
         with pytest.raises(StreamError) as ended:
             self._lifecycle.run(self._query, lambda: False)
@@ -94,13 +95,13 @@ def running(deployment: Deployment) -> Iterator[Running]:
 
 
 def look(deployment: Deployment) -> None:
-    """All that a start looks at before it reads a record."""
+    """Run the checks of a start, before it reads a record."""
     parts = (deployment.settings, deployment.tables, deployment.topics)
     before_start(deployment.spark, *parts)
 
 
 def forget(deployment: Deployment, before: dict[int, int]) -> None:
-    """As Kafka's retention does: remove the records before these offsets."""
+    """Remove the records before these offsets, as Kafka's retention does."""
     admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
     topic = deployment.settings.topic
     admin.delete_records({TopicPartition(topic, p): offset for p, offset in before.items()})
@@ -109,17 +110,16 @@ def forget(deployment: Deployment, before: dict[int, int]) -> None:
 
 
 def remake(deployment: Deployment) -> None:
-    """Delete the topic, and make one of the same name."""
+    """Delete the topic, and create another of the same name."""
     admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
     admin.delete_topics([deployment.settings.topic])
-    while deployment.settings.topic in admin.list_topics():
-        pass
+    until(lambda: deployment.settings.topic not in admin.list_topics())
     admin.close()
     ensure_topic(deployment.servers, deployment.settings.topic, 2)
 
 
-def tell_settings(deployment: Deployment, error: object) -> None:
-    """Do as an error says: a new checkpoint, and where it begins."""
+def apply_settings(deployment: Deployment, error: object) -> None:
+    """Apply the settings of an error: a new checkpoint, and the offsets where it starts."""
     (offsets,) = re.findall(r"spark\.stackcast\.startingOffsets to (\{.*\}\})", str(error))
     deployment.set(
         starting_offsets=offsets, checkpoint=f"{deployment.settings.checkpoint}-{len(offsets)}-next"
@@ -129,11 +129,11 @@ def tell_settings(deployment: Deployment, error: object) -> None:
 # --- a checkpoint for something else ------------------------------------------------------------
 
 
-def test_a_checkpoint_is_taken_by_the_deployment_that_made_it(same):
+def test_a_deployment_accepts_its_own_checkpoint(same):
     look(same)
 
 
-def test_settings_that_are_free_to_change_are_no_reason_to_refuse(same):
+def test_a_deployment_may_change_other_settings(same):
     same.set(port=26555, mtu=1400, max_offsets_per_trigger=7, trigger="1 second", group="239.1.1.1")
     look(same)
 
@@ -156,7 +156,7 @@ def test_another_topic_publisher_or_format_is_refused(same, setting, value, code
     look(same)
 
 
-def test_a_checkpoint_that_lost_its_identity_is_still_not_that_of_another_topic(same):
+def test_a_checkpoint_without_identity_is_refused_for_another_topic(same):
     (same.folder / "checkpoint" / NAME).unlink()
     ensure_topic(same.servers, "itch.other", 2)
     same.set(topic="itch.other")
@@ -176,29 +176,29 @@ def test_another_specification_is_refused_but_not_other_comments(same, monkeypat
     edited(lambda text: text.replace("shares: 32", "volume: 32"))
     with pytest.raises(StreamError, match=r"OTHER_SPECIFICATION: messages/itch\.spec") as refused:
         look(same)
-    # And it says where a new checkpoint has to begin to lose nothing.
-    stands = position(same.spark, same.settings.checkpoint)
-    tell_settings(same, refused.value)
+    # The error has the offsets at which a new checkpoint must start.
+    progress = position(same.spark, same.settings.checkpoint)
+    apply_settings(same, refused.value)
     assert json.loads(same.settings.starting_offsets) == {
-        same.settings.topic: {str(p): offset for p, offset in stands.offsets.items()}
+        same.settings.topic: {str(p): offset for p, offset in progress.offsets.items()}
     }
     look(same)
 
 
 def test_another_cluster_is_refused(same):
     path = same.folder / "checkpoint" / NAME
-    held = json.loads(path.read_text())
+    identity = json.loads(path.read_text())
     path.unlink()
     (path.parent / f".{NAME}.crc").unlink(missing_ok=True)
-    path.write_text(json.dumps(held | {"cluster": "another"}))
+    path.write_text(json.dumps(identity | {"cluster": "another"}))
     with pytest.raises(StreamError, match=r"OTHER_CLUSTER: .*cluster another.*bootstrap\.servers"):
         look(same)
 
 
-def test_tables_that_were_made_anew_or_are_an_older_copy_are_refused(same, ran):
+def test_new_tables_and_older_copies_are_refused(same, ran):
     shutil.rmtree(same.folder / "tables" / "links")
     Tables(same.spark, same.settings.tables).create("links")
-    with pytest.raises(StreamError, match=r"OTHER_TABLES: .*has links made anew"):
+    with pytest.raises(StreamError, match=r"OTHER_TABLES: .*has links "):
         look(same)
     # A copy of the same table, from before it was filled.
     shutil.rmtree(same.folder / "tables" / "links")
@@ -209,7 +209,7 @@ def test_tables_that_were_made_anew_or_are_an_older_copy_are_refused(same, ran):
         look(same)
 
 
-def test_a_damaged_checkpoint_is_one_clear_error(same):
+def test_a_damaged_checkpoint_is_reported_by_one_error(same):
     (same.folder / "checkpoint" / NAME).write_text('{"layout": 1,')
     (same.folder / "checkpoint" / f".{NAME}.draft.crc").unlink(missing_ok=True)
     (same.folder / "checkpoint" / f".{NAME}.crc").unlink(missing_ok=True)
@@ -217,10 +217,10 @@ def test_a_damaged_checkpoint_is_one_clear_error(same):
         look(same)
 
 
-# --- records that Kafka has no more -------------------------------------------------------------
+# --- records that Kafka has deleted -------------------------------------------------------------
 
 
-def test_what_retention_took_is_counted_and_gone_on_without_only_on_demand(deployment, itch):
+def test_deleted_records_are_counted_and_skipped_only_on_demand(deployment, itch):
     deployment.publish(records()[:40])
     deployment.set(max_offsets_per_trigger=10)
     with running(deployment) as stream:
@@ -230,43 +230,44 @@ def test_what_retention_took_is_counted_and_gone_on_without_only_on_demand(deplo
         forget(deployment, {0: 30, 1: 30})
         ended = stream.end()
     assert re.search(r"RECORDS_GONE: .*partition \d: \d+ \(offsets", str(ended)), ended
-    # Each further start says the same, and reads nothing.
-    stands = position(deployment.spark, deployment.settings.checkpoint)
-    gone = {p: 30 - stands.offsets[p] for p in (0, 1)}
-    lost = rf"RECORDS_GONE: .* {sum(gone.values())} records .*partition 1: {gone[1]} \(offsets "
-    with pytest.raises(StreamError, match=lost) as refused:
+    # Each further start reports the same, and reads nothing.
+    progress = position(deployment.spark, deployment.settings.checkpoint)
+    deleted = {p: 30 - progress.offsets[p] for p in (0, 1)}
+    total = sum(deleted.values())
+    message = rf"RECORDS_GONE: .* {total} records .*partition 1: {deleted[1]} \(offsets "
+    with pytest.raises(StreamError, match=message) as refused:
         deployment.run()
-    tell_settings(deployment, refused.value)
-    # Meanwhile more is gone: a start that would skip it silently is refused, too.
+    apply_settings(deployment, refused.value)
+    # Kafka deletes more: a start that would skip these records is refused as well.
     forget(deployment, {0: 33, 1: 30})
     with pytest.raises(
         StreamError, match=r"RECORDS_GONE: .* 3 records .*offsets 30 to 32"
     ) as refused:
         deployment.run()
-    tell_settings(deployment, refused.value)
+    apply_settings(deployment, refused.value)
     deployment.set(max_offsets_per_trigger=1000)
-    deployment.sql("DELETE FROM {}", "egress_ledger")
+    deployment.tables.overwrite("egress_ledger", [])
     before = len(deployment.frames())
     deployment.run()
     (row,) = deployment.ledger
     spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
     assert spans == {0: (33, 60), 1: (30, 60)}
-    # What is there in Kafka by now has all been delivered, once.
+    # The stream has delivered the remaining records of Kafka, once.
     outcome = deployment.outcome(itch, deployment.frames()[before:])
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
     assert outcome.received > 20
 
 
-def test_a_topic_that_is_made_anew_ends_the_stream_and_is_refused_at_the_next_start(deployment):
+def test_a_new_topic_of_the_same_name_ends_the_stream_and_is_refused_at_the_next_start(deployment):
     deployment.publish(records()[:40])
     with running(deployment) as stream:
         stream.first_batch()
         remake(deployment)
         deployment.publish(records()[40:50])
         assert stream.end().code == "STREAM.TOPIC_RECREATED"
-    # As many records as before and more: the offsets alone would not tell.
+    # The topic has more records than before, so its offsets alone do not show the change.
     deployment.publish(records()[50:110])
-    with pytest.raises(StreamError, match=r"TOPIC_RECREATED: .*made anew"):
+    with pytest.raises(StreamError, match=r"TOPIC_RECREATED: .*made "):
         look(deployment)
 
 
@@ -277,8 +278,7 @@ def test_partitions_that_are_added_are_read_from_their_first_record(deployment, 
         admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
         admin.create_partitions({deployment.settings.topic: 3})
         admin.close()
-        while len(deployment.topics.end_offsets()) < 3:
-            pass
+        until(lambda: len(deployment.topics.end_offsets()) == 3)
         deployment.publish(records()[40:100], partitions=3)
 
     deployment.run(grow)

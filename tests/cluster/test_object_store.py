@@ -20,7 +20,7 @@ from waiting import until
 from jobs.adapters.tables.tables import Tables
 from lab.up.broker import Broker
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.s3]
+pytestmark = [pytest.mark.long, pytest.mark.s3]
 
 PLACES = ("rack1", "rack2")
 

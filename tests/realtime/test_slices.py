@@ -1,19 +1,21 @@
-"""Real time on real Spark, Kafka and Delta: all that micro-batches promise, as records come."""
+"""Real time on real Spark, Kafka and Delta keeps the promises of micro-batches."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewPartitions
 from pcap_deployment import PARTITIONS, Deployment, records
 from pyspark.sql import SparkSession
+from waiting import until
 
 from jobs.adapters.stream import slices
 from jobs.adapters.stream.delivery import Delivered
@@ -35,36 +37,58 @@ def live(deployment: Deployment) -> Deployment:
 
 
 def edit(deployment: Deployment, text: str) -> None:
-    deployment.sql(f"UPDATE {{}} SET filter = '{text}' WHERE id = 'high'", "subscriptions")
+    deployment.change("subscriptions", {"id": "high"}, filter=text)
 
 
 def exact(deployment: Deployment, itch: Specification) -> int:
-    """What hosts got of which nothing lacks or is too much; copies are the same bytes."""
-    sent: dict[tuple[bytes, int, tuple[int, ...]], set[bytes]] = {}
+    """Returns the number of deliveries; fails if one is missing, extra or a changed copy."""
+    copies: dict[tuple[bytes, int, tuple[int, ...]], set[bytes]] = {}
     for frame in deployment.frames():
         parts = dissect(frame)
-        sent.setdefault((parts.session, parts.sequence, parts.labels), set()).add(frame)
-    assert all(len(copies) == 1 for copies in sent.values())
-    once = [frame for copies in sent.values() for frame in copies]
-    outcome = deployment.outcome(itch, once)
+        copies.setdefault((parts.session, parts.sequence, parts.labels), set()).add(frame)
+    assert all(len(frames) == 1 for frames in copies.values())
+    distinct = [frame for frames in copies.values() for frame in frames]
+    outcome = deployment.outcome(itch, distinct)
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
     return outcome.received
 
 
-def whole(deployment: Deployment) -> None:
-    """The ledger has each record once, in the order of the batches' numbers."""
+def check_ledger(deployment: Deployment) -> None:
+    """Fail unless the ledger has each record once, in the order of the batches."""
     ledger = deployment.ledger
     assert [row["batch_id"] for row in ledger] == list(range(len(ledger)))
     spans: dict[int, list[tuple[int, int]]] = {}
     for row in ledger:
         for p in row["partitions"]:
             spans.setdefault(p["partition"], []).append((p["from_offset"], p["until_offset"]))
-    for each in spans.values():
-        assert each[0][0] == 0
-        assert all(before[1] == after[0] for before, after in pairwise(each))
-    assert {p: each[-1][1] for p, each in spans.items()} == {
+    for ranges in spans.values():
+        assert ranges[0][0] == 0
+        assert all(before[1] == after[0] for before, after in pairwise(ranges))
+    assert {p: ranges[-1][1] for p, ranges in spans.items()} == {
         p: end for p, end in deployment.topics.end_offsets().items() if end
     }
+
+
+def feed(
+    deployment: Deployment,
+    packets: Sequence[bytes],
+    interval: float,
+    after_each: Callable[[], None] = lambda: None,
+) -> None:
+    """Publish packets one by one.
+
+    Args:
+        deployment: stream to publish for.
+        packets: packets, which go to the partitions in turn.
+        interval: seconds between two packets.
+        after_each: called after each packet.
+    """
+    producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
+    for number, packet in enumerate(packets):
+        producer.send(deployment.settings.topic, packet, partition=number % PARTITIONS)
+        time.sleep(interval)
+        after_each()
+    producer.close()
 
 
 def test_deliveries_are_exact_from_slice_to_slice_while_rules_change(
@@ -73,113 +97,140 @@ def test_deliveries_are_exact_from_slice_to_slice_while_rules_change(
     packets = records()
     live.publish(packets[:60])
     steps: list[Callable[[], None]] = []
-    for number, begin in enumerate(range(60, 240, 30)):
+    for number, begin in enumerate(range(60, 150, 30)):
         steps.append(lambda text=f"price > {100 + number}": edit(live, text))  # type: ignore[misc]
-        steps.append(lambda some=packets[begin : begin + 30]: live.publish(some))  # type: ignore[misc]
+        steps.append(lambda part=packets[begin : begin + 30]: live.publish(part))  # type: ignore[misc]
     live.run(*steps)
     assert exact(live, itch) > 0
-    whole(live)
+    check_ledger(live)
     assert sum(row["frames"] for row in live.ledger) == len(live.frames())
     assert live.tables.rows("delivery_statistics") and live.tables.rows("publication_statistics")
-    # Of slices in which nothing was read nothing was written, but where the next one had begun.
-    assert all(one["packets"] or other["packets"] for one, other in pairwise(live.ledger))
+    # A slice without records has a row only if the next slice had started.
+    rows = pairwise(live.ledger)
+    assert all(first["packets"] or second["packets"] for first, second in rows)
 
 
 @contextmanager
-def cut_off_at(monkeypatch: pytest.MonkeyPatch, batch: int) -> Iterator[None]:
-    """The stream fails where it would record a batch: frames of it, and of the next, have left."""
-    plain = Slices._record
+def cut_off_at(
+    monkeypatch: pytest.MonkeyPatch, batch: int, condition: Callable[[], object]
+) -> Iterator[None]:
+    """Make the stream fail before it records a batch, whose frames it has sent.
 
-    def failing(self: Slices, done: Delivered, ends: Mapping[int, int]) -> None:
-        if done.batch_id == batch:
-            time.sleep(1)
+    Args:
+        monkeypatch: fixture.
+        batch: number of the batch.
+        condition: the stream fails once it is true.
+    """
+    record = Slices._record
+
+    def failing(self: Slices, delivered: Delivered, ends: Mapping[int, int]) -> None:
+        if delivered.batch_id == batch:
+            until(condition)
             raise StreamError("FAILED", "cut off")
-        plain(self, done, ends)
+        record(self, delivered, ends)
 
     with monkeypatch.context() as patch:
         patch.setattr(Slices, "_record", failing)
         yield
 
 
-def ahead(deployment: Deployment) -> list[int]:
-    """Slices whose tasks waited for those before them, of which pins are left."""
+def slices_ahead(deployment: Deployment) -> list[int]:
+    """Returns the pinned slices whose tasks started before the slice before had ended."""
     pins = Path(deployment.settings.checkpoint, "stackcast-pins").glob("*.json")
     return [int(pin.stem) for pin in pins if json.loads(pin.read_text())["ahead"]]
 
 
-def test_a_slice_that_ends_with_its_most_has_the_next_one_wait_for_it(
+def test_a_slice_with_the_maximum_of_records_hands_over_to_a_slice_that_waits(
     live: Deployment, itch: Specification
 ) -> None:
     live.set(realtime_slice="5 seconds", max_offsets_per_trigger=20 * PARTITIONS)
     packets = records()
     live.publish(packets[:20])
-    waited: set[int] = set()
+    ahead: set[int] = set()
 
-    def feed() -> None:
-        producer = KafkaProducer(bootstrap_servers=live.servers, acks="all")
-        # Half a second a slice.
-        for number, packet in enumerate(packets[20:240]):
-            producer.send(live.settings.topic, packet, partition=number % PARTITIONS)
-            time.sleep(0.5 / 20 / PARTITIONS)
-            waited.update(ahead(live))
-        producer.close()
+    def look() -> None:
+        ahead.update(slices_ahead(live))
 
-    live.run(feed)
-    assert waited
+    # A slice has its maximum after half a second.
+    live.run(lambda: feed(live, packets[20:200], 0.5 / 20 / PARTITIONS, look))
+    assert ahead
     exact(live, itch)
-    whole(live)
+    check_ledger(live)
     assert max(row["packets"] for row in live.ledger) <= 20 * PARTITIONS
 
 
-@pytest.mark.parametrize("then", ["realtime", "microbatch"])
-@pytest.mark.parametrize("state", [True, False], ids=["state", "no-state"])
-def test_what_a_slice_that_was_cut_off_sent_is_sent_again_as_it_was(
-    live: Deployment, itch: Specification, monkeypatch: pytest.MonkeyPatch, state: bool, then: str
+@pytest.mark.parametrize(
+    ("state", "latency"),
+    [
+        (True, "realtime"),
+        (False, "microbatch"),
+        pytest.param(True, "microbatch", marks=pytest.mark.long),
+        pytest.param(False, "realtime", marks=pytest.mark.long),
+    ],
+)
+def test_a_slice_that_was_cut_off_is_sent_again_unchanged(
+    live: Deployment,
+    itch: Specification,
+    monkeypatch: pytest.MonkeyPatch,
+    state: bool,
+    latency: str,
 ) -> None:
+    """Cut off a slice, edit a rule, and start the stream again.
+
+    Args:
+        live: deployment in real time.
+        itch: message format.
+        monkeypatch: fixture.
+        state: whether a rule keeps state.
+        latency: latency of the next start; a third start uses the other one.
+    """
     if state:
         fill_state(live)
     packets = records()
     live.publish(packets[:40])
     live.run()
-    done = live.committed()
+    first = live.committed()
+    fed = Event()
 
-    def feed() -> None:
-        producer = KafkaProducer(bootstrap_servers=live.servers, acks="all")
-        for number, packet in enumerate(packets[40:200]):
-            producer.send(live.settings.topic, packet, partition=number % PARTITIONS)
-            time.sleep(0.015)
-        producer.close()
+    def feed_and_signal() -> None:
+        feed(live, packets[40:200], 0.015)
+        fed.set()
 
-    with cut_off_at(monkeypatch, done + 2), pytest.raises(StreamError, match="cut off"):
-        live.run(feed)
-    assert live.committed() == done + 1
-    pins = sorted(int(p.stem) for p in Path(live.settings.checkpoint, "stackcast-pins").glob("*"))
-    assert pins[-1] in (done + 2, done + 3)
-    # What rules keep is known when a slice has ended.
-    assert not (state and ahead(live))
-    # By the rules of then, whatever they are now.
+    pins = Path(live.settings.checkpoint, "stackcast-pins")
+    next_pin = pins / f"{first + 3}.json"
+    with (
+        # Frames of the next slice can have left, too.
+        cut_off_at(monkeypatch, first + 2, lambda: next_pin.exists() or fed.is_set()),
+        pytest.raises(StreamError, match="cut off"),
+    ):
+        live.run(feed_and_signal)
+    assert live.committed() == first + 1
+    assert max(int(pin.stem) for pin in pins.glob("*")) in (first + 2, first + 3)
+    # The state of the rules is known only when a slice has ended.
+    assert not (state and slices_ahead(live))
+    # The slice is sent again by the rules that it used, not by the current ones.
     edit(live, "price > 1")
     live.publish(packets[200:])
-    live.set(latency=then)
+    live.set(latency=latency)
     live.run()
     exact(live, itch)
-    whole(live)
+    check_ledger(live)
     versions = {row["batch_id"]: dict(row["versions"])["subscriptions"] for row in live.ledger}
-    assert versions[done + 2] == versions[done + 1]
-    # And on in the other mode.
-    live.set(latency="microbatch" if then == "realtime" else "realtime")
+    assert versions[first + 2] == versions[first + 1]
+    # The stream continues in the other latency.
+    live.set(latency="microbatch" if latency == "realtime" else "realtime")
     live.publish(packets[:20])
     live.run()
     exact(live, itch)
-    whole(live)
+    check_ledger(live)
 
 
 def fill_state(deployment: Deployment) -> None:
-    now = deployment.tables.rows("subscriptions")[0]
+    row = deployment.tables.rows("subscriptions")[0]
     deployment.tables.append(
         "subscriptions",
         [
-            now | {"id": name, "subscriber": host, "filter": text}
+            row | {"id": name, "subscriber": host, "filter": text}
             for name, (host, text) in STATE.items()
         ],
     )
@@ -199,10 +250,12 @@ def test_new_partitions_are_read_while_the_stream_runs(
     live.publish(records()[:40])
     live.run(grow)
     assert exact(live, itch) > 0
-    whole(live)
+    check_ledger(live)
 
 
-def test_what_cannot_be_real_time_says_why(live: Deployment, spark: SparkSession) -> None:
+def test_an_error_says_why_a_stream_cannot_run_in_real_time(
+    live: Deployment, spark: SparkSession
+) -> None:
     live.set(fetch="connector")
     with pytest.raises(SettingsError, match=r"NOT_REALTIME: .*fetch says so.*microbatch"):
         live.run()

@@ -1,15 +1,15 @@
-"""A subscription made late: since when it is live, what it matched, and all it missed before."""
+"""A late subscription: since when it is live, what it matched, and what it missed before."""
 
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from pcap_deployment import NETWORK, Deployment, receipts, records
 from polling import polled
+from waiting import until
 
 from jobs import deliver_from, run_sql
 from jobs.adapters.app.lifecycle import Lifecycle
@@ -30,17 +30,12 @@ SQL = "SELECT id, since_version, messages FROM subscription_matches ORDER BY id"
 
 
 def add(deployment: Deployment, row: Subscription) -> int:
-    """Adds a rule, and waits until it is live: since which version it is."""
-    now = dt.datetime.now(dt.UTC)
-    common = {"format": "itch", "enabled": True, "updated_by": "test", "updated_at": now}
+    """Add a rule, wait until it is live, and return the version since which it is live."""
+    updated_at = dt.datetime.now(dt.UTC)
+    common = {"format": "itch", "enabled": True, "updated_by": "test", "updated_at": updated_at}
     deployment.tables.append("subscriptions", [row._asdict() | common])
-    deadline = time.monotonic() + 120
-    while True:
-        since = live(deployment)
-        if row.id in since:
-            return since[row.id]
-        assert time.monotonic() < deadline, since
-        time.sleep(0.1)
+    until(lambda: row.id in live(deployment))
+    return live(deployment)[row.id]
 
 
 def live(deployment: Deployment) -> dict[str, int]:
@@ -54,7 +49,7 @@ def owed(
     row: Subscription,
     spans: Mapping[int, tuple[int, int]],
 ) -> verification.Expectation:
-    """What a rule alone is owed of these offsets, message by message."""
+    """Returns the messages of a range of offsets that match one rule, by brute force."""
     rules, _ = check([row], itch, set(NETWORK.subscribers()), "feed1")
     batch = verification.Batch(0, spans, rules)
     topic = deployment.settings.topic
@@ -62,7 +57,7 @@ def owed(
 
 
 def matched(deployment: Deployment, itch: Specification, text: str, since: int) -> int:
-    """Messages that a rule is true of, in batches of a version on, one by one."""
+    """Returns the number of messages that match a rule, from the batches of a version on."""
     condition = parse_rule(text, itch).condition
     spans = [
         (p["partition"], p["from_offset"], p["until_offset"])
@@ -70,18 +65,18 @@ def matched(deployment: Deployment, itch: Specification, text: str, since: int) 
         if dict(row["versions"])["subscriptions"] >= since
         for p in row["partitions"]
     ]
-    found = 0
+    count = 0
     for partition, offset, value in deployment.topics.read_all():
         if any(p == partition and begin <= offset < end for p, begin, end in spans):
             for message in read_packet(value)[2]:
                 try:
-                    found += matches(condition, read_message(itch, message))
+                    count += matches(condition, read_message(itch, message))
                 except MessageError:
                     continue
-    return found
+    return count
 
 
-def test_a_late_rule_is_counted_since_it_is_live_and_gets_what_it_missed(
+def test_a_late_rule_is_counted_since_it_is_live_and_gets_earlier_messages(
     deployment: Deployment, itch: Specification, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     between: list[dt.datetime] = []
@@ -92,14 +87,13 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_what_it_missed(
         between.append(dt.datetime.now(dt.UTC))
         assert add(deployment, LATE) > add_before["high"]
         add(deployment, COUNTED)
-        time.sleep(0.01)
         deployment.publish(records()[150:])
 
     add_before = {"high": deployment.tables.version("subscriptions")}
     deployment.publish(records()[:150])
     deployment.run(edit)
 
-    # Since when each rule is live, and what it matched.
+    # The table and the view list since when each rule is live, and how much it matched.
     since = live(deployment)
     rows = {row["id"]: row for row in deployment.tables.rows("live_subscriptions")}
     assert set(rows) == {"high", "side", "both", "late", "counted"}
@@ -107,12 +101,12 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_what_it_missed(
     assert rows["high"]["since"] < between[0]
     assert since["high"] < since["late"] < since["counted"]
     run_sql.show([SQL], deployment.settings, Lifecycle())
-    told = {}
+    counts = {}
     for line in capsys.readouterr().out.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and cells[0] in rows:
-            told[cells[0]] = (int(cells[1]), cells[2])
-    assert told == {
+            counts[cells[0]] = (int(cells[1]), cells[2])
+    assert counts == {
         name: (
             since[name],
             "NULL"
@@ -121,29 +115,29 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_what_it_missed(
         )
         for name in rows
     }
-    assert int(told["late"][1]) > 20
+    assert int(counts["late"][1]) > 20
 
-    # Beside the stream's frames, those before: no hole, nothing twice.
+    # The frames from before the rule complete those of the stream, without a gap or a duplicate.
     sent = deployment.frames()
     history = History(deployment.spark, deployment.settings, deployment.tables, "late")
     spans = history.spans(None, None)
     assert spans == {p: (0, end) for p, end in ends[0].items()}
     deployment.set(pcap_path=str(tmp_path / "history"))
-    asked = deliver_from.parser().parse_args(["late", "--from", "earliest"])
-    assert deliver_from.deliver(asked, deployment.settings, Lifecycle()) == 0
+    options = deliver_from.parser().parse_args(["late", "--from", "earliest"])
+    assert deliver_from.deliver(options, deployment.settings, Lifecycle()) == 0
     assert "150 packets" in capsys.readouterr().out
     before = deployment.frames()
-    made = owed(deployment, itch, LATE, spans)
-    assert made.total > 20
-    assert verification.compare(made, receipts(before)).exact
+    expectation = owed(deployment, itch, LATE, spans)
+    assert expectation.total > 20
+    assert verification.compare(expectation, receipts(before)).exact
     everything = {p: (0, end) for p, end in deployment.topics.end_offsets().items()}
-    whole = owed(deployment, itch, LATE, everything)
-    got = receipts(before + sent)["h3"]
-    alone = {host: got if host == "h3" else [] for host in NETWORK.subscribers()}
-    tally = verification.compare(whole, alone).hosts["h3"]
-    assert tally.exact and tally.expected > made.deliveries["h3"].total()
+    all_messages = owed(deployment, itch, LATE, everything)
+    host_receipts = receipts(before + sent)["h3"]
+    by_host = {host: host_receipts if host == "h3" else [] for host in NETWORK.subscribers()}
+    tally = verification.compare(all_messages, by_host).hosts["h3"]
+    assert tally.exact and tally.expected > expectation.deliveries["h3"].total()
 
-    # From a time, from an offset, in small steps, and of a rule with state.
+    # A delivery starts at a time or an offset, works in small steps, and supports rules with state.
     deployment.set(pcap_path=str(tmp_path / "part"), max_offsets_per_trigger=20)
     history = History(deployment.spark, deployment.settings, deployment.tables, "late")
     part = history.spans(between[0], deliver_from.bound("120"))
@@ -155,23 +149,24 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_what_it_missed(
     deployment.set(pcap_path=str(tmp_path / "state"))
     stateful = History(deployment.spark, deployment.settings, deployment.tables, "counted")
     stateful.deliver(everything, Lifecycle().stopping)
-    made = owed(deployment, itch, COUNTED, everything)
-    assert made.total > 20
-    assert verification.compare(made, receipts(deployment.frames())).exact
+    expectation = owed(deployment, itch, COUNTED, everything)
+    assert expectation.total > 20
+    assert verification.compare(expectation, receipts(deployment.frames())).exact
 
-    # What cannot be delivered is told.
-    nobody = History(deployment.spark, deployment.settings, deployment.tables, "nobody")
-    with pytest.raises(ReplayError, match=r"NO_SUBSCRIPTION.*'nobody'"):
-        nobody.deliver({}, Lifecycle().stopping)
-    deployment.sql("UPDATE {} SET filter = 'prise > 1' WHERE id = 'late'", "subscriptions")
+    # An error names a rule that cannot be delivered.
+    missing = History(deployment.spark, deployment.settings, deployment.tables, "missing")
+    with pytest.raises(ReplayError, match=r"NO_SUBSCRIPTION.*'missing'"):
+        missing.deliver({}, Lifecycle().stopping)
+    deployment.change("subscriptions", {"id": "late"}, filter="prise > 1")
     with pytest.raises(ReplayError, match=r"NOT_LIVE.*UNKNOWN_FIELD"):
         history.deliver({}, Lifecycle().stopping)
-    deployment.sql("INSERT INTO {} VALUES ('g', 'h3', 'itch', 'all', 'test', now())", "grants")
+    grant = {"id": "g", "subscriber": "h3", "format": "itch", "filter": "all"}
+    deployment.tables.append("grants", [grant])
     with pytest.raises(ReplayError, match=r"NOT_LIVE.*NOT_GRANTED.*'h2'"):
         stateful.deliver({}, Lifecycle().stopping)
 
 
-def test_a_bound_is_an_offset_or_a_time_in_utc_unless_it_says_otherwise() -> None:
+def test_a_bound_is_an_offset_or_a_time_in_utc_by_default() -> None:
     read = deliver_from.bound
     assert (read("earliest"), read("0"), read("17")) == (None, 0, 17)
     assert read("2026-03-01T09:30:00") == dt.datetime(2026, 3, 1, 9, 30, tzinfo=dt.UTC)

@@ -1,4 +1,4 @@
-"""Hosts ask again for what they lost, and are told why they got what: real Kafka, Spark, Delta."""
+"""Hosts request lost notifications again, and explanations of others: real Kafka, Spark, Delta."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import (
     HOSTS,
-    PATIENCE,
     Client,
     Service,
     check,
@@ -29,8 +29,10 @@ from rerequesting import (
     received,
     repaired,
     sent,
+    sent_to,
     sequence_of,
 )
+from waiting import until
 
 from cli.explain import text_of
 from jobs.adapters.planning import formats
@@ -49,7 +51,7 @@ from udfs.stacks.dissect import Dissection, dissect
 
 pytestmark = pytest.mark.integration
 
-#: Of the streams' summaries.
+#: Key of the summaries.
 KEY = SummaryKey(7, b"\x5a" * 32)
 
 
@@ -60,11 +62,11 @@ def stream(
     empty_tables: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Deployment:
-    """A stream that ran twice, with edits of rules and of the network while it ran."""
+    """Returns a stream that ran twice, with edits of rules and of the network while it ran."""
     folder = tmp_path_factory.mktemp("stream")
     shutil.copytree(empty_tables, folder / "tables")
     fill(Tables(spark, str(folder / "tables")))
-    made = Deployment(
+    deployment = Deployment(
         spark,
         broker.bootstrap_servers,
         folder,
@@ -76,25 +78,25 @@ def stream(
     quarter = len(packets) // 4
 
     def edit_rules() -> None:
-        made.sql("UPDATE {} SET filter = 'price > 20' WHERE id = 'high'", "subscriptions")
-        made.publish(packets[quarter : 2 * quarter])
+        deployment.change("subscriptions", {"id": "high"}, filter="price > 20")
+        deployment.publish(packets[quarter : 2 * quarter])
 
     def edit_network() -> None:
-        made.sql("UPDATE {} SET state = 'retiring'", "virtual_trees")
-        made.sql("UPDATE {} SET up = false WHERE neighbor = 'h4'", "links")
-        made.publish(packets[2 * quarter : 3 * quarter])
+        deployment.change("virtual_trees", {}, state="retiring")
+        deployment.change("links", {"neighbor": "h4"}, up=False)
+        deployment.publish(packets[2 * quarter : 3 * quarter])
 
-    made.publish(packets[:quarter])
-    made.run(edit_rules, edit_network)
-    made.sql("UPDATE {} SET up = true WHERE neighbor = 'h4'", "links")
-    # From here on rules keep state. What was sent before has the bytes of the settings of then.
-    (rule, *_) = made.tables.rows("subscriptions")
+    deployment.publish(packets[:quarter])
+    deployment.run(edit_rules, edit_network)
+    deployment.change("links", {"neighbor": "h4"}, up=True)
+    # From here on a rule keeps state. Frames that were sent before keep the earlier settings.
+    (rule, *_) = deployment.tables.rows("subscriptions")
     counting = {"id": "many", "subscriber": "h4", "filter": "count(60000000000) > 9 and price > 0"}
-    made.tables.append("subscriptions", [rule | counting])
-    made.set(mtu=600)
-    made.publish(packets[3 * quarter :])
-    made.run()
-    return made
+    deployment.tables.append("subscriptions", [rule | counting])
+    deployment.set(mtu=600)
+    deployment.publish(packets[3 * quarter :])
+    deployment.run()
+    return deployment
 
 
 def key_file(path: Path, key: SummaryKey) -> Path:
@@ -105,47 +107,47 @@ def key_file(path: Path, key: SummaryKey) -> Path:
 
 @pytest.fixture(scope="module")
 def service(stream: Deployment) -> Iterator[Service]:
-    """One for all who ask by name: what one has asked for, it knows when the next one does."""
-    made = Service(stream)
-    yield made
-    made.close()
+    """Returns a service that several tests use, and which has computed their ranges before."""
+    started = Service(stream)
+    yield started
+    started.close()
 
 
 @pytest.fixture
 def counting_service(stream: Deployment) -> Iterator[Service]:
-    """One that nobody has asked before."""
-    made = Service(stream)
-    yield made
-    made.close()
+    """Returns a new service."""
+    started = Service(stream)
+    yield started
+    started.close()
 
 
 def sessions(stream: Deployment) -> list[bytes]:
     return [session_id(stream.settings.topic, partition) for partition in range(2)]
 
 
-# The first, as the service that others share writes into that table, too.
-def test_what_each_host_asked_for_again_is_on_record_when_the_service_has_ended(stream):
+# This is the first test, because the service that others share writes into the same table.
+def test_a_service_records_the_requests_of_each_host(stream):
     session = sessions(stream)[0]
     service = Service(stream)
     client = Client(service.rerequests)
-    mine = sent(stream)["h1", session]
+    notifications = sent(stream)["h1", session]
     for _ in range(3):
         client.ask("h1", session, 0, 65535)
     client.ask("h2", session, 2**64 - 1)
     assert service.counts("answered", 3) and service.counts("ahead", 1)
     registry = service.metrics.registry
-    told = registry.get_sample_value("stackcast_host_rerequests_total", {"host": "h1"})
+    requests = registry.get_sample_value("stackcast_host_rerequests_total", {"host": "h1"})
     service.close()
     (row,) = _summed(stream.tables.rows("rerequest_statistics"))
-    assert (row["subscriber"], row["requests"], told) == ("h1", 3, 3)
-    assert row["notifications"] % 3 == 0 and 0 < row["notifications"] // 3 <= len(mine)
+    assert (row["subscriber"], row["requests"], requests) == ("h1", 3, 3)
+    assert row["notifications"] % 3 == 0 and 0 < row["notifications"] // 3 <= len(notifications)
     first = row["notifications"] // 3
-    assert row["bytes"] == 3 * sum(map(len, mine[:first]))
+    assert row["bytes"] == 3 * sum(map(len, notifications[:first]))
     assert (row["gone"], row["refused"]) == (0, 0)
 
 
 def _summed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Rows of a host together: they are written every few seconds."""
+    """Returns the sum of the rows of each host; the service adds rows every few seconds."""
     sums: dict[object, dict[str, object]] = {}
     for row in rows:
         into = sums.setdefault(row["subscriber"], {"subscriber": row["subscriber"]})
@@ -162,37 +164,38 @@ def test_answers_are_byte_for_byte_what_the_stream_sent_to_that_host(stream, ser
     for host in HOSTS:
         for session in sessions(stream):
             assert client.all(host, session) == expected.get((host, session), [])
-    # Nobody subscribed for one of them: it is told so, and gets nothing of the others.
+    # The host without a subscription gets no notification of the other hosts.
     assert not any(host == "h3" for host, _ in expected)
     assert all(len(expected[h, s]) > 10 for h in ("h1", "h2", "h4") for s in sessions(stream))
 
 
-def test_an_answer_holds_as_many_messages_as_were_asked_for_and_one_notification_at_least(
+def test_an_answer_has_the_requested_number_of_messages_and_at_least_one_notification(
     stream, service
 ):
     session = sessions(stream)[0]
-    mine = sent(stream)["h1", session]
+    notifications = sent(stream)["h1", session]
     client = Client(service.rerequests)
     for count in (0, 1, 5, 40):
-        for first in range(0, len(mine) - 1, 7):
-            found, summary = client.ask("h1", session, sequence_of(mine[first]), count)
-            check(found, summary)
-            assert found == mine[first : first + len(found)]
-            held = sum(map(count_of, found))
-            following = mine[first + len(found) : first + len(found) + 1]
-            assert len(found) == 1 or held <= count
+        for first in range(0, len(notifications) - 1, 7):
+            sequence = sequence_of(notifications[first])
+            answer, summary = client.ask("h1", session, sequence, count)
+            check(answer, summary)
+            assert answer == notifications[first : first + len(answer)]
+            messages = sum(map(count_of, answer))
+            following = notifications[first + len(answer) : first + len(answer) + 1]
+            assert len(answer) == 1 or messages <= count
             if following:
                 assert summary.until == sequence_of(following[0])
-                assert held + count_of(following[0]) > count
-    assert client.all("h1", session, 3) == mine
+                assert messages + count_of(following[0]) > count
+    assert client.all("h1", session, 3) == notifications
 
 
-def test_what_the_ledger_has_not_yet_is_answered_with_an_empty_range(stream, counting_service):
+def test_a_request_beyond_the_ledger_gets_an_empty_range(stream, counting_service):
     session = sessions(stream)[1]
     end = max(p["until_offset"] for r in stream.ledger for p in r["partitions"][1:]) << 26
     for sequence in (end, end + 12345, 2**64 - 1):
-        found, summary = Client(counting_service.rerequests).ask("h1", session, sequence)
-        assert not found and summary == Summary(session, sequence, sequence, 0, 0, 0)
+        answer, summary = Client(counting_service.rerequests).ask("h1", session, sequence)
+        assert not answer and summary == Summary(session, sequence, sequence, 0, 0, 0)
     assert counting_service.counts("ahead", 3)
 
 
@@ -204,20 +207,20 @@ def test_strangers_and_nonsense_are_counted_and_get_no_answer(stream, counting_s
     client.send(request(b"NOSESSION1", 0, 1, "h1"))
     for nonsense in (b"", b"x" * 19, b"x" * 276, session + bytes(10) + b"\xff\xfe"):
         client.send(nonsense)
-    # Whoever asks behind them is answered, and is the only one.
-    found, _ = client.ask("h1", session, 0, 1)
-    assert found == sent(stream)["h1", session][:1]
-    client.socket.settimeout(0.5)
-    with pytest.raises(TimeoutError):
+    # The service answers the next valid request, and no other.
+    answer, _ = client.ask("h1", session, 0, 1)
+    assert answer == sent(stream)["h1", session][:1]
+    assert counting_service.counts("unknown_host", 2)
+    assert counting_service.counts("unknown_session", 1)
+    assert counting_service.counts("malformed", 4)
+    client.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
         client.socket.recv(65536)
-    assert counting_service.ended("unknown_host") == 2
-    assert counting_service.ended("unknown_session") == 1
-    assert counting_service.ended("malformed") == 4
 
 
-def test_a_host_is_known_by_its_address_whatever_name_it_gives(stream):
+def test_a_service_identifies_hosts_by_address_and_ignores_their_names(stream):
     for number, host in enumerate(HOSTS[:2], 2):
-        stream.sql(f"UPDATE {{}} SET ipv4 = '127.0.0.{number}' WHERE host = '{host}'", "hosts")
+        stream.change("hosts", {"host": host}, ipv4=f"127.0.0.{number}")
     service = Service(stream, rerequest_identify="address")
     session = sessions(stream)[0]
     try:
@@ -230,7 +233,7 @@ def test_a_host_is_known_by_its_address_whatever_name_it_gives(stream):
         service.close()
 
 
-def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, counting_service):
+def test_requests_of_ten_thousand_hosts_at_once_cost_one_or_two_passes(stream, counting_service):
     session = sessions(stream)[0]
     names = [f"guest{number}" for number in range(10_000)]
     row = stream.tables.rows("hosts")[0]
@@ -249,52 +252,49 @@ def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, counti
         for name in names[begin : begin + 500]:
             client.send(request(session, 0, 65535, name))
         for _ in range(500):
-            found, summary = client.answer()
-            check(found, summary)
-            assert not found and summary.until > 0
+            answer, summary = client.answer()
+            check(answer, summary)
+            assert not answer and summary.until > 0
             answers += 1
     assert answers == len(names)
     assert 0 < counting_service.rerequests.computed <= 2 * rows
 
 
-def test_a_receiver_that_loses_a_tenth_ends_with_exactly_its_own(stream, service):
-    lost = 0
+def test_a_receiver_that_loses_a_tenth_ends_with_all_its_notifications(stream, service):
+    losses = 0
     for host in ("h1", "h4"):
         datagrams = received(stream)[host]
-        kept = [d for number, d in enumerate(datagrams) if (number * 7919 + 13) % 10]
-        lost += len(datagrams) - len(kept)
+        remaining = [d for number, d in enumerate(datagrams) if (number * 7919 + 13) % 10]
+        losses += len(datagrams) - len(remaining)
         ends = {
             s: max(unpack(d).until for d in datagrams if is_summary(d) and d[:10] == s)
             for s in sessions(stream)
         }
         keys = HostKeys([KEY.for_host(host)])
-        delivered, receiver = repaired(service.rerequests, host, kept, ends, keys)
-        mine = [d for (h, _), each in sent(stream).items() if h == host for d in each]
-        assert sorted(delivered) == sorted(mine)
-        # All that stream and service had to say bore this host's tag.
+        delivered, receiver = repaired(service.rerequests, host, remaining, ends, keys)
+        assert sorted(delivered) == sorted(sent_to(stream, host))
+        # All summaries of the stream and of the service have the tag of this host.
         assert receiver.statistics.summaries > 2 and not receiver.unproven()
         assert receiver.statistics.forged == 0
-    assert lost > 20
+    assert losses > 20
 
 
-def test_neither_stream_nor_service_says_anything_of_one_host_that_another_could_have_made(
-    stream, service
-):
+def test_only_the_key_of_a_host_proves_its_summaries(stream, service):
     for host, datagrams in received(stream).items():
-        told = [d for d in datagrams if is_summary(d)]
+        summaries = [d for d in datagrams if is_summary(d)]
         client = Client(service.rerequests)
         client.send(request(sessions(stream)[0], 0, name=host))
-        while not is_summary(found := client.socket.recv(65536)):
-            client.takes_cookie(found)
-        # No rule names h3, so the stream has nothing to say to it.
-        assert len({datagram[:10] for datagram in told}) == (0 if host == "h3" else 2)
-        for other in HOSTS:
-            keys = HostKeys([KEY.for_host(other)])
-            assert {keys.proves(datagram) for datagram in [*told, found]} == {other == host}
+        while not is_summary(datagram := client.socket.recv(65536)):
+            client.takes_cookie(datagram)
+        # No rule names h3, so the stream sends it no summary.
+        assert len({summary[:10] for summary in summaries}) == (0 if host == "h3" else 2)
+        for owner in HOSTS:
+            keys = HostKeys([KEY.for_host(owner)])
+            assert {keys.proves(summary) for summary in [*summaries, datagram]} == {owner == host}
 
 
-def test_keys_are_in_nothing_that_a_stream_leaves_behind(stream):
-    left = [
+def test_no_file_of_a_stream_contains_keys(stream):
+    files = [
         path
         for folder in (stream.settings.checkpoint, stream.settings.tables)
         for path in Path(folder).rglob("*")
@@ -302,22 +302,21 @@ def test_keys_are_in_nothing_that_a_stream_leaves_behind(stream):
     ]
     secrets = [KEY.secret, *(KEY.for_host(host).secret for host in HOSTS)]
     words = [form for secret in secrets for form in (secret, secret.hex().encode())]
-    assert len(left) > 50
-    assert not [path for path in left if any(word in path.read_bytes() for word in words)]
+    assert len(files) > 50
+    assert not [path for path in files if any(word in path.read_bytes() for word in words)]
     spark_settings = str(stream.spark.sparkContext.getConf().getAll())
     assert KEY.secret.hex() not in f"{stream.settings!r} {spark_settings}"
 
 
 def conf(values: dict[str, object]) -> str:
-    """Settings as ``PYSPARK_SUBMIT_ARGS`` takes them."""
+    """Returns settings in the form of ``PYSPARK_SUBMIT_ARGS``."""
     own = {f"spark.stackcast.{key}": value for key, value in values.items()}
-    # The tests' sessions have the other cores, and their own warehouses.
     own |= {"spark.master": "local[1]", "spark.driver.memory": "1g"}
     return " ".join(f"--conf {key}={value}" for key, value in own.items()) + " pyspark-shell"
 
 
-def test_service_and_receiver_as_programs_bring_back_what_was_lost(stream, tmp_path):
-    """The job and the command, each in a process of its own, until SIGTERM ends them."""
+def test_service_and_receivers_as_programs_repair_losses(stream, tmp_path):
+    """Run the job and the command in their own processes, until SIGTERM ends them."""
     settings = stream.settings
     port = free_port()
     service = Program(
@@ -339,70 +338,75 @@ def test_service_and_receiver_as_programs_bring_back_what_was_lost(stream, tmp_p
         ),
     )
     hosts = {}
-    for host in ("h1", "h3", "h4"):
-        at = free_port()
+    for host in ("h1", "h3"):
+        host_port = free_port()
         (tmp_path / host / "receipts").mkdir(parents=True)
         written = tmp_path / host / "receipts" / f"{host}.mold"
-        options = f"--listen 127.0.0.1:{at} --summary-port 0 --rerequest 127.0.0.1:{port}"
+        options = f"--listen 127.0.0.1:{host_port} --summary-port 0 --rerequest 127.0.0.1:{port}"
         options += f" --name {host} --order sequence --drop 0.1 --receipts {written} --json"
         if host != "h3":
-            own = key_file(tmp_path / host / "keys", KEY.for_host(host))
-            options += f" --key-file {own}"
-        trial = Program(
+            options += f" --key-file {key_file(tmp_path / host / 'keys', KEY.for_host(host))}"
+        receiver = Program(
             tmp_path,
             "-m",
             *("cli.main", "receive", *options.split()),
             *("--topic", settings.topic, "--partitions", "2", "--from-start"),
         )
-        trial.until("listening")
-        hosts[host] = trial, at, written
+        receiver.until("listening")
+        hosts[host] = receiver, host_port, written
     try:
         service.until("re-requests are taken at")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
-            for host, (_, at, _) in hosts.items():
+            for host, (_, host_port, _) in hosts.items():
                 for number, datagram in enumerate(received(stream)[host]):
-                    wire.sendto(datagram, ("127.0.0.1", at))
+                    wire.sendto(datagram, ("127.0.0.1", host_port))
+                    # The socket's buffer holds some hundred datagrams; more would be lost.
                     if number % 50 == 49:
                         time.sleep(0.01)
-        for host, (trial, _, written) in hosts.items():
-            mine = [d for (h, _), each in sent(stream).items() if h == host for d in each]
-            deadline = time.monotonic() + PATIENCE
-            while time.monotonic() < deadline and len(whole(written)) < len(mine):
-                time.sleep(0.1)
-            assert sorted(whole(written)) == sorted(mine), trial.output
-            trial.process.send_signal(signal.SIGTERM)
-            assert trial.end() == 0
-            counts = json.loads(trial.output.splitlines()[-1])["statistics"]
-            assert counts["delivered"] == len(mine) and counts["losses"] == 0
+        for host, (receiver, _, written) in hosts.items():
+            notifications = sent_to(stream, host)
+            until(partial(has_notifications, written, len(notifications)), receiver, service)
+            assert sorted(complete(written)) == sorted(notifications), receiver.output
+            receiver.process.send_signal(signal.SIGTERM)
+            assert receiver.end() == 0
+            counts = json.loads(receiver.output.splitlines()[-1])["statistics"]
+            assert counts["delivered"] == len(notifications) and counts["losses"] == 0
             assert counts["forged"] == 0
-            if mine:
+            if notifications:
                 assert counts["repaired"] > 0
         service.process.send_signal(signal.SIGTERM)
         assert service.end() == 0, service.output[-4000:]
     finally:
-        for each in (service, *(trial for trial, _, _ in hosts.values())):
-            each.kill()
+        for program in (service, *(receiver for receiver, _, _ in hosts.values())):
+            program.kill()
 
 
-def whole(file: Path) -> list[bytes]:
-    """The datagrams of a file that is being written."""
-    content, at, found = file.read_bytes() if file.exists() else b"", 0, []
-    while at + 2 <= len(content):
-        end = at + 2 + int.from_bytes(content[at : at + 2])
+def has_notifications(file: Path, count: int) -> bool:
+    """Returns whether a receiver has written that number of notifications."""
+    return len(complete(file)) >= count
+
+
+def complete(file: Path) -> list[bytes]:
+    """Returns the complete datagrams of a file that a receiver writes."""
+    content = file.read_bytes() if file.exists() else b""
+    datagrams: list[bytes] = []
+    begin = 0
+    while begin + 2 <= len(content):
+        end = begin + 2 + int.from_bytes(content[begin : begin + 2])
         if end > len(content):
             break
-        found.append(content[at + 2 : end])
-        at = end
-    return found
+        datagrams.append(content[begin + 2 : end])
+        begin = end
+    return datagrams
 
 
-def test_events_of_attributes_are_answered_for_and_explained(spark, broker, empty_tables, tmp_path):
-    """Names get their ids while the stream runs; what was sent is computed with the ids of then."""
+def test_events_of_attributes_are_sent_again_and_explained(spark, broker, empty_tables, tmp_path):
+    """The stream registers names while it runs; answers use the ids that a batch used."""
     shutil.copytree(empty_tables, tmp_path / "tables")
     tables = Tables(spark, str(tmp_path / "tables"))
     rules = {"warm": ("h1", "temp > 20"), "damp": ("h2", "hum > 15 and temp < 25")}
     fill(tables, rules, "attributes")
-    made = Deployment(
+    deployment = Deployment(
         spark,
         broker.bootstrap_servers,
         tmp_path,
@@ -411,30 +415,30 @@ def test_events_of_attributes_are_answered_for_and_explained(spark, broker, empt
         rerequest_identify="name",
         given=frozenset({"topic", "deadLetter.topic", "checkpoint"}),
     )
-    made.settings = formats.of_settings(made.settings, "attributes")
+    deployment.settings = formats.of_settings(deployment.settings, "attributes")
     events = [json.dumps({"temp": n % 40, "hum": n % 30}).encode() for n in range(120)]
 
-    def later() -> None:
-        made.sql("UPDATE {} SET filter = 'wind > 3' WHERE id = 'damp'", "subscriptions")
-        made.publish([json.dumps({"temp": 1, "wind": n}).encode() for n in range(60)])
+    def edit_and_publish() -> None:
+        deployment.change("subscriptions", {"id": "damp"}, filter="wind > 3")
+        deployment.publish([json.dumps({"temp": 1, "wind": n}).encode() for n in range(60)])
 
-    made.publish([*events, b'{"temp": '])
-    made.run(later)
-    expected = sent(made)
+    deployment.publish([*events, b'{"temp": '])
+    deployment.run(edit_and_publish)
+    expected = sent(deployment)
     assert {host for host, _ in expected} == {"h1", "h2"}
-    service = Service(made)
+    service = Service(deployment)
     try:
         client = Client(service.rerequests)
         for host in HOSTS:
-            for session in sessions(made):
+            for session in sessions(deployment):
                 assert client.all(host, session) == expected.get((host, session), [])
     finally:
         service.close()
-    frame = next(f for f in reversed(frames(made)) if dissect(f).summary is None)
-    told = explained(made, frame)
-    (rule,) = told["rules"]
+    frame = next(f for f in reversed(frames(deployment)) if dissect(f).summary is None)
+    explanation = explained(deployment, frame)
+    (rule,) = explanation["rules"]
     assert (rule["id"], rule["filter"]) == ("damp", "wind > 3")
-    assert [event["wind"] for event in told["events"]]
+    assert [event["wind"] for event in explanation["events"]]
 
 
 @pytest.fixture(scope="module")
@@ -444,24 +448,24 @@ def counting(
     empty_tables: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Deployment:
-    """A stream of two batches, with a rule that counts over both."""
+    """Returns a stream that sent two batches, with a rule that counts over both."""
     folder = tmp_path_factory.mktemp("counting")
     shutil.copytree(empty_tables, folder / "tables")
     rules = RULES | {"many": ("h3", "count(60000000000) > 150 and price > 0")}
     fill(Tables(spark, str(folder / "tables")), rules)
-    made = Deployment(
+    deployment = Deployment(
         spark,
         broker.bootstrap_servers,
         folder,
         max_offsets_per_trigger=len(records()) // 2 + 2,
         rerequest_identify="name",
     )
-    made.publish(records())
-    made.run()
-    return made
+    deployment.publish(records())
+    deployment.run()
+    return deployment
 
 
-def test_rules_with_state_are_answered_for_from_the_first_batch_on(counting):
+def test_notifications_of_rules_with_state_are_sent_again(counting):
     assert [row["batch_id"] for row in counting.ledger] == [0, 1]
     expected = sent(counting)
     service = Service(counting)
@@ -475,7 +479,7 @@ def test_rules_with_state_are_answered_for_from_the_first_batch_on(counting):
     assert {host for host, _ in expected} == {"h1", "h2", "h3", "h4"}
 
 
-def test_without_its_state_a_batch_with_rules_that_keep_some_is_gone(counting):
+def test_a_batch_of_rules_with_state_is_gone_without_its_state(counting):
     state = Path(counting.settings.checkpoint) / "stackcast-state" / "0.bin"
     hidden = state.rename(state.with_suffix(".hidden"))
     session = sessions(counting)[0]
@@ -483,12 +487,12 @@ def test_without_its_state_a_batch_with_rules_that_keep_some_is_gone(counting):
     service = Service(counting)
     try:
         client = Client(service.rerequests)
-        found, summary = client.ask("h1", session, border << 26)
-        assert not found and summary.gone and summary.until > border << 26
-        # The batch before it began with none, and goes on into it.
-        found, summary = client.ask("h1", session, 0)
-        check(found, summary)
-        assert found == sent(counting)["h1", session]
+        answer, summary = client.ask("h1", session, border << 26)
+        assert not answer and summary.gone and summary.until > border << 26
+        # The first batch started without state, and its state is that of the second one.
+        answer, summary = client.ask("h1", session, 0)
+        check(answer, summary)
+        assert answer == sent(counting)["h1", session]
     finally:
         service.close()
         hidden.rename(state)
@@ -500,7 +504,7 @@ def explained(stream: Deployment, frame: bytes, host: str = "") -> dict:
     return explanation.explain(parts.session.decode(), parts.sequence, host)
 
 
-def test_a_notification_is_explained_by_its_rule_its_versions_and_its_way(stream, itch):
+def test_an_explanation_has_the_rules_the_versions_and_the_paths(stream, itch):
     by_batch = {}
     ledger = stream.ledger
     for frame in frames(stream):
@@ -515,55 +519,57 @@ def test_a_notification_is_explained_by_its_rule_its_versions_and_its_way(stream
                 if p["partition"] == partition and p["from_offset"] <= offset < p["until_offset"]
             )
             by_batch[row["batch_id"]] = row, frame
-    # Those before rules kept state, whose matches a plain reading can tell.
+    # Batches before a rule kept state, whose matches need no earlier events.
     plain = [n for n, (row, _) in by_batch.items() if row["settings"]["mtu"] == "1500"]
     first, last = by_batch[min(plain)], by_batch[max(plain)]
     assert first[0]["versions"] != last[0]["versions"]
     for row, frame in (first, last):
         parts = dissect(frame)
-        told = explained(stream, frame)
-        assert told["batch"] == row["batch_id"]
-        assert told["versions"] == row["versions"]
-        assert (told["offset"], told["session"]) == (
+        explanation = explained(stream, frame)
+        assert explanation["batch"] == row["batch_id"]
+        assert explanation["versions"] == row["versions"]
+        assert (explanation["offset"], explanation["session"]) == (
             parts.sequence >> 26,
             parts.session.decode(),
         )
         delivered = MODEL.deliver(PUBLISHER, parts.labels)
-        mine = next(each for each in told["frames"] if each["hex"] == frame.hex())
-        assert set(mine["receivers"]) == set(delivered.hosts)
+        (same_frame,) = [f for f in explanation["frames"] if f["hex"] == frame.hex()]
+        assert set(same_frame["receivers"]) == set(delivered.hosts)
         hops = {(u, v) for u, v, _ in delivered.links}
-        for host, path in mine["paths"].items():
+        for host, path in same_frame["paths"].items():
             assert (path[0], path[-1]) == (PUBLISHER, host)
             assert set(pairwise(path)) <= hops
-        # The rules of that version that a plain reading says match, and no others.
+        # The explanation lists exactly the rules of that version that match.
         rows = stream.tables.rows("subscriptions", row["versions"]["subscriptions"])
         subscriptions = [Subscription(r["id"], r["subscriber"], r["filter"]) for r in rows]
         rules, _ = check_rules(subscriptions, itch, set(HOSTS), PUBLISHER)
         events = [read_message(itch, message) for message in parts.messages]
-        assert {rule["id"] for rule in told["rules"]} == {
+        assert {rule["id"] for rule in explanation["rules"]} == {
             rule.id for rule in rules for event in events if matches(rule.condition, event)
         }
         filters = {r["id"]: r["filter"] for r in rows}
-        assert all(filters[rule["id"]] == rule["filter"] for rule in told["rules"])
-        assert [e["add_order.price"] for e in told["events"] if "add_order.price" in e] == [
+        explained_rules = explanation["rules"]
+        assert all(filters[rule["id"]] == rule["filter"] for rule in explained_rules)
+        explained_events = explanation["events"]
+        assert [e["add_order.price"] for e in explained_events if "add_order.price" in e] == [
             itch.field("add_order.price").render(e["add_order.price"])
             for e in events
             if "add_order.price" in e
         ]
-        text = text_of(told)
+        text = text_of(explanation)
         assert f"batch         {row['batch_id']}," in text
-        assert all(rule["filter"] in text for rule in told["rules"])
+        assert all(rule["filter"] in text for rule in explained_rules)
 
 
-def test_what_was_not_sent_is_explained_too(stream):
+def test_a_message_that_was_not_sent_is_explained_by_a_code(stream):
     explanation = SentExplanation(stream.spark, stream.settings, stream.tables)
     session = sessions(stream)[0].decode()
-    told = {s >> 13 for d in frames(stream) for s in places(dissect(d), stream)}
+    sent_places = {s >> 13 for d in frames(stream) for s in places(dissect(d), stream)}
     offset, index = next(
         (offset, index)
         for offset in range(40)
         for index, message in enumerate(read_packet(records()[2 * offset])[2])
-        if message and (offset << 13 | index) not in told
+        if message and (offset << 13 | index) not in sent_places
     )
     with pytest.raises(ReplayError, match="NOBODY"):
         explanation.explain(session, offset << 26 | index << 13)
@@ -576,32 +582,33 @@ def test_what_was_not_sent_is_explained_too(stream):
 
 
 def places(parts: Dissection, stream: Deployment) -> list[int]:
-    """The number of a frame, where it is of the first session."""
-    mine = parts.summary is None and parts.session == sessions(stream)[0]
-    return [parts.sequence] if mine else []
+    """Returns the sequence number of a notification of the first session, or an empty list."""
+    is_first = parts.summary is None and parts.session == sessions(stream)[0]
+    return [parts.sequence] if is_first else []
 
 
-def test_a_host_sees_what_decided_and_one_that_got_nothing_which_predicate_failed(stream):
+def test_an_explanation_for_a_host_has_its_rules_or_the_predicates_that_failed(stream):
     frame = next(f for f in frames(stream) if dissect(f).summary is None)
-    everybody = explained(stream, frame)
-    receivers = everybody["receivers"]
-    mine = [rule for rule in everybody["rules"] if receivers[0] in rule["receivers"]]
-    assert mine and explained(stream, frame, receivers[0])["rules"] == mine
-    other = next(host for host in ("h1", "h2") if host not in receivers)
-    told = explained(stream, frame, other)
-    assert told["received"] is False
-    assert (failed := told["rules"]) and all(other in rule["receivers"] for rule in failed)
+    for_all_hosts = explained(stream, frame)
+    receivers = for_all_hosts["receivers"]
+    rules = [rule for rule in for_all_hosts["rules"] if receivers[0] in rule["receivers"]]
+    assert rules and explained(stream, frame, receivers[0])["rules"] == rules
+    excluded = next(host for host in ("h1", "h2") if host not in receivers)
+    explanation = explained(stream, frame, excluded)
+    assert explanation["received"] is False
+    failed = explanation["rules"]
+    assert failed and all(excluded in rule["receivers"] for rule in failed)
     assert not any(rule["matches"] for rule in failed)
     assert all(
         any(p["truth"] != "true" for p in v["predicates"]) for r in failed for v in r["verdicts"]
     )
 
 
-def test_what_the_topic_lost_is_gone_and_the_rest_is_there(stream):
-    """The last of the file: what the topic loses does not come back."""
+def test_records_that_the_topic_lost_are_gone_and_later_ones_are_sent_again(stream):
+    """This is the last test of the file, because it removes records from the topic."""
     session = sessions(stream)[0]
     expected = sent(stream)["h1", session]
-    # Some of what the host was sent goes, and some stays.
+    # Kafka deletes the records of some notifications of the host, and keeps others.
     first = split_sequence(sequence_of(expected[3]))[0] + 1
     admin = KafkaAdminClient(bootstrap_servers=stream.servers)
     admin.delete_records({TopicPartition(stream.settings.topic, 0): first})
@@ -609,19 +616,20 @@ def test_what_the_topic_lost_is_gone_and_the_rest_is_there(stream):
     service = Service(stream)
     try:
         client = Client(service.rerequests)
-        found, summary = client.ask("h1", session, 0)
-        assert not found
+        answer, summary = client.ask("h1", session, 0)
+        assert not answer
         assert summary == Summary(session, 0, first << 26, GONE, 0, 0)
         assert service.counts("gone", 1)
-        left, at = [], summary.until
+        remaining: list[bytes] = []
+        sequence = summary.until
         while True:
-            found, summary = client.ask("h1", session, at)
-            check(found, summary)
-            if summary.until == at:
+            answer, summary = client.ask("h1", session, sequence)
+            check(answer, summary)
+            if summary.until == sequence:
                 break
-            left += found
-            at = summary.until
-        assert left == [d for d in expected if sequence_of(d) >= first << 26]
-        assert 0 < len(left) < len(expected)
+            remaining += answer
+            sequence = summary.until
+        assert remaining == [d for d in expected if sequence_of(d) >= first << 26]
+        assert 0 < len(remaining) < len(expected)
     finally:
         service.close()

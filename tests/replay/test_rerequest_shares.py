@@ -1,6 +1,6 @@
-"""No host keeps others waiting for long, whatever it asks of the re-request service.
+"""No host delays others for long by its requests to the re-request service.
 
-The service itself, on a ledger and records made up here: a range of offsets takes its time.
+The service is real. Its ledger and records are not: it takes a moment to compute a range.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import pytest
 from ports import free_port
+from waiting import until
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay import service
@@ -24,15 +25,20 @@ from udfs.messages.summaries import cookie_of, is_summary, request, unpack
 from udfs.replay.notifications import Notifications
 from udfs.replay.sent_ranges import Gap
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 SESSION = b"8ZY63T0000"
-EACH, END, SECONDS = 10, 400, 0.15
+#: Offsets per range, and end of the ledger.
+EACH, END = 10, 400
+#: End of a ledger that takes a host minutes.
+LONG_END = 20_000
+#: Limits waits, so that a test that hangs ends.
+WAIT_S = 600
 
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """Offsets of partition 0, of one batch."""
+    """Offsets of one batch in partition 0."""
 
     partition: int
     from_: int
@@ -42,37 +48,43 @@ class Span:
 
 
 class Slow:
-    """In place of a `Replay`: each range of ten offsets takes a while, and brings nothing."""
+    """Replaces `Replay`: each range of ten offsets takes `seconds`, and has no notification."""
 
     #: First offsets of the ranges that were computed.
     done: ClassVar[list[int]] = []
+    seconds: ClassVar[float] = 0.15
+    end: ClassVar[int] = END
 
     def __init__(self, *_: object) -> None:
-        ranges = SimpleNamespace(at=lambda _, o: Gap(END, None, False, 0) if o >= END else "sent")
+        ranges = SimpleNamespace(
+            at=lambda _, o: Gap(self.end, None, False, 0) if o >= self.end else "sent"
+        )
         origins = [SimpleNamespace(versions={})]
         self.ledger = SimpleNamespace(
             sessions={SESSION: 0}, ranges=ranges, origins=origins, refresh=lambda: None
         )
 
     def trim(self) -> None:
-        """Nothing is kept."""
+        """Has nothing to remove."""
 
     def prepare(self, partition: int, offset: int) -> SimpleNamespace:
         if offset == 105:
-            raise ReplayError("RECORDS_GONE", "nobody has it", until=110)
+            raise ReplayError("RECORDS_GONE", "deleted", until=110)
         begin = offset // EACH * EACH
         return SimpleNamespace(span=Span(partition, begin, begin + EACH))
 
     def run(self, run: SimpleNamespace, _: object) -> Notifications:
-        time.sleep(SECONDS)
+        time.sleep(self.seconds)
         self.done.append(run.span.from_)
         return Notifications.none(run.span.from_, run.span.until)
 
 
 class Asker:
+    """The socket of a host, and its cookie."""
+
     def __init__(self, address: tuple[str, int], name: str) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.settimeout(30)
+        self.socket.settimeout(WAIT_S)
         self.socket.connect(address)
         self.name, self.cookie = name, b""
 
@@ -80,16 +92,20 @@ class Asker:
         self.socket.send(request(SESSION, offset << 26, name=self.name, cookie=self.cookie))
 
     def answer(self, offset: int) -> int:
-        """The offset up to which it is answered."""
+        """Returns the offset at which the answer ends."""
         self.ask(offset)
-        while not is_summary(found := self.socket.recv(65536)):
-            self.cookie = cookie_of(found)
+        while not is_summary(datagram := self.socket.recv(65536)):
+            self.cookie = cookie_of(datagram)
             self.ask(offset)
-        return unpack(found).until >> 26
+        return unpack(datagram).until >> 26
 
 
 @pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+def address(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, int]]:
+    """Returns the address of a service; its parameter is the end of the ledger."""
+    monkeypatch.setattr(Slow, "end", getattr(request, "param", END))
     hosts = SimpleNamespace(refresh=lambda: None, identify=lambda _, name: name)
     monkeypatch.setattr(service, "Replay", Slow)
     monkeypatch.setattr(service, "Hosts", lambda *_: hosts)
@@ -97,69 +113,70 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     settings = Settings(rerequest_listen=f"127.0.0.1:{free_port()}")
     Slow.done.clear()
     tables = SimpleNamespace(append=lambda *_: None)
-    made = service.Rerequests(None, settings, tables, RerequestMetrics())  # type: ignore[arg-type]
+    rerequests = service.Rerequests(None, settings, tables, RerequestMetrics())  # type: ignore[arg-type]
     stopping = threading.Event()
-    thread = threading.Thread(target=made.serve, args=(stopping,), daemon=True)
+    thread = threading.Thread(target=rerequests.serve, args=(stopping,), daemon=True)
     thread.start()
-    yield made.address
+    yield rerequests.address
     stopping.set()
     thread.join()
 
 
-def test_a_host_that_asks_for_all_there_was_delays_others_by_a_range_or_two(address):
-    greedy, stopped = Asker(address, "greedy"), threading.Event()
+@pytest.mark.parametrize("address", [LONG_END], indirect=True)
+def test_a_host_that_requests_everything_delays_others_by_a_few_ranges(address, monkeypatch):
+    greedy = Asker(address, "greedy")
 
-    def ask_for_all() -> None:
-        at = 0
-        while not stopped.is_set() and at < END:
-            at = greedy.answer(at)
+    def request_everything() -> None:
+        offset = 0
+        while offset < LONG_END:
+            offset = greedy.answer(offset)
 
-    asking = threading.Thread(target=ask_for_all, daemon=True)
-    asking.start()
-    time.sleep(2 * SECONDS)
+    thread = threading.Thread(target=request_everything, daemon=True)
+    thread.start()
+    until(lambda: len(Slow.done) >= 2)
     for number in range(5):
-        other = Asker(address, f"h{number}")
+        modest = Asker(address, f"h{number}")
         before = len(Slow.done)
-        begin = END - EACH * (number + 1)
-        assert other.answer(begin) == END
-        # The first of its ranges was next, or the one after: two were under way at most.
+        begin = LONG_END - EACH * (number + 1)
+        assert modest.answer(begin) == LONG_END
+        # Two ranges at most were in progress, so the first range of the host was next.
         assert begin in Slow.done[before : before + 4]
-        assert before + number < END / EACH, "the greedy one was through too soon"
-    stopped.set()
-    asking.join()
+        assert thread.is_alive()
+    monkeypatch.setattr(Slow, "seconds", 0.0)
+    thread.join()
 
 
-def test_what_cannot_be_computed_is_told_and_holds_up_nobody(address):
-    one, other = Asker(address, "h1"), Asker(address, "h2")
-    assert one.answer(105) == 110
-    assert other.answer(110) >= 120
+def test_a_range_that_cannot_be_computed_is_reported_and_delays_no_other_host(address):
+    assert Asker(address, "h1").answer(105) == 110
+    assert Asker(address, "h2").answer(110) >= 120
 
 
-def test_many_hosts_that_need_the_same_are_answered_together(address):
+def test_hosts_that_request_the_same_range_are_answered_together(address):
     askers = [Asker(address, f"h{number}") for number in range(20)]
-    found: list[int] = []
+    ends: list[int] = []
     threads = [
-        threading.Thread(target=lambda a=asker: found.append(a.answer(END - EACH)))
+        threading.Thread(target=lambda a=asker: ends.append(a.answer(END - EACH)))
         for asker in askers
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
-    assert found == [END] * len(askers)
+        thread.join(WAIT_S)
+    assert ends == [END] * len(askers)
     assert len(Slow.done) <= 2
 
 
-def test_who_does_not_hear_where_it_asks_from_has_nothing_sent_there(address):
-    one, other = Asker(address, "h1"), Asker(address, "h1")
+def test_an_address_without_a_valid_cookie_gets_only_a_cookie(address):
+    first, second = Asker(address, "h1"), Asker(address, "h1")
     for cookie in (b"", bytes(16), b"x" * 16):
-        one.cookie = cookie
-        one.ask(0)
-        told = one.socket.recv(65536)
-        assert cookie_of(told) and len(told) <= 2 * len(request(SESSION, 0, name="h1"))
+        first.cookie = cookie
+        first.ask(0)
+        datagram = first.socket.recv(65536)
+        assert cookie_of(datagram)
+        assert len(datagram) <= 2 * len(request(SESSION, 0, name="h1"))
     assert not Slow.done
-    assert one.answer(END - EACH) == END
-    # Another address may not use what this one was sent.
-    other.cookie = one.cookie
-    other.ask(END - EACH)
-    assert cookie_of(other.socket.recv(65536)) not in (b"", one.cookie)
+    assert first.answer(END - EACH) == END
+    # A cookie is valid for one address.
+    second.cookie = first.cookie
+    second.ask(END - EACH)
+    assert cookie_of(second.socket.recv(65536)) not in (b"", first.cookie)

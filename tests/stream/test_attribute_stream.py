@@ -8,7 +8,6 @@ import itertools
 import json
 import random
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 from polling import drain, polled
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
+from table_edits import change
+from waiting import until
 
 from jobs import run_sql
 from jobs.adapters.app.lifecycle import Lifecycle
@@ -49,7 +50,6 @@ pytestmark = pytest.mark.integration
 
 NETWORK = line(3, 2)
 PUBLISHER = "feed1"
-WAIT_S = 60
 TEN_MB = 10_000_000
 REGISTRY = Registry(
     (
@@ -67,7 +67,7 @@ RULES = {
     "other": ("h5", "itch", "price > 3"),
     "any": ("h6", "attributes", "temp < 100000"),
 }
-#: Records of JSON that are no events, and why.
+#: Records of JSON that are not events, and the reason of their dead letters.
 BAD_JSON: list[tuple[bytes | None, str]] = [
     (b'{"temp": NaN, "hum": 3}', "not_a_number"),
     (b'{"hum": 3, "of": {"temp": 25.5}}', "nested_json"),
@@ -81,7 +81,7 @@ BAD_JSON: list[tuple[bytes | None, str]] = [
     (b"", "malformed_json"),
     (None, "malformed_json"),
 ]
-#: The same of each binary encoding.
+#: The same for each binary encoding.
 BAD_BINARY: dict[str, list[tuple[bytes | None, str]]] = {
     "id_pairs": [
         (bytes.fromhex("02 00000001 01 00000001 02 00000001 00"), "id_twice"),
@@ -108,7 +108,13 @@ BAD_BINARY: dict[str, list[tuple[bytes | None, str]]] = {
 
 
 def json_events(seed: int, count: int, **more: Callable[[random.Random], str]) -> list[bytes]:
-    """Sound records; ``more``: the text of further attributes."""
+    """Returns valid records.
+
+    Args:
+        seed: seed of the values.
+        count: number of records.
+        more: text of the values of further attributes, by name.
+    """
     draw = random.Random(seed)
     texts: dict[str, Callable[[random.Random], str]] = {
         "ts": lambda draw: draw.choice(
@@ -119,13 +125,13 @@ def json_events(seed: int, count: int, **more: Callable[[random.Random], str]) -
         "last": lambda draw: str(draw.randint(-2, 2)),
         **more,
     }
-    made = []
+    events = []
     for _ in range(count):
         names = draw.sample(sorted(texts), draw.randint(1, len(texts)))
-        # What may be null does not stand alone.
+        # An attribute that can be null has another one next to it.
         names = names if names != ["ts"] else ["ts", "hum"]
-        made.append(("{" + ", ".join(f'"{n}": {texts[n](draw)}' for n in names) + "}").encode())
-    return made
+        events.append(("{" + ", ".join(f'"{n}": {texts[n](draw)}' for n in names) + "}").encode())
+    return events
 
 
 def binary_events(seed: int, count: int, encoding: str) -> list[bytes]:
@@ -150,7 +156,7 @@ def binary_events(seed: int, count: int, encoding: str) -> list[bytes]:
 def among(
     good: Sequence[bytes], bad: Sequence[tuple[bytes | None, str]], every: int = 13
 ) -> list[bytes | None]:
-    """Good records with a bad one after each few."""
+    """Returns the good records with a bad one after every few."""
     records: list[bytes | None] = list(good)
     for number, (record, _) in enumerate(bad):
         records.insert((number + 1) * every, record)
@@ -166,41 +172,48 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 def settings_of(lab: Lab, tables: str, **own: object) -> Settings:
     names = {"topic": "topic", "dead_letter_topic": "deadLetter.topic", "checkpoint": "checkpoint"}
-    made = Settings(
+    settings = Settings(
         tables=tables,
         publisher=PUBLISHER,
         udp_endpoint=lab.ingress[PUBLISHER],
         udp_window=64,
         wait_seconds=10,
-        # What was published is one batch, also the first after a start.
+        # All published records are one batch, also the first one after a start.
         latency="microbatch",
         max_bytes_per_trigger=0,
         kafka={"bootstrap.servers": lab.bootstrap_servers},
         given=frozenset(names[name] for name in own if name in names),
         **own,
     )
-    return formats.of_settings(made, "attributes")
+    return formats.of_settings(settings, "attributes")
 
 
 @pytest.fixture(scope="module")
 def filled(
     spark: SparkSession, empty_tables: Path, lab: Lab, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Tables of the network, its switches in step, with REGISTRY and RULES."""
+    """Returns tables with the network, REGISTRY and RULES; the switches are in step with them."""
     folder = tmp_path_factory.mktemp("filled") / "tables"
     shutil.copytree(empty_tables, folder)
     tables = Tables(spark, str(folder))
-    now = dt.datetime.now(dt.UTC)
-    who = {"updated_by": "test", "updated_at": now}
+    updated_at = dt.datetime.now(dt.UTC)
+    editor = {"updated_by": "test", "updated_at": updated_at}
     contents = {
         **network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime)),
         "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(NETWORK)],
         "attributes": [
-            dataclasses.asdict(one) | {"registered_by": "test", "registered_at": now}
-            for one in REGISTRY.attributes
+            dataclasses.asdict(row) | {"registered_by": "test", "registered_at": updated_at}
+            for row in REGISTRY.attributes
         ],
         "subscriptions": [
-            {"id": name, "subscriber": host, "format": form, "filter": text, "enabled": True, **who}
+            {
+                "id": name,
+                "subscriber": host,
+                "format": form,
+                "filter": text,
+                "enabled": True,
+                **editor,
+            }
             for name, (host, form, text) in RULES.items()
         ],
     }
@@ -212,12 +225,12 @@ def filled(
 
 
 class Deployment:
-    """Tables, topics and stream of one story, on the lab that all share."""
+    """Tables, topics and stream of one test, on the lab of all tests."""
 
     numbers = itertools.count()
 
     def __init__(
-        self, spark: SparkSession, lab: Lab, filled: Path, folder: Path, **how: str
+        self, spark: SparkSession, lab: Lab, filled: Path, folder: Path, **attributes: str
     ) -> None:
         number = next(self.numbers)
         shutil.copytree(filled, folder / "tables")
@@ -229,7 +242,7 @@ class Deployment:
             topic=f"attributes.test{number}",
             dead_letter_topic=f"attributes.dead{number}",
             checkpoint=str(folder / "checkpoint"),
-            **{f"attributes_{name}": value for name, value in how.items()},
+            **{f"attributes_{name}": value for name, value in attributes.items()},
         )
         admin = KafkaAdminClient(bootstrap_servers=lab.bootstrap_servers)
         large = {"max.message.bytes": str(2 * TEN_MB)}
@@ -244,7 +257,7 @@ class Deployment:
         admin.close()
 
     def sql(self, text: str) -> list[Row]:
-        """Run SQL; ``{subscriptions}`` stands for that table."""
+        """Run SQL; ``{subscriptions}`` is the name of that table."""
         self.tables.attach()
         names = ("attributes", "subscriptions", "advertisements")
         return self.spark.sql(
@@ -273,7 +286,7 @@ class Deployment:
         return {row["id"]: row["code"] for row in rows}
 
     def letters(self) -> list[dict]:
-        """Dead letters, as the topic has them."""
+        """Returns the dead letters of the topic."""
         rows = (
             self.spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self.lab.bootstrap_servers)
@@ -284,16 +297,16 @@ class Deployment:
         return [json.loads(row.value) for row in rows]
 
     def receipts(self) -> dict[str, list[Receipt]]:
-        """The notifications that the hosts received of this topic; summaries have no messages."""
+        """Returns the notifications that the hosts received from this topic, without summaries."""
         self.lab.settle()
-        mine = {session_id(self.settings.topic, p) for p in range(2)}
+        sessions = {session_id(self.settings.topic, p) for p in range(2)}
         return {
-            host: [r for r in received if r.session in mine and r.messages]
+            host: [r for r in received if r.session in sessions and r.messages]
             for host, received in receipts(self.lab.folder).items()
         }
 
     def expected(self) -> verification.Expectation:
-        """By brute force over rules, attributes and advertisements as each batch had them."""
+        """Returns a brute force over the rules, attributes and advertisements of each batch."""
         batches, readers = [], {}
         specification = REGISTRY.specification()
         for row in self.ledger:
@@ -321,18 +334,18 @@ class Deployment:
                 nodes[0] if nodes else None,
             )
             batches.append(verification.Batch(row["batch_id"], offsets, rules, registry))
-        found = verification.expected(
+        expectation = verification.expected(
             Topics(self.spark, self.settings).read_all(),
             batches,
             specification,
             self.settings.topic,
             read=lambda record, batch: readers[batch.batch_id](record, batch),
         )
-        assert found.unprocessed == 0
-        return found
+        assert expectation.unprocessed == 0
+        return expectation
 
     def outcome(self) -> verification.Tallies:
-        """What hosts have against what they should have; the ledger's counts are held, too."""
+        """Compare the hosts' receipts, and the counts of the ledger, with `expected`."""
         expected, ledger = self.expected(), self.ledger
         dead = sum(row["dead_letters"] for row in ledger)
         assert sum(row["matched"] for row in ledger) == expected.messages_matched
@@ -341,7 +354,7 @@ class Deployment:
 
 
 def buried(records: Sequence[tuple[bytes | None, str]]) -> list[tuple[str, int, str]]:
-    """Reason, length and sample of what is no event, as letters have them."""
+    """Returns reason, length and sample of the dead letter of each record that is not an event."""
     return sorted((why, len(r or b""), (r or b"")[:256].hex()) for r, why in records)
 
 
@@ -349,7 +362,7 @@ def read(letters: Sequence[dict]) -> list[tuple[str, int, str]]:
     return sorted((x["reason"], x["length"], x["sample"]) for x in letters)
 
 
-# One run of JSON, in three parts: damage; a new attribute and an edited rule; an advertisement.
+# One run of JSON in three parts: damage; a new attribute and an edited rule; an advertisement.
 
 FIRST = json_events(1, 300)
 WINDY = json_events(2, 200, wind=lambda draw: str(draw.randint(0, 8)))
@@ -371,36 +384,34 @@ class Story:
 def story(
     spark: SparkSession, lab: Lab, filled: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Story:
-    one = Deployment(spark, lab, filled, tmp_path_factory.mktemp("json"), encoding="bitmask")
-    told = Story(one)
+    deployment = Deployment(spark, lab, filled, tmp_path_factory.mktemp("json"), encoding="bitmask")
+    result = Story(deployment)
 
     def register() -> None:
-        deadline = time.monotonic() + WAIT_S
-        # It is written beside the stream.
-        while not one.rejected() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        told.rejected.append(one.rejected())
-        told.letters.append(one.letters())
-        one.sql("UPDATE {subscriptions} SET filter = 'hum >= 38' WHERE id = 'hot'")
-        one.sql(
+        # A thread next to the stream writes the table.
+        until(deployment.rejected)
+        result.rejected.append(deployment.rejected())
+        result.letters.append(deployment.letters())
+        change(deployment.tables, "subscriptions", {"id": "hot"}, filter="hum >= 38")
+        deployment.sql(
             "INSERT INTO {attributes} (id, name, type, scale, offset) "
             "VALUES (7, 'wind', 'decimal', 0.1, 0)"
         )
-        one.publish(WINDY)
+        deployment.publish(WINDY)
 
     def advertise() -> None:
-        one.sql("UPDATE {subscriptions} SET filter = 'not temp < 35' WHERE id = 'hot'")
-        one.sql(
-            "INSERT INTO {advertisements} (id, publisher, format, filter, enabled) "
-            "VALUES ('a', 'feed1', 'attributes', 'temp < 35 and hum >= 0', true)"
+        change(deployment.tables, "subscriptions", {"id": "hot"}, filter="not temp < 35")
+        advertisement = {"id": "a", "publisher": PUBLISHER, "format": "attributes", "enabled": True}
+        deployment.tables.append(
+            "advertisements", [advertisement | {"filter": "temp < 35 and hum >= 0"}]
         )
-        one.publish(LAST)
+        deployment.publish(LAST)
 
-    one.publish(among(FIRST, BAD_JSON))
-    one.run(register, advertise)
-    told.rejected.append(one.rejected())
-    told.letters.append(one.letters())
-    return told
+    deployment.publish(among(FIRST, BAD_JSON))
+    deployment.run(register, advertise)
+    result.rejected.append(deployment.rejected())
+    result.letters.append(deployment.letters())
+    return result
 
 
 def test_every_kind_of_bad_json_has_its_reason_and_sample_and_its_neighbours_arrive(story: Story):
@@ -417,7 +428,7 @@ def test_every_kind_of_bad_json_has_its_reason_and_sample_and_its_neighbours_arr
     assert story.outcome.exact
 
 
-def test_all_events_of_all_batches_reach_exactly_those_who_want_them(story: Story):
+def test_all_events_reach_exactly_the_hosts_with_matching_rules(story: Story):
     outcome = story.outcome
     assert outcome.exact
     assert {host: tally.received > 20 for host, tally in outcome.hosts.items()} == {
@@ -430,16 +441,14 @@ def test_an_edited_rule_is_live_in_the_next_batch(story: Story):
     assert versions == sorted(versions) and len(set(versions)) == 3
 
 
-def test_a_rule_on_an_attribute_that_is_not_there_yet_is_live_once_it_is_registered(story: Story):
+def test_a_rule_is_live_once_its_attribute_is_registered(story: Story):
     assert story.rejected == [{"windy": "SUBSCRIPTION.UNKNOWN_FIELD"}, {}]
-    one = story.deployment
-    assert [dict(row["versions"])["attributes"] for row in one.ledger][:2] == [1, 2]
-    windy = [r for r in one.receipts()["h4"]]
-    wanted = [event for event in map(json.loads, WINDY) if event.get("wind", 0) > 3]
-    assert sum(len(r.messages) for r in windy) == len(
-        [event for event in wanted if event["wind"] > 3.5]
-    )
-    # Attribute 7 of the bitmask, tenths.
+    ledger = story.deployment.ledger
+    assert [dict(row["versions"])["attributes"] for row in ledger][:2] == [1, 2]
+    windy = story.deployment.receipts()["h4"]
+    matching = [event for event in map(json.loads, WINDY) if event.get("wind", 0) > 3.5]
+    assert sum(len(r.messages) for r in windy) == len(matching)
+    # The bitmask has attribute 7, wind in tenths.
     assert {m[3] & 0x80 for r in windy for m in r.messages} == {0x80}
 
 
@@ -456,7 +465,7 @@ def test_events_outside_what_a_publisher_advertises_are_dead_letters(story: Stor
     assert sum(row["dead_letters"] for row in story.deployment.ledger[2:]) == len(outside)
 
 
-def test_matches_says_who_gets_all_some_or_none_of_what_is_advertised(story: Story):
+def test_matches_lists_which_rules_an_advertisement_covers(story: Story):
     rows = story.deployment.tables.rows("matches")
     assert {row["subscriber"]: row["match"] for row in rows} == {
         "h1": "potential",
@@ -468,19 +477,21 @@ def test_matches_says_who_gets_all_some_or_none_of_what_is_advertised(story: Sto
     assert {row["publisher"] for row in rows} == {PUBLISHER}
 
 
-def test_sql_says_who_gets_an_event_and_lets_nobody_change_an_attribute(story: Story, capsys):
-    one = story.deployment
-    asked = ["SELECT receivers FROM who_gets(temp => '25', hum => '30', wind => '3.6')"]
-    run_sql.show(asked, one.settings, Lifecycle())
+def test_sql_lists_the_receivers_of_an_event_and_refuses_to_change_an_attribute(
+    story: Story, capsys
+):
+    deployment = story.deployment
+    statements = ["SELECT receivers FROM who_gets(temp => '25', hum => '30', wind => '3.6')"]
+    run_sql.show(statements, deployment.settings, Lifecycle())
     assert "|[h1, h4, h6]|" in capsys.readouterr().out
-    before = one.tables.version("attributes")
+    before = deployment.tables.version("attributes")
     for statement in (
         "DELETE FROM {attributes} WHERE name = 'wind'",
         "UPDATE {attributes} SET id = 8 WHERE name = 'wind'",
     ):
         with pytest.raises(PySparkException, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
-            one.sql(statement)
-    assert one.tables.version("attributes") == before
+            deployment.sql(statement)
+    assert deployment.tables.version("attributes") == before
 
 
 # Unknown attributes, and a crash.
@@ -489,44 +500,48 @@ def test_sql_says_who_gets_an_event_and_lets_nobody_change_an_attribute(story: S
 def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_first_try(
     spark: SparkSession, lab: Lab, filled: Path, tmp_path: Path
 ):
-    one = Deployment(spark, lab, filled, tmp_path, unknown="register")
+    deployment = Deployment(spark, lab, filled, tmp_path, unknown="register")
     bad = [(b'{"two words": 1}', "unknown_attribute"), (b'{"rain": "wet"}', "unknown_attribute")]
     new = {
         "wind": lambda draw: str(draw.randint(0, 8) + 0.25),
         "seen": lambda draw: f'"2026-01-01T00:{draw.randint(10, 59)}:00Z"',
     }
-    one.publish(among(json_events(4, 200, **new), bad))
-    one.run()
-    assert {row["name"]: (row["id"], row["type"]) for row in one.tables.rows("attributes")} == {
-        **{each.name: (each.id, each.type) for each in REGISTRY.attributes},
+    deployment.publish(among(json_events(4, 200, **new), bad))
+    deployment.run()
+    rows = deployment.tables.rows("attributes")
+    assert {row["name"]: (row["id"], row["type"]) for row in rows} == {
+        **{row.name: (row.id, row.type) for row in REGISTRY.attributes},
         "seen": (3, "timestamp"),
         "wind": (4, "decimal"),
     }
-    assert read(one.letters()) == buried(bad)
-    before = one.receipts()
-    assert one.outcome().exact
+    assert read(deployment.letters()) == buried(bad)
+    before = deployment.receipts()
+    assert deployment.outcome().exact
     assert sum(len(r.messages) for r in before["h4"]) > 30
-    (first,) = one.ledger
-    # As after a crash before the commit, with edits since, and records with a further attribute.
-    commits = Path(one.settings.checkpoint) / "commits"
+    (first,) = deployment.ledger
+    # The stream crashed before the commit; since then a rule was edited, and records with another
+    # attribute were published.
+    commits = Path(deployment.settings.checkpoint) / "commits"
     for path in (commits / "0", commits / ".0.crc"):
         path.unlink(missing_ok=True)
-    one.sql("UPDATE {subscriptions} SET filter = 'snow > 4 or wind > 7' WHERE id = 'windy'")
-    one.publish(json_events(5, 200, snow=lambda draw: str(draw.randint(0, 8))))
-    one.run()
-    again, *rest = one.ledger
+    change(deployment.tables, "subscriptions", {"id": "windy"}, filter="snow > 4 or wind > 7")
+    deployment.publish(json_events(5, 200, snow=lambda draw: str(draw.randint(0, 8))))
+    deployment.run()
+    again, *later = deployment.ledger
     assert again["versions"] == first["versions"]
-    assert {dict(row["versions"])["attributes"] for row in rest} == {
+    assert {dict(row["versions"])["attributes"] for row in later} == {
         dict(first["versions"])["attributes"] + 1
     }
-    assert next(r["id"] for r in one.tables.rows("attributes") if r["name"] == "snow") == 5
-    until = {p["partition"]: p["until_offset"] for p in first["partitions"]}
-    ends = {session_id(one.settings.topic, p): end for p, end in until.items()}
-    after = one.receipts()
+    assert next(r["id"] for r in deployment.tables.rows("attributes") if r["name"] == "snow") == 5
+    ends = {
+        session_id(deployment.settings.topic, p["partition"]): p["until_offset"]
+        for p in first["partitions"]
+    }
+    after = deployment.receipts()
     for host, received in after.items():
         old = [r for r in received if split_sequence(r.sequence)[0] < ends[r.session]]
         assert sorted(old) == sorted(2 * before[host])
-    outcome = one.outcome()
+    outcome = deployment.outcome()
     assert (outcome.missing, outcome.extra, outcome.misnumbered) == (0, 0, 0)
     assert outcome.duplicates == sum(len(r.messages) for h in before.values() for r in h)
     assert outcome.hosts["h4"].received > 2 * outcome.hosts["h4"].duplicates
@@ -536,7 +551,7 @@ def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_fi
 
 
 @pytest.mark.parametrize(("source", "encoding"), [("id_pairs", "bitmask"), ("bitmask", "id_pairs")])
-def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
+def test_binary_events_arrive_with_their_payload_next_to_damaged_records(
     spark: SparkSession,
     lab: Lab,
     filled: Path,
@@ -545,33 +560,33 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
     source: str,
     encoding: str,
 ):
-    one = Deployment(spark, lab, filled, tmp_path, input=source, encoding=encoding)
+    deployment = Deployment(spark, lab, filled, tmp_path, input=source, encoding=encoding)
     good, bad = binary_events(6, 300, source), BAD_BINARY[source]
-    one.publish(among(good, bad))
-    one.run()
-    assert one.outcome().exact
-    assert read(one.letters()) == buried(bad)
-    (row,) = one.ledger
+    deployment.publish(among(good, bad))
+    deployment.run()
+    assert deployment.outcome().exact
+    assert read(deployment.letters()) == buried(bad)
+    (row,) = deployment.ledger
     assert (row["packets"], row["messages"]) == (len(good) + len(bad), len(good))
-    received = one.receipts()
+    received = deployment.receipts()
     assert all(len(received[host]) > 20 for host in ("h1", "h2", "h3", "h6"))
     assert max(len(m) for r in received["h6"] for m in r.messages) > 700
     assert not received["h4"] and not received["h5"]
 
-    # What a run of the embedded default would say of it, and of the loss of one receipt.
+    # The report of the embedded default, with all receipts and after the loss of one.
     folder = tmp_path / "run"
     (folder / "receipts").mkdir(parents=True)
-    for lost in (0, 1):
-        for host, all_of_it in received.items():
-            kept = all_of_it[lost if host == "h6" else 0 :]
-            content = b"".join(map(receipt_bytes, kept))
+    for losses in (0, 1):
+        for host, host_receipts in received.items():
+            remaining = host_receipts[losses if host == "h6" else 0 :]
+            content = b"".join(map(receipt_bytes, remaining))
             (folder / "receipts" / f"{host}.mold").write_bytes(content)
-            np.zeros(len(kept), ">i8").tofile(folder / "receipts" / f"{host}.times")
+            np.zeros(len(remaining), ">i8").tofile(folder / "receipts" / f"{host}.times")
         run = stream.StreamProof(
             spark,
-            one.settings,
+            deployment.settings,
             SensorRun(),
-            one.tables,
+            deployment.tables,
             NETWORK,
             Published(len(good), len(good), 0, 0.0),
             "microbatch",
@@ -579,5 +594,5 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
             lab.status(),
         )
         summary = run.write(0.0)
-        assert run.exact is (not lost)
-        assert (summary["missing"], summary["dead_letters"]) == (lost, len(bad))
+        assert run.exact is (not losses)
+        assert (summary["missing"], summary["dead_letters"]) == (losses, len(bad))

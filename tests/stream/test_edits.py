@@ -2,54 +2,46 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 from pcap_deployment import Deployment, records
+from polling import polled
+from waiting import until
 
 from jobs.adapters.tables.tables import Tables
 
 pytestmark = pytest.mark.integration
 
 
-def until(told: Callable[[], object], expected: object) -> None:
-    deadline = time.monotonic() + 120
-    while (seen := told()) != expected:
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.1)
-
-
 def edit(deployment: Deployment, text: str) -> None:
-    deployment.sql(f"UPDATE {{}} SET filter = '{text}' WHERE id = 'high'", "subscriptions")
+    deployment.change("subscriptions", {"id": "high"}, filter=text)
 
 
-@pytest.fixture(params=["here", "elsewhere"])
+@pytest.fixture(params=["local", pytest.param("remote", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, deployment: Deployment) -> str:
-    """Tables in a folder of this machine, or behind a URL that only Spark can follow."""
-    if request.param == "elsewhere":
+    """Puts the tables in a local folder, or behind a URL that only Spark can read."""
+    if request.param == "remote":
         configuration = deployment.spark._jsc.hadoopConfiguration()
         configuration.set("fs.viewfs.mounttable.far.link./tables", "file:" + str(deployment.folder))
+        # The test itself reads and edits the folder, as each look through Spark takes a second.
         deployment.set(tables="viewfs://far/tables/tables")
-        deployment.tables = Tables(deployment.spark, deployment.settings.tables)
-        assert not deployment.tables.local
+        assert not Tables(deployment.spark, deployment.settings.tables).local
     return request.param
 
 
-def test_edits_answer_while_nothing_flows(deployment: Deployment, place: str, itch) -> None:
+def test_edits_are_compiled_while_no_records_come(deployment: Deployment, place: str, itch) -> None:
     def rejected() -> dict[str, str]:
-        rows = deployment.tables.rows("rejected_subscriptions")
+        rows = polled(deployment.tables, "rejected_subscriptions")
         return {row["id"]: row["code"] for row in rows}
 
-    def in_quiet() -> None:
+    def edit_twice() -> None:
         edit(deployment, "prise > 200")
-        until(rejected, {"high": "SUBSCRIPTION.UNKNOWN_FIELD"})
+        until(lambda: rejected() == {"high": "SUBSCRIPTION.UNKNOWN_FIELD"})
         edit(deployment, "price > 100")
-        until(rejected, {})
+        until(lambda: rejected() == {})
 
     deployment.publish(records()[:10])
-    deployment.run(in_quiet, lambda: deployment.publish(records()[10:40]))
-    # No batch ran for it, and the next one goes by the last edit.
+    deployment.run(edit_twice, lambda: deployment.publish(records()[10:40]))
+    # The edits caused no batch, and the next batch uses the last edit.
     first, *_, last = deployment.ledger
     versions = [dict(row["versions"])["subscriptions"] for row in (first, last)]
     assert versions[1] - versions[0] == 2
@@ -58,19 +50,19 @@ def test_edits_answer_while_nothing_flows(deployment: Deployment, place: str, it
     assert outcome.received > 0
 
 
-def test_a_rule_that_is_most_likely_not_meant_is_live_with_a_warning(
+def test_a_rule_that_is_probably_a_mistake_is_live_with_a_warning(
     deployment: Deployment,
 ) -> None:
-    def warned() -> set[tuple[str, str]]:
-        rows = deployment.tables.rows("subscription_warnings")
+    def warnings() -> set[tuple[str, str]]:
+        rows = polled(deployment.tables, "subscription_warnings")
         return {(row["id"], row["code"]) for row in rows}
 
-    def in_quiet() -> None:
+    def edit_twice() -> None:
         edit(deployment, "price > 200 and price < 100")
-        until(warned, {("high", "SUBSCRIPTION.NEVER_TRUE")})
+        until(lambda: warnings() == {("high", "SUBSCRIPTION.NEVER_TRUE")})
         edit(deployment, "price > 100")
-        until(warned, set())
+        until(lambda: warnings() == set())
 
     deployment.publish(records()[:10])
-    deployment.run(in_quiet, lambda: deployment.publish(records()[10:40]))
+    deployment.run(edit_twice, lambda: deployment.publish(records()[10:40]))
     assert not deployment.tables.rows("rejected_subscriptions")

@@ -1,4 +1,4 @@
-"""The main job's stream on real parts: broker, Spark, Delta, switches, sockets of hosts."""
+"""The stream of the main job with a real broker, Spark, Delta, switches and sockets of hosts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kafka import KafkaProducer
 from polling import drain, polled
 from pyspark.sql import Row, SparkSession
 from scapy.utils import rdpcap
+from table_edits import change
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.integration
 
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 PUBLISHER = "feed1"
-#: What a batch adds rows to.
+#: Tables to which each batch adds rows.
 RECORDS = ("egress_ledger", "delivery_statistics")
 MESSAGES = list(TradingSession(messages=6_000, seed=3, symbols=20))
 PACKETS = [build_packet(b"SOURCE0001", 1, g) for g in groups(MESSAGES, seed=3)]
@@ -77,7 +78,7 @@ def settings_of(lab: Lab, location: str, **others: object) -> Settings:
 
 
 def subscribe(tables: Tables, rules: dict[str, tuple[str, str]]) -> None:
-    now = dt.datetime.now(dt.UTC)
+    updated_at = dt.datetime.now(dt.UTC)
     tables.append(
         "subscriptions",
         [
@@ -88,7 +89,7 @@ def subscribe(tables: Tables, rules: dict[str, tuple[str, str]]) -> None:
                 "filter": text,
                 "enabled": True,
                 "updated_by": "test",
-                "updated_at": now,
+                "updated_at": updated_at,
             }
             for name, (host, text) in rules.items()
         ],
@@ -99,7 +100,7 @@ def subscribe(tables: Tables, rules: dict[str, tuple[str, str]]) -> None:
 def filled_tables(
     spark: SparkSession, empty_tables: Path, lab: Lab, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Tables of the lab's network, its switches in step, with RULES as subscriptions."""
+    """Returns tables with the lab's network and RULES; its switches are in step with them."""
     folder = tmp_path_factory.mktemp("filled") / "tables"
     shutil.copytree(empty_tables, folder)
     tables = Tables(spark, str(folder))
@@ -114,7 +115,7 @@ def filled_tables(
 
 
 class Deployment:
-    """Tables, topic and stream of one test, on the lab that all tests share."""
+    """Tables, topic and stream of one test, on the lab of all tests."""
 
     numbers = itertools.count()
 
@@ -134,7 +135,7 @@ class Deployment:
         ensure_topic(lab.bootstrap_servers, self.settings.dead_letter_topic, 1)
 
     def sql(self, text: str, table: str) -> list[Row]:
-        """Run SQL; ``{}`` stands for the table."""
+        """Run SQL; ``{}`` is the place of the table."""
         place = f"delta.`{self.tables.location}/{table}`"
         return self.spark.sql(text.format(place)).collect()
 
@@ -154,21 +155,21 @@ class Deployment:
         return sorted(self.tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
 
     def receipts(self) -> dict[str, list[verification.Receipt]]:
-        """The notifications that the hosts received of this topic."""
+        """Returns the notifications that the hosts received from this topic."""
         return {host: [r for r in received if r.messages] for host, received in self.all_receipts()}
 
     def all_receipts(self) -> list[tuple[str, list[verification.Receipt]]]:
-        """The same with summaries, which have no messages."""
+        """Returns the same with summaries, which have no messages."""
         self.lab.settle()
-        mine = {session_id(self.settings.topic, p) for p in range(2)}
+        sessions = {session_id(self.settings.topic, p) for p in range(2)}
         return [
-            (host, [r for r in received if r.session in mine])
+            (host, [r for r in received if r.session in sessions])
             for host, received in verification.receipts(self.lab.folder).items()
         ]
 
     def outcome(self, specification, granted=None) -> verification.Tallies:
-        """Receipts against a brute force over the rules that each batch says it used."""
-        made = expected(
+        """Compare the receipts with a brute force over the rules of each batch of the ledger."""
+        expectation = expected(
             self.tables,
             Topics(self.spark, self.settings),
             self.settings,
@@ -176,7 +177,7 @@ class Deployment:
             NETWORK.subscribers(),
             granted,
         )
-        return verification.compare(made, self.receipts())
+        return verification.compare(expectation, self.receipts())
 
 
 @pytest.fixture
@@ -188,11 +189,11 @@ def deployment(spark: SparkSession, lab: Lab, filled_tables: Path, tmp_path: Pat
 def delivered(
     spark: SparkSession, lab: Lab, filled_tables: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Deployment:
-    """All packets in one batch, which the next tests look at; the last of them runs it again."""
-    made = Deployment(spark, lab, filled_tables, tmp_path_factory.mktemp("delivered"))
-    made.publish(PACKETS)
-    made.run()
-    return made
+    """Returns a stream that sent all packets in one batch; its last test repeats the batch."""
+    deployment = Deployment(spark, lab, filled_tables, tmp_path_factory.mktemp("delivered"))
+    deployment.publish(PACKETS)
+    deployment.run()
+    return deployment
 
 
 def test_every_host_receives_exactly_what_it_subscribed_to(delivered, itch):
@@ -202,13 +203,13 @@ def test_every_host_receives_exactly_what_it_subscribed_to(delivered, itch):
     assert outcome.hosts["h3"].received == 0
     received = delivered.receipts()
     messages = [m for host in ("h1", "h2", "h4") for r in received[host] for m in r.messages]
-    # A decoder that knows nothing of ours reads what came out of the hosts' sockets.
+    # An independent decoder reads the messages from the hosts' sockets.
     stream = b"".join(len(m).to_bytes(2) + m for m in messages)
     decoded = list(MessageParser().parse_stream(stream))
     assert len(decoded) == len(messages)
 
 
-def test_statistics_and_ledger_say_what_went_out(delivered):
+def test_statistics_and_ledger_record_the_frames_that_were_sent(delivered):
     received = delivered.receipts()
     statistics = {r["subscriber"]: r for r in delivered.tables.rows("delivery_statistics")}
     assert {h: s["notifications"] for h, s in statistics.items()} == {
@@ -227,13 +228,13 @@ def test_statistics_and_ledger_say_what_went_out(delivered):
     (row,) = delivered.ledger
     sequences = [(r.session, r.sequence) for host in received.values() for r in host]
     for p in row["partitions"]:
-        mine = [
+        numbers = [
             r.sequence
             for host in received.values()
             for r in host
             if r.session == session_id(delivered.settings.topic, p["partition"])
         ]
-        assert (p["first_sequence"], p["last_sequence"]) == (min(mine), max(mine))
+        assert (p["first_sequence"], p["last_sequence"]) == (min(numbers), max(numbers))
     assert row["packets"] == len(PACKETS)
     assert row["messages"] == len(MESSAGES)
     assert len(set(sequences)) == row["frames"]
@@ -243,7 +244,7 @@ def test_the_tables_explain_the_plan(delivered, itch):
     leaves = {tuple(r["receivers"]) for r in delivered.tables.rows("filter_leaves")}
     stacks = {tuple(r["receivers"]) for r in delivered.tables.rows("header_stacks")}
     hosts = {host for receivers in leaves for host in receivers}
-    # Summaries go to each host alone.
+    # A summary goes to one host.
     assert stacks == (leaves - {()}) | {(host,) for host in hosts}
     price = itch.field("price")
     raw = price.encode("250").to_bytes(4).hex()
@@ -254,13 +255,13 @@ def test_the_tables_explain_the_plan(delivered, itch):
 def test_the_pcap_sink_holds_the_same_frames(delivered, tmp_path):
     received = delivered.receipts()
     folder = tmp_path / "frames"
-    other = dataclasses.replace(
+    pcap_settings = dataclasses.replace(
         delivered.settings,
         sink="pcap",
         pcap_path=str(folder),
         checkpoint=str(tmp_path / "second"),
     )
-    drain(delivered.spark, other)
+    drain(delivered.spark, pcap_settings)
     frames = [bytes(p) for path in sorted(folder.glob("*.pcap")) for p in rdpcap(str(path))]
     dissected = [d for d in map(dissect, frames) if d.summary is None]
     framed = {(d.session, d.sequence, d.messages) for d in dissected}
@@ -271,12 +272,12 @@ def test_the_pcap_sink_holds_the_same_frames(delivered, tmp_path):
 def test_a_batch_that_runs_again_sends_the_same_bytes_and_counts_once(delivered, itch):
     before = delivered.receipts()
     ledger, statistics = (delivered.tables.rows(name) for name in RECORDS)
-    # As after a crash between the last frame and the commit of the offsets; and somebody has
-    # edited the subscriptions in between.
+    # The stream crashed after the last frame and before the commit of the offsets, and an editor
+    # has changed a rule since.
     commits = Path(delivered.settings.checkpoint) / "commits"
     for path in (commits / "0", commits / ".0.crc"):
         path.unlink(missing_ok=True)
-    delivered.sql("UPDATE {} SET filter = 'price > 1' WHERE id = 'high'", "subscriptions")
+    change(delivered.tables, "subscriptions", {"id": "high"}, filter="price > 1")
     delivered.run()
     after = delivered.receipts()
     for host, receipts in before.items():
@@ -296,30 +297,34 @@ def test_an_edit_by_sql_is_live_in_the_next_batch_and_one_that_cannot_be_used_is
         deployment.publish(PACKETS[third : 2 * third])
 
     def break_network() -> None:
-        deployment.sql("UPDATE {} SET switch = 'nowhere' WHERE host = 'h1'", "hosts")
+        change(deployment.tables, "hosts", {"host": "h1"}, switch="nowhere")
         deployment.publish(PACKETS[2 * third :])
 
     deployment.run(edit, break_network)
-    used = [dict(row["versions"]) for row in deployment.ledger]
-    versions = [each["subscriptions"] for each in used]
-    assert len(set(versions)) == 2
-    assert versions == sorted(versions)
-    # The last good ones stay live.
-    assert len(used) >= 3 and {each["hosts"] for each in used} == {1}
+    versions = [dict(row["versions"]) for row in deployment.ledger]
+    numbers = [batch["subscriptions"] for batch in versions]
+    assert len(set(numbers)) == 2
+    assert numbers == sorted(numbers)
+    # The last usable version of the hosts stays live.
+    assert len(versions) >= 3 and {batch["hosts"] for batch in versions} == {1}
     outcome = deployment.outcome(itch)
     assert outcome.exact
     assert outcome.hosts["h3"].received > 500
 
 
-def test_a_host_gets_what_is_granted_from_the_next_batch_on_and_nothing_else(deployment, itch):
+def test_a_host_gets_only_granted_messages_from_the_next_batch_on(deployment, itch):
     third = len(PACKETS) // 3
     deployment.publish(PACKETS[:third])
 
     def grant() -> None:
-        deployment.sql(
-            "INSERT INTO {} VALUES ('dear', '*', 'itch', 'price > 200', 'test', now()), "
-            "('trades', 'h4', 'itch', 'trade.price > 10', 'test', now())",
+        editor = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+        grants = [("dear", "*", "price > 200"), ("trades", "h4", "trade.price > 10")]
+        deployment.tables.append(
             "grants",
+            [
+                {"id": name, "subscriber": host, "format": "itch", "filter": text, **editor}
+                for name, host, text in grants
+            ],
         )
         deployment.publish(PACKETS[third : 2 * third])
 
@@ -327,17 +332,17 @@ def test_a_host_gets_what_is_granted_from_the_next_batch_on_and_nothing_else(dep
         rejected = {row["id"]: row for row in polled(deployment.tables, "rejected_subscriptions")}
         assert {row["code"] for row in rejected.values()} == {"SUBSCRIPTION.NOT_GRANTED"}
         assert set(rejected) == {"side", "none", "both"}
-        assert "'h2' may not get all that the rule asks for" in rejected["side"]["message"]
-        # Of these rows `who_gets` asks who would get an event.
+        assert "'h2' may not get all" in rejected["side"]["message"]
+        # `who_gets` reads these rows.
         leaves = polled(deployment.tables, "filter_leaves")
         assert {host for row in leaves for host in row["receivers"]} == {"h1"}
-        deployment.sql("DELETE FROM {}", "grants")
+        deployment.tables.overwrite("grants", [])
         deployment.publish(PACKETS[2 * third :])
 
     deployment.run(grant, revoke)
-    used = [dict(row["versions"]) for row in deployment.ledger]
-    assert {each["subscriptions"] for each in used} == {1}
-    assert sorted({each["grants"] for each in used}) == [0, 1, 2]
+    versions = [dict(row["versions"]) for row in deployment.ledger]
+    assert {batch["subscriptions"] for batch in versions} == {1}
+    assert sorted({batch["grants"] for batch in versions}) == [0, 1, 2]
     granted = {0: set(RULES), 1: {"high"}, 2: set(RULES)}
     outcome = deployment.outcome(itch, granted)
     assert outcome.exact
@@ -446,7 +451,7 @@ def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
     deployment.publish(PACKETS[:half])
 
     def edit() -> None:
-        deployment.sql("UPDATE {} SET filter = 'price > 250' WHERE id = 'high'", "subscriptions")
+        change(deployment.tables, "subscriptions", {"id": "high"}, filter="price > 250")
         deployment.publish(PACKETS[half:])
 
     deployment.run(edit)
@@ -455,12 +460,12 @@ def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
     assert 0 < sum(len(r.messages) for r in before["h3"]) < len(prices)
     *_, last = deployment.ledger
     assert last["batch_id"] >= 3
-    # As after a crash before the state of the last batch was written: it begins where it began.
+    # The stream crashed before it wrote the state of the last batch, so the batch starts again.
     for folder, name in (("commits", "{}"), ("stackcast-state", "{}.bin")):
         path = Path(deployment.settings.checkpoint, folder, name.format(last["batch_id"]))
         path.unlink()
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    # What comes then meets the cells that it leaves.
+    # The next records find the state that the batch leaves.
     deployment.publish(PACKETS[:200])
     deployment.run()
     offsets = {
@@ -482,7 +487,7 @@ def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
 
 
 def test_a_stop_ends_after_the_batch_in_progress_and_repeats_nothing(deployment, itch):
-    deployment.settings = dataclasses.replace(deployment.settings, max_offsets_per_trigger=200)
+    deployment.settings = dataclasses.replace(deployment.settings, max_offsets_per_trigger=100)
     packets = PACKETS[:800]
     deployment.publish(packets)
     lifecycle = Lifecycle()
@@ -493,10 +498,10 @@ def test_a_stop_ends_after_the_batch_in_progress_and_repeats_nothing(deployment,
 
     lifecycle.run(query, first_batch_began)
     delivery.close()
-    done = len(deployment.ledger)
-    assert 0 < done < len(packets) // 200
+    batches = len(deployment.ledger)
+    assert 0 < batches < len(packets) // 100
     deployment.run()
-    assert len(deployment.ledger) > done
+    assert len(deployment.ledger) > batches
     assert deployment.outcome(itch).exact
 
 

@@ -1,36 +1,37 @@
-"""kill -9 of anything at any moment costs no notification.
+"""SIGKILL of any process at any moment loses no notification.
 
-Real streams in processes of their own, a real broker, hosts that keep receipts; meanwhile the topic
-is being filled and a table edited. `jobs/check_delivery.py` proves what came of it.
+The streams run in their own processes, with a real broker and hosts that keep receipts, while a
+publisher fills the topic and an editor changes a rule. `jobs/check_delivery.py` verifies the
+receipts.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from crash_world import NETWORK, ROOT, RULES, SEVERAL, Program, World
 from pyspark.sql import SparkSession
+from waiting import until
 
 from jobs.adapters.tables.tables import Tables
 from jobs.check_delivery import Evidence
 from lab.proof.receipts import Receipt, receipt_bytes, receipts
+from lab.proof.verdict import DeliveryVerdict
 from lab.up.broker import Broker, default_class_path
 from udfs.errors import LabError
+from udfs.network.network import Network
 
 pytestmark = pytest.mark.integration
 
-DRAWN = 2
-
-#: Between any two of these a batch writes something, or sends. Each costs a start of the stream, a
-#: quarter of a minute and more: a run draws some of them, one with --kills takes all.
+#: Steps of a batch that write or send something, with the number of times that the stream reaches
+#: the step before it is killed there.
 MOMENTS = (
     ("before pin", 3),
     ("after pin", 2),
@@ -43,6 +44,20 @@ MOMENTS = (
     ("after ledger", 1),
     ("after commits", 2),
 )
+#: Number of kills of `test_any_process_dies_at_a_random_moment`.
+KILLS = 12
+STATELESS = {name: rule for name, rule in RULES.items() if name != "state"}
+Rules = Mapping[str, tuple[str, str]]
+#: Networks and rules by latency. Micro-batches have one publisher or several. Slices wait for the
+#: slice before where rules keep state; otherwise their tasks start earlier.
+WORLDS: dict[str, tuple[tuple[Network, Rules], ...]] = {
+    "microbatch": ((NETWORK, RULES), (SEVERAL, RULES)),
+    "realtime": ((SEVERAL, RULES), (SEVERAL, STATELESS)),
+}
+ALL_WORLDS = [
+    (latency, index) for latency, worlds in WORLDS.items() for index in range(len(worlds))
+]
+RECORDS_PER_SECOND = 100
 
 
 @pytest.fixture(scope="module")
@@ -51,143 +66,167 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
-STATELESS = {name: rule for name, rule in RULES.items() if name != "state"}
-#: By latency: batches of one publisher and of several; slices that keep state, and those whose
-#: tasks are there before the slice before has ended. A run draws one of each, one with --kills
-#: takes all.
-WORLDS = {
-    "microbatch": ((NETWORK, RULES), (SEVERAL, RULES)),
-    "realtime": ((SEVERAL, RULES), (SEVERAL, STATELESS)),
-}
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "world" in metafunc.fixturenames:
-        chosen: list[int | None] = [0, 1] if metafunc.config.getoption("--kills") else [None]
-        ways = list(itertools.product(WORLDS, chosen))
-        names = [latency if way is None else f"{latency}-{way}" for latency, way in ways]
-        metafunc.parametrize("world", ways, ids=names, indirect=True)
-
-
 @pytest.fixture
 def draw(request: pytest.FixtureRequest) -> random.Random:
-    """By the seed that is asked for, or by one that it prints."""
-    seed = request.config.getoption("--kills-seed") or int.from_bytes(os.urandom(3))
-    print(f"--kills-seed {seed}")
+    """Random numbers by the seed of ``--seed``, or by a new one, which the test prints."""
+    seed = request.config.getoption("--seed")
+    if seed is None:
+        seed = int.from_bytes(os.urandom(3))
+    print(f"--seed {seed}")
     return random.Random(seed)
 
 
 @pytest.fixture
-def world(
-    spark: SparkSession,
-    broker: Broker,
-    tables: Tables,
-    tmp_path: Path,
-    draw: random.Random,
-    request: pytest.FixtureRequest,
-) -> Iterator[World]:
-    latency, chosen = request.param
-    worlds = WORLDS[latency]
-    network, rules = draw.choice(worlds) if chosen is None else worlds[chosen]
-    made = World(spark, broker, tables, tmp_path, latency, network=network, rules=rules)
-    yield made
-    made.close()
+def make_world(
+    spark: SparkSession, broker: Broker, tables: Tables, tmp_path: Path
+) -> Iterator[Callable[[str, int], World]]:
+    """Returns a world of `WORLDS`, by latency and index."""
+    worlds = []
+
+    def make(latency: str, index: int) -> World:
+        network, rules = WORLDS[latency][index]
+        worlds.append(World(spark, broker, tables, tmp_path, latency, network, rules))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
 
 
-def test_driver_broker_jvm_and_worker_die_at_steps_of_a_batch(
-    world: World, draw: random.Random, request: pytest.FixtureRequest
-) -> None:
-    keeps = "state" in world.rules
-    moments = tuple(m for m in MOMENTS if keeps or m[0] != "after state")
-    if not request.config.getoption("--kills"):
-        # After the last frame a batch has to run again.
-        again = ("last frame", 3)
-        others = draw.sample([m for m in moments if m != again], DRAWN - 1)
-        moments = tuple(m for m in moments if m == again or m in others)
-    print(f"at {moments}")
-    world.fill_and_edit(100)
-    for crash, passing in moments:
-        stream = world.start(crash, passing)
-        assert stream.end() == -signal.SIGKILL, (crash, world.hosts.errors, stream.output[-4000:])
-    # The broker dies under a stream that runs and comes back, then the stream's JVM dies.
-    stream = world.start(master=master())
-    stream.until("the stream runs")
+def moments_of(world: World) -> list[tuple[str, int]]:
+    """Returns the moments of `MOMENTS` that a stream with these rules reaches."""
+    return [moment for moment in MOMENTS if "state" in world.rules or moment[0] != "after state"]
+
+
+def crash_at(world: World, crash: str, passing: int) -> None:
+    """Start a stream that kills itself, and wait for its end."""
+    stream = world.start(crash, passing)
+    assert stream.end() == -signal.SIGKILL, (crash, world.hosts.errors, stream.output[-4000:])
+
+
+def lose_worker_broker_and_jvm(world: World) -> None:
+    """Kill a worker while it sends, then the broker, then the driver's JVM, under one stream."""
+    stream = world.start("worker", 2, master=master())
+    until((world.folder / "worker-killed").exists, stream)
+    # The task runs again, and the stream continues.
+    world.advance(stream)
     world.broker.kill()
     world.broker.revive()
+    world.advance(stream)
+    world.allow(2)
     stream.signal(stream.jvm())
     assert stream.end() != 0
-    # A worker that dies while it sends costs one more try: the same stream goes on, to the end.
-    stream = world.start("worker", 2, master=master())
-    stream.until("the stream runs")
-    killed = world.folder / "worker-killed"
-    while not killed.exists():
-        assert stream.process.poll() is None, stream.output[-4000:]
-        time.sleep(0.05)
-    world.quiet()
-    assert stream.end() == 0, stream.output[-4000:]
+
+
+def prove(world: World, min_batches: int, min_edits: int, all_damage: bool = False) -> None:
+    """Verify that the hosts received everything, and that the verification notices damage.
+
+    Args:
+        world: deployment whose stream has ended.
+        min_batches: the ledger must have more batches.
+        min_edits: batches must have used more versions of the subscriptions.
+        all_damage: damage the receipts in all ways; otherwise only one receipt is removed.
+    """
     evidence = world.evidence()
     received = receipts(world.folder)
     verdict = evidence.verdict(received)
+    check(verdict)
+    assert verdict.repeats > 0
+    assert verdict.batches > min_batches
+    versions = {versions["subscriptions"] for versions in verdict.versions.values()}
+    assert len(versions) > min_edits
+    assert len(world.hosts.frames_by_ingress) == len(world.ingresses)
+    damage(evidence, received, world.folder, all_damage)
+
+
+def check(verdict: DeliveryVerdict) -> None:
+    """Fail unless each notification has arrived, and hosts wait for none."""
     assert verdict.proved, list(verdict.lines())
-    assert verdict.waiting == 0
-    assert verdict.repeats > 10
-    assert verdict.batches > len(moments)
-    assert len({v["subscriptions"] for v in verdict.versions.values()}) > len(moments) // 2
-    assert len(world.hosts.taken) == len(world.ingresses)
-    damage(world, evidence, received)
+    assert verdict.waiting == 0 and verdict.owed > 100
 
 
-def damage(world: World, evidence: Evidence, received: dict[str, list[Receipt]]) -> None:
-    """The same proof fails when one of these receipts is removed, added or changed."""
+def damage(
+    evidence: Evidence, received: dict[str, list[Receipt]], folder: Path, all_damage: bool
+) -> None:
+    """Verify that the check fails when a receipt is removed, added or changed."""
     draw = random.Random(3)
 
-    def refused(host: str, rows: list[Receipt], *kinds: str) -> None:
-        found = evidence.verdict(received | {host: rows})
-        assert {kind for kind, faults in found.faults.items() if faults} >= set(kinds)
-        assert not found.proved
+    def refuses(host: str, rows: list[Receipt], *kinds: str) -> None:
+        verdict = evidence.verdict(received | {host: rows})
+        assert {kind for kind, faults in verdict.faults.items() if faults} >= set(kinds)
+        assert not verdict.proved
 
-    for _ in range(3):
+    for number in range(3 if all_damage else 1):
         host = draw.choice(["h1", "h2", "h3", "h4"])
         rows = [row for row in received[host] if row.messages]
-        single = [row for row, count in Counter(rows).items() if count == 1]
-        gone = draw.choice(single)
-        refused(host, [row for row in rows if row != gone], "missing")
-        place = draw.randrange(len(rows) // 2)
-        refused(host, [*rows, rows[place]], "order")
+        removed = draw.choice([row for row, count in Counter(rows).items() if count == 1])
+        refuses(host, [row for row in rows if row != removed], "missing")
+        if not all_damage:
+            return
+        refuses(host, [*rows, rows[draw.randrange(len(rows) // 2)]], "order")
         own = set(rows)
-        others = [r for each in received.values() for r in each if r.messages and r not in own]
-        refused(host, [*rows, draw.choice(others)], "foreign")
+        foreign = [r for each in received.values() for r in each if r.messages and r not in own]
+        refuses(host, [*rows, draw.choice(foreign)], "foreign")
         content = bytearray(b"".join(map(receipt_bytes, rows)))
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-        changed = world.folder / "changed"
-        (changed / "receipts").mkdir(parents=True, exist_ok=True)
+        changed = folder / f"changed-{number}"
+        (changed / "receipts").mkdir(parents=True)
         (changed / "receipts" / f"{host}.mold").write_bytes(content)
         try:
-            refused(host, receipts(changed)[host])
+            refuses(host, receipts(changed)[host])
         except LabError as error:
             assert error.what == "TRUNCATED_RECEIPTS"
 
 
 def master() -> str:
-    """As the shipped properties have it."""
+    """Returns ``spark.master`` of the shipped properties."""
     lines = (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines()
-    (found,) = [line.split()[1] for line in lines if line.startswith("spark.master")]
-    return found
+    (value,) = [line.split()[1] for line in lines if line.startswith("spark.master")]
+    return value
 
 
-@pytest.mark.kills
-def test_anything_dies_at_any_moment(
-    world: World, draw: random.Random, request: pytest.FixtureRequest
+@pytest.mark.parametrize("latency", WORLDS)
+def test_driver_worker_broker_and_jvm_die(
+    make_world: Callable[[str, int], World], draw: random.Random, latency: str
 ) -> None:
-    """As often as --kills says."""
-    wanted = request.config.getoption("--kills")
-    world.fill_and_edit(100)
+    world = make_world(latency, draw.randrange(len(WORLDS[latency])))
+    moment = draw.choice(moments_of(world))
+    print(f"at {moment}")
+    world.fill_and_edit(RECORDS_PER_SECOND)
+    crash_at(world, *moment)
+    lose_worker_broker_and_jvm(world)
+    world.drain()
+    prove(world, min_batches=5, min_edits=1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("latency", "index"), ALL_WORLDS)
+def test_driver_dies_at_each_step_of_a_batch(
+    make_world: Callable[[str, int], World], latency: str, index: int
+) -> None:
+    world = make_world(latency, index)
+    moments = moments_of(world)
+    world.fill_and_edit(RECORDS_PER_SECOND)
+    for moment in moments:
+        crash_at(world, *moment)
+    lose_worker_broker_and_jvm(world)
+    world.drain()
+    prove(world, len(moments), len(moments) // 2, all_damage=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("latency", "index"), ALL_WORLDS)
+def test_any_process_dies_at_a_random_moment(
+    make_world: Callable[[str, int], World], draw: random.Random, latency: str, index: int
+) -> None:
+    world = make_world(latency, index)
+    world.fill_and_edit(RECORDS_PER_SECOND)
     stream: Program | None = None
-    killed: Counter[str] = Counter()
-    while killed.total() < wanted:
+    kills: Counter[str] = Counter()
+    while kills.total() < KILLS:
         if stream is None or stream.process.poll() is not None:
             stream = world.start(master=master())
-            # Most kills are of a stream that runs, some of one that starts.
+            # Most kills hit a stream that runs, some a stream that starts.
             if draw.random() < 0.8:
                 stream.until_or_end("the stream runs")
         time.sleep(draw.uniform(0, 5))
@@ -205,12 +244,10 @@ def test_anything_dies_at_any_moment(
             world.broker.kill()
             time.sleep(draw.uniform(0, 3))
             world.broker.revive()
-        killed[victim] += 1
-    print(f"killed: {dict(killed)}")
+        kills[victim] += 1
+    print(f"killed: {dict(kills)}")
     world.quiet()
     if stream is not None and stream.process.poll() is None:
         stream.end()
-    world.drain(master=master())
-    verdict = world.prove()
-    assert verdict.proved, list(verdict.lines())
-    assert verdict.waiting == 0 and verdict.owed > 100
+    world.drain()
+    check(world.prove())

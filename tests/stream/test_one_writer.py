@@ -1,4 +1,4 @@
-"""Two streams with checkpoints of their own never send the same topic's events both."""
+"""Two streams with different checkpoints never both send the events of a topic."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ from udfs.messages.specification import Specification
 pytestmark = pytest.mark.integration
 
 
+#: Limits waits, so that a test that hangs ends.
+WAIT_S = 600
+
+
 class Stream:
-    """A stream that runs in a thread; `stall` holds it back right before it sends."""
+    """A stream that runs in a thread; `stalled` stops it before it sends."""
 
     def __init__(self, deployment: Deployment, *, take_over: bool = False) -> None:
         self._lifecycle = Lifecycle()
@@ -50,25 +54,29 @@ class Stream:
         self._thread.join()
 
     def ended(self) -> None:
-        self._thread.join(120)
+        self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
 
 
 @contextmanager
 def stalled(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Yields what tells that the stream has all but sent; it goes on behind the block."""
-    plain, there, gate = BatchDelivery.task, threading.Event(), threading.Event()
+    """Stop the stream before it sends, until the end of the block.
 
-    def task(delivery: BatchDelivery, *given: object, **named: object) -> object:
+    Yields:
+        An event, which is set when the stream is about to send.
+    """
+    plain, about_to_send, gate = BatchDelivery.task, threading.Event(), threading.Event()
+
+    def task(delivery: BatchDelivery, *arguments: object, **named: object) -> object:
         if delivery is stream.delivery:
-            there.set()
-            gate.wait(120)
-        return plain(delivery, *given, **named)  # type: ignore[arg-type]
+            about_to_send.set()
+            gate.wait(WAIT_S)
+        return plain(delivery, *arguments, **named)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(BatchDelivery, "task", task)
         try:
-            yield there
+            yield about_to_send
         finally:
             gate.set()
 
@@ -89,14 +97,14 @@ def test_a_stream_that_lost_its_place_ends_before_it_sends(
         checkpoint=str(Path(before.checkpoint).with_name("another")),
         starting_offsets=json.dumps({before.topic: {"0": 20, "1": 20}}),
     )
-    # A second one is refused, and the first goes on.
+    # The second stream is refused, and the first one continues.
     with pytest.raises(TableError, match=rf"PLACE_TAKEN: .*{before.checkpoint}, since"):
         start(deployment.spark, deployment.settings, Lifecycle())
-    with stalled(first, monkeypatch) as there:
-        # A slice that had begun before sends what comes while it lasts.
-        assert latency == "microbatch" or there.wait(120)
+    with stalled(first, monkeypatch) as about_to_send:
+        # A slice that had started before sends the records that come until it ends.
+        assert latency == "microbatch" or about_to_send.wait(WAIT_S)
         deployment.publish(records()[40:80])
-        assert there.wait(120)
+        assert about_to_send.wait(WAIT_S)
         second = Stream(deployment, take_over=True)
         second.reach({0: 40, 1: 40})
     first.ended()
@@ -109,7 +117,6 @@ def test_a_stream_that_lost_its_place_ends_before_it_sends(
     outcome = deployment.outcome(itch)
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
     assert outcome.received > 20
-    # The place is free again: the first checkpoint may have it, and sends again what it has not on
-    # record.
+    # The topic is free again: the first checkpoint may have it, and repeats its unrecorded batch.
     deployment.set(checkpoint=before.checkpoint)
     Stream(deployment).end()

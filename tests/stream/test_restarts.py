@@ -1,4 +1,4 @@
-"""A stream goes on after a restart: ranges without a hole, and no files of plans before."""
+"""A stream continues after a restart: summaries have no gap, and earlier plans leave no files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 
 
 def publish_in_transactions(deployment: Deployment, packets: list[bytes]) -> None:
-    """Each packet in a transaction of its own: behind it is an offset that no record has."""
+    """Publish each packet in its own transaction, which uses a further offset for its marker."""
     name = f"tx-{deployment.settings.topic}"
     producer = KafkaProducer(bootstrap_servers=deployment.servers, transactional_id=name)
     producer.init_transactions()
@@ -37,18 +37,18 @@ def publish_in_transactions(deployment: Deployment, packets: list[bytes]) -> Non
 
 
 def summaries(deployment: Deployment) -> dict[str, list[Summary]]:
-    """By host, in the order in which it is told."""
+    """Returns the summaries of each host, in the order of sending."""
     folder = Path(deployment.settings.pcap_path)
     files = sorted(folder.glob("*.pcap"), key=lambda path: path.stat().st_mtime)
-    found: dict[str, list[Summary]] = {}
+    by_host: dict[str, list[Summary]] = {}
     for parts in (dissect(r.frame) for path in files for r in read_pcap(path.open("rb"))):
         if parts.summary is not None:
             (host,) = MODEL.deliver(PUBLISHER, parts.labels).hosts
-            found.setdefault(host, []).append(parts.summary)
-    return found
+            by_host.setdefault(host, []).append(parts.summary)
+    return by_host
 
 
-def test_ranges_go_on_without_a_hole_over_restarts_where_offsets_have_gaps(
+def test_ranges_of_summaries_have_no_gap_over_restarts_where_offsets_have_gaps(
     deployment: Deployment,
 ) -> None:
     packets = records()[:12]
@@ -56,23 +56,23 @@ def test_ranges_go_on_without_a_hole_over_restarts_where_offsets_have_gaps(
     deployment.run()
     publish_in_transactions(deployment, packets[4:8])
     deployment.run(lambda: publish_in_transactions(deployment, packets[8:]))
-    found = summaries(deployment)
-    assert found.keys() == {"h1", "h2", "h4"}
-    for told in found.values():
-        spans = sorted({(s.from_, s.until) for s in told})
+    by_host = summaries(deployment)
+    assert by_host.keys() == {"h1", "h2", "h4"}
+    for host_summaries in by_host.values():
+        spans = sorted({(s.from_, s.until) for s in host_summaries})
         assert len(spans) >= 2
         assert all(until == from_ for (_, until), (from_, _) in itertools.pairwise(spans)), spans
-    # All know in the end how far it went, and whom nothing was for was not told of each batch.
-    assert len({max(s.until for s in told) for told in found.values()}) == 1
+    # The last summary of each host has the end of the topic.
+    assert len({max(s.until for s in summaries) for summaries in by_host.values()}) == 1
 
 
-def test_a_batch_that_runs_again_says_the_same_ranges(deployment: Deployment) -> None:
+def test_a_batch_that_runs_again_sends_the_same_ranges(deployment: Deployment) -> None:
     publish_in_transactions(deployment, records()[:4])
     deployment.run()
     publish_in_transactions(deployment, records()[4:8])
     deployment.run()
     before = summaries(deployment)
-    # As a crash before Spark's commit leaves it.
+    # The stream crashed before Spark's commit.
     last = deployment.committed()
     for name in (str(last), f".{last}.crc"):
         (Path(deployment.settings.checkpoint) / "commits" / name).unlink(missing_ok=True)
@@ -80,47 +80,45 @@ def test_a_batch_that_runs_again_says_the_same_ranges(deployment: Deployment) ->
     deployment.run()
     again = summaries(deployment)
     assert again
-    for host, told in again.items():
-        assert set(told) <= set(before[host])
+    for host, host_summaries in again.items():
+        assert set(host_summaries) <= set(before[host])
 
 
-def test_plans_that_are_replaced_leave_no_file_behind(
-    deployment: Deployment, spark: SparkSession
-) -> None:
+def test_replaced_plans_leave_no_files(deployment: Deployment, spark: SparkSession) -> None:
     folder = Path(str(spark.sparkContext._temp_dir))
     packets = iter(records())
 
     def edit_and_publish() -> None:
-        deployment.sql(
-            "UPDATE {} SET updated_at = now(), filter = concat(filter, ' ')", "subscriptions"
-        )
+        rows = deployment.tables.rows("subscriptions")
+        edited = [row | {"filter": row["filter"] + " "} for row in rows]
+        deployment.tables.merge("subscriptions", edited, [], ("id",))
         deployment.publish([next(packets), next(packets)])
 
     deployment.publish([next(packets), next(packets)])
     deployment.run(edit_and_publish)
     before = len(list(folder.iterdir()))
     deployment.run(*[edit_and_publish] * 4)
-    # What the last plan of each run needs stays as long as the session does.
+    # The session keeps the files of the last plan of each run.
     assert len(list(folder.iterdir())) <= before + 2
 
 
 def sizes(deployment: Deployment, batches: list[dict[str, Any]]) -> list[int]:
-    """Bytes of each batch's records."""
-    found = []
+    """Returns the number of bytes of the records of each batch."""
+    totals = []
     for row in batches:
         spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
         values = deployment.topics.read_spans(spans).toArrow().column("value").to_pylist()
-        found.append(sum(map(len, values)))
-    return found
+        totals.append(sum(map(len, values)))
+    return totals
 
 
-def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_as_it_was(
+def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_the_same(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     most, large = 400_000, 100_000
     deployment.set(max_bytes_per_trigger=most)
-    # Nothing that could be read: each is a dead letter, and is counted all the same.
+    # The records are dead letters, which count towards the size of a batch as well.
     deployment.publish([random.Random(1).randbytes(200)] * 600)
 
     def grow() -> None:
@@ -133,7 +131,7 @@ def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_a
     assert records[0] == most // PACKET
     assert all(after <= GROWTH * before for before, after in itertools.pairwise(records))
     big = [size for size in sizes(deployment, ledger) if size >= large]
-    # The first that meets them could not know; then they are kept within the bound.
+    # The stream learns the size from the first batch of large records; later ones are within it.
     assert len(big) > 1
     assert all(size <= max(most, PARTITIONS * large) for size in big[1:])
     last = ledger[-1]["batch_id"]
@@ -146,7 +144,7 @@ def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_a
     assert again == first
 
 
-def test_the_first_batch_reckons_with_what_the_topic_was_made_for(deployment: Deployment) -> None:
+def test_the_first_batch_assumes_the_record_size_of_the_topic(deployment: Deployment) -> None:
     assert deployment.topics.usual_record() == PACKET
     name = f"large-{deployment.settings.topic}"
     admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
@@ -154,6 +152,6 @@ def test_the_first_batch_reckons_with_what_the_topic_was_made_for(deployment: De
     admin.close()
     deployment.set(topic=name)
     assert deployment.topics.usual_record() == 9_000_000
-    # As without the right to describe it.
+    # The default applies if the stream may not describe the topic.
     deployment.set(topic="nowhere")
     assert deployment.topics.usual_record() == PACKET

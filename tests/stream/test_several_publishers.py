@@ -1,4 +1,4 @@
-"""A stream of several publishers on real parts: what it sends, writes down and explains of each."""
+"""A stream of several publishers sends, records and explains the notifications of each."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from udfs.stop_request import StopRequest
 
 pytestmark = pytest.mark.integration
 
-#: What headers say in turn; nobody is no host, and h4 no publisher.
-TOLD = ("feed1", "h3", "feed1", "nobody", None, "h4", "h3")
+#: Publishers that the headers name in turn; "unknown" is not a host, and h4 is not a publisher.
+HEADERS = ("feed1", "h3", "feed1", "unknown", None, "h4", "h3")
 
 
 def publish(deployment: Deployment) -> None:
     producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
     for number, packet in enumerate(records()):
-        told = TOLD[number % len(TOLD)]
-        headers = [("from", b"feed9"), ("from", told.encode())] if told else [("to", b"feed1")]
+        name = HEADERS[number % len(HEADERS)]
+        headers = [("from", b"feed9"), ("from", name.encode())] if name else [("to", b"feed1")]
         producer.send(deployment.settings.topic, packet, partition=number % 2, headers=headers)
     producer.flush()
     producer.close()
@@ -57,36 +57,36 @@ def publish(deployment: Deployment) -> None:
 def received(
     network: Network, model: ForwardingModel, frames: list[bytes]
 ) -> tuple[dict[str, list[verification.Receipt]], Counter[tuple[str, str]]]:
-    """What each host gets, and how many notifications each publisher sends it."""
+    """Returns the receipts of each host, and the number of notifications by publisher and host."""
     address = {host.ipv4: host.name for host in network.hosts.values()}
     hosts: dict[str, list[verification.Receipt]] = {name: [] for name in network.hosts}
     sent: Counter[tuple[str, str]] = Counter()
     for frame in frames:
-        found = dissect(frame)
-        sender = address[found.ipv4.source]
-        receipt = verification.Receipt(found.session, found.sequence, found.messages)
-        for host, copies in model.deliver(sender, found.labels).hosts.items():
+        parts = dissect(frame)
+        sender = address[parts.ipv4.source]
+        receipt = verification.Receipt(parts.session, parts.sequence, parts.messages)
+        for host, copies in model.deliver(sender, parts.labels).hosts.items():
             hosts[host] += [receipt] * copies
             sent[sender, host] += copies
     return hosts, sent
 
 
 def proved(deployment: Deployment, itch: Specification) -> verification.Expectation:
-    """What each host is owed, by the ledger and by brute force."""
-    made = RecordedBatches(deployment.settings, deployment.tables, SessionRun(), itch)
+    """Returns the messages that each host must receive, by the ledger and by brute force."""
+    recorded = RecordedBatches(deployment.settings, deployment.tables, SessionRun(), itch)
     topics = deployment.topics
-    found = topics.read_all()
-    made.told = topics.publishers
+    all_records = topics.read_all()
+    recorded.told = topics.publishers
     return verification.expected(
-        found, made.batches, itch, deployment.settings.topic, read=made.read
+        all_records, recorded.batches, itch, deployment.settings.topic, read=recorded.read
     )
 
 
 def matched(deployment: Deployment, itch: Specification) -> dict[str, int]:
-    """Messages that each rule is true of, one by one, in records whose publisher may send."""
+    """Returns the number of messages that each rule matches, in records of known publishers."""
     rules = {name: parse_rule(text, itch).condition for name, (_, text) in RULES.items()}
     topics = deployment.topics
-    found = dict.fromkeys(rules, 0)
+    counts = dict.fromkeys(rules, 0)
     for partition, offset, value in topics.read_all():
         if topics.publishers.get((partition, offset)) not in ("feed1", "h3"):
             continue
@@ -94,15 +94,15 @@ def matched(deployment: Deployment, itch: Specification) -> dict[str, int]:
             with suppress(MessageError):
                 event = read_message(itch, message)
                 for name, condition in rules.items():
-                    found[name] += matches(condition, event)
-    return found
+                    counts[name] += matches(condition, event)
+    return counts
 
 
-def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
+def test_records_belong_to_their_publisher_from_the_header_to_the_statistics(
     deployment: Deployment, itch: Specification, tmp_path: Any
 ):
-    deployment.sql("UPDATE {} SET role = 'publisher' WHERE host = 'h3'", "hosts")
-    deployment.set(publisher="feed1,h3,nobody", publisher_by="header:from", mtu=1400)
+    deployment.change("hosts", {"host": "h3"}, role="publisher")
+    deployment.set(publisher="feed1,h3,unknown", publisher_by="header:from", mtu=1400)
     publish(deployment)
     deployment.run()
 
@@ -110,16 +110,16 @@ def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
     model = model_of(deployment, network)
     frames = deployment.frames()
     hosts, sent = received(network, model, frames)
-    owed = proved(deployment, itch)
-    # By the ways of two publishers, in whose order nothing is said.
-    assert owed.total > 50
-    tallies = verification.compare(owed, hosts)
+    expectation = proved(deployment, itch)
+    # The paths of two publishers differ, so nothing is promised about the order.
+    assert expectation.total > 50
+    tallies = verification.compare(expectation, hosts)
     assert (tallies.missing, tallies.extra, tallies.duplicates, tallies.misnumbered) == (0,) * 4
     assert {sender for sender, _ in sent} == {"feed1", "h3"}
 
     ledger = deployment.ledger
-    assert sum(row["dead_letters"] for row in ledger) == owed.dead_letters.total()
-    assert set(owed.dead_letters) == {"unknown_publisher", "no_publisher"}
+    assert sum(row["dead_letters"] for row in ledger) == expectation.dead_letters.total()
+    assert set(expectation.dead_letters) == {"unknown_publisher", "no_publisher"}
     counted: Counter[tuple[str, str]] = Counter()
     for row in deployment.tables.rows("delivery_statistics"):
         counted[row["publisher"], row["subscriber"]] += row["notifications"]
@@ -127,22 +127,22 @@ def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
     published = {row["publisher"] for row in deployment.tables.rows("publication_statistics")}
     assert published == {"feed1", "h3"}
 
-    # What each rule has matched, of records that may be sent.
+    # The view counts the matches of each rule in records of known publishers.
     subscription_matches.define(deployment.spark, deployment.tables, deployment.settings)
     view = deployment.spark.sql("SELECT id, messages FROM subscription_matches").collect()
-    told = {row["id"]: row["messages"] for row in view}
-    assert told == matched(deployment, itch) and min(told.values()) > 10
+    counts = {row["id"]: row["messages"] for row in view}
+    assert counts == matched(deployment, itch) and min(counts.values()) > 10
 
-    # The table has the stacks of who sent to whom, and their way begins at the publisher.
+    # The table has the stacks by publisher and receivers, and their paths start at the publisher.
     stacks = deployment.tables.rows("header_stacks")
     pairs = {(row["publisher"], tuple(row["receivers"])) for row in stacks}
     for row in deployment.tables.rows("publication_statistics"):
         assert (row["publisher"], tuple(row["receivers"])) in pairs
     for row in stacks:
-        went = model.deliver(row["publisher"], tuple(row["labels"]))
-        assert set(went.hosts) == set(row["part_receivers"])
+        delivery = model.deliver(row["publisher"], tuple(row["labels"]))
+        assert set(delivery.hosts) == set(row["part_receivers"])
 
-    # Computed again, each frame is the same, and its way begins at its publisher.
+    # An explanation computes the same frame again, and its path starts at its publisher.
     explanation = SentExplanation(deployment.spark, deployment.settings, deployment.tables)
     chosen = {}
     for frame in frames:
@@ -150,32 +150,31 @@ def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
     assert len(chosen) == 2
     for source, frame in chosen.items():
         parts = dissect(frame)
-        told = explanation.explain(parts.session.decode(), parts.sequence)
-        same = [each for each in told["frames"] if each["hex"] == frame.hex()]
-        assert len(same) == 1
-        assert network.hosts[same[0]["publisher"]].ipv4 == source
-        assert same[0]["entry"] == same[0]["publisher"]
-        assert set(same[0]["paths"]) == set(model.deliver(same[0]["publisher"], parts.labels).hosts)
+        explained = explanation.explain(parts.session.decode(), parts.sequence)
+        (same,) = [f for f in explained["frames"] if f["hex"] == frame.hex()]
+        assert network.hosts[same["publisher"]].ipv4 == source
+        assert same["entry"] == same["publisher"]
+        assert set(same["paths"]) == set(model.deliver(same["publisher"], parts.labels).hosts)
 
-    # One subscription over the past: all that its host had by it, of both publishers.
+    # One subscription over all past records gets what its host received, from both publishers.
     deployment.set(pcap_path=str(tmp_path / "history"))
     history = History(deployment.spark, deployment.settings, deployment.tables, "side")
-    whole = {partition: (0, end) for partition, end in deployment.topics.end_offsets().items()}
-    history.deliver(whole, StopRequest())
-    again, by_whom = received(network, model, deployment.frames())
-    assert {sender for sender, _ in by_whom} == {"feed1", "h3"}
-    had, has = (
-        Counter((each.session, message) for each in found["h2"] for message in each.messages)
-        for found in (hosts, again)
+    spans = {partition: (0, end) for partition, end in deployment.topics.end_offsets().items()}
+    history.deliver(spans, StopRequest())
+    again, sent_again = received(network, model, deployment.frames())
+    assert {sender for sender, _ in sent_again} == {"feed1", "h3"}
+    first, second = (
+        Counter((r.session, message) for r in host_receipts["h2"] for message in r.messages)
+        for host_receipts in (hosts, again)
     )
-    assert had == has
+    assert first == second
 
 
-def test_what_enters_where_executors_are_is_on_record_and_explained_so(
+def test_frames_that_enter_at_the_executors_place_are_recorded_and_explained(
     deployment: Deployment, itch: Specification
 ):
-    """One publisher, and executors of this machine send by the link of another host."""
-    deployment.sql("UPDATE {} SET role = 'publisher' WHERE host = 'h3'", "hosts")
+    """There is one publisher; the executors of this machine send by the link of another host."""
+    deployment.change("hosts", {"host": "h3"}, role="publisher")
     deployment.set(
         publisher="feed1",
         mtu=1400,
@@ -188,40 +187,40 @@ def test_what_enters_where_executors_are_is_on_record_and_explained_so(
     deployment.set(sink_ingresses="")
     deployment.publish(records()[1::2])
     deployment.run()
-    whole = deployment.frames()
+    frames_of_both = deployment.frames()
 
     network = network_of(deployment)
     model = model_of(deployment, network)
     hosts: dict[str, list[verification.Receipt]] = {name: [] for name in network.hosts}
-    for link, frames in (("h3", entered), ("feed1", whole[len(entered) :])):
+    for link, frames in (("h3", entered), ("feed1", frames_of_both[len(entered) :])):
         for frame in frames:
-            found = dissect(frame)
-            assert found.ipv4.source == network.hosts["feed1"].ipv4
-            receipt = verification.Receipt(found.session, found.sequence, found.messages)
-            for host, copies in model.deliver(link, found.labels).hosts.items():
+            parts = dissect(frame)
+            assert parts.ipv4.source == network.hosts["feed1"].ipv4
+            receipt = verification.Receipt(parts.session, parts.sequence, parts.messages)
+            for host, copies in model.deliver(link, parts.labels).hosts.items():
                 hosts[host] += [receipt] * copies
     tallies = verification.compare(proved(deployment, itch), hosts)
     assert (tallies.missing, tallies.extra, tallies.duplicates, tallies.misnumbered) == (0,) * 4
 
-    # Its records are feed1's, and trees begin where they enter: that is what retuning weighs.
+    # The records belong to feed1. Their trees start where they enter, which retuning weighs.
     statistics = deployment.tables.rows("delivery_statistics")
     assert {row["publisher"] for row in statistics} == {"feed1"}
     publications = deployment.tables.rows("publication_statistics")
     assert {row["publisher"] for row in publications} == {"feed1", "h3"}
     record = read_record(deployment.tables, 1000)
-    assert {each.publisher for each in record.publications} == {"feed1", "h3"}
+    assert {publication.publisher for publication in record.publications} == {"feed1", "h3"}
     assert record.covered == 1
     for row in deployment.tables.rows("header_stacks"):
         assert set(model.deliver(row["publisher"], tuple(row["labels"])).hosts) == set(
             row["part_receivers"]
         )
 
-    # Each is explained by the link that it took then, whatever is set now.
+    # An explanation has the link that the frame took, not that of the current settings.
     explanation = SentExplanation(deployment.spark, deployment.settings, deployment.tables)
-    for link, frame in (("h3", entered[0]), ("feed1", whole[-1])):
+    for link, frame in (("h3", entered[0]), ("feed1", frames_of_both[-1])):
         parts = dissect(frame)
-        told = explanation.explain(parts.session.decode(), parts.sequence)
-        (same,) = [each for each in told["frames"] if each["hex"] == frame.hex()]
+        explained = explanation.explain(parts.session.decode(), parts.sequence)
+        (same,) = [f for f in explained["frames"] if f["hex"] == frame.hex()]
         assert (same["publisher"], same["entry"]) == ("feed1", link)
         assert all(path[0] == link for path in same["paths"].values())
 
@@ -231,17 +230,17 @@ def test_what_enters_where_executors_are_is_on_record_and_explained_so(
         for host in ("h1", "h2", "h4"):
             for partition in range(2):
                 session = session_id(deployment.settings.topic, partition)
-                again = [read_packet(each) for each in client.all(host, session)]
-                had = [each for each in hosts[host] if each.session == session]
-                assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, had))
+                again = [read_packet(packet) for packet in client.all(host, session)]
+                first = [receipt for receipt in hosts[host] if receipt.session == session]
+                assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, first))
     finally:
         service.close()
 
 
-def test_hosts_get_again_what_they_lost_of_each_and_trees_follow_what_all_publish(
+def test_hosts_repair_losses_and_trees_are_retuned_for_all_publishers(
     deployment: Deployment, itch: Specification, tmp_path: Any
 ):
-    deployment.sql("UPDATE {} SET role = 'publisher' WHERE host = 'h3'", "hosts")
+    deployment.change("hosts", {"host": "h3"}, role="publisher")
     deployment.set(
         publisher="feed1,h3", mtu=1400, rerequest_identify="name", p4_folder=str(P4), wait_seconds=5
     )
@@ -252,28 +251,28 @@ def test_hosts_get_again_what_they_lost_of_each_and_trees_follow_what_all_publis
     hosts, sent = received(network, model_of(deployment, network), frames)
     assert {sender for sender, _ in sent} == {"feed1", "h3"}
 
-    # Each asks for all that it had, of the session of each publisher.
+    # Each host requests all its notifications again, from the session of each publisher.
     service = Service(deployment)
     try:
         client = Client(service.rerequests)
-        asked = 0
+        count = 0
         for host in ("h1", "h2", "h4"):
             for partition in range(2):
                 session = session_id(deployment.settings.topic, partition)
-                again = [read_packet(each) for each in client.all(host, session)]
-                had = [each for each in hosts[host] if each.session == session]
-                assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, had))
-                asked += len(had)
-        assert asked == sum(sent.values()) > 50
+                again = [read_packet(packet) for packet in client.all(host, session)]
+                first = [receipt for receipt in hosts[host] if receipt.session == session]
+                assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, first))
+                count += len(first)
+        assert count == sum(sent.values()) > 50
     finally:
         service.close()
 
-    # Trees for what both have published, on switches with room for one: the old goes first.
+    # Switches have space for one tree: the old one is removed before the trees for both publishers.
     def retune() -> int:
-        given = ["--strategies", "hops,relation", "--rules", "1", "--min-saving", "0"]
-        given += ["--report", str(tmp_path / "report")]
-        asked = retune_trees.parser().parse_args(given)
-        return retune_trees.work(asked, deployment.settings, Lifecycle())
+        arguments = ["--strategies", "hops,relation", "--rules", "1", "--min-saving", "0"]
+        arguments += ["--report", str(tmp_path / "report")]
+        options = retune_trees.parser().parse_args(arguments)
+        return retune_trees.work(options, deployment.settings, Lifecycle())
 
     old = {row["tree_id"] for row in deployment.tables.rows("virtual_trees")}
     assert retune() == retune_trees.MORE
@@ -290,22 +289,22 @@ def test_hosts_get_again_what_they_lost_of_each_and_trees_follow_what_all_publis
     deployment.publish(records()[1::2])
     deployment.run()
     after = deployment.frames()[len(frames) :]
-    more, by_whom = received(network, model_of(deployment, network), after)
-    for host, receipts in more.items():
+    later, sent_later = received(network, model_of(deployment, network), after)
+    for host, receipts in later.items():
         hosts[host] += receipts
-    owed = proved(deployment, itch)
-    tallies = verification.compare(owed, hosts)
+    expectation = proved(deployment, itch)
+    tallies = verification.compare(expectation, hosts)
     assert (tallies.missing, tallies.extra, tallies.duplicates, tallies.misnumbered) == (0,) * 4
-    assert {sender for sender, _ in by_whom} == {"feed1", "h3"}
-    # Both use the new trees, and no old one.
+    assert {sender for sender, _ in sent_later} == {"feed1", "h3"}
+    # Frames of both publishers use the new trees only.
     labels = {"feed1": set(), "h3": set()}
     address = {host.ipv4: host.name for host in network.hosts.values()}
     for frame in after:
-        found = dissect(frame)
-        labels[address[found.ipv4.source]] |= {
-            number for kind, number in map(network.labels.split, found.labels) if kind == TREE
+        parts = dissect(frame)
+        labels[address[parts.ipv4.source]] |= {
+            number for kind, number in map(network.labels.split, parts.labels) if kind == TREE
         }
-    assert all(used and used <= new for used in labels.values())
+    assert all(numbers and numbers <= new for numbers in labels.values())
 
 
 def network_of(deployment: Deployment) -> Network:
@@ -315,13 +314,13 @@ def network_of(deployment: Deployment) -> Network:
 
 
 def model_of(deployment: Deployment, network: Network) -> ForwardingModel:
-    """By the trees that switches hold now."""
+    """Returns the forwarding model with the trees that the switches have now."""
     trees = map(tree_from_row, deployment.tables.rows("virtual_trees"))
-    held = [tree for tree in trees if tree.state != "retired"]
-    return ForwardingModel(network, network_tables(network, held))
+    installed = [tree for tree in trees if tree.state != "retired"]
+    return ForwardingModel(network, network_tables(network, installed))
 
 
-def test_each_publisher_has_a_way_or_an_error_that_says_how_to_name_one():
+def test_each_publisher_has_a_sink_or_an_error_names_the_setting():
     def opener(**values: Any) -> Opener:
         return Opener(sink_options(Settings(publisher="feed1,feed2", **values)))
 
@@ -329,8 +328,8 @@ def test_each_publisher_has_a_way_or_an_error_that_says_how_to_name_one():
     expected = SinkOptions("udp", "[::1]:2", 3, path=Settings().pcap_path, alone=False)
     assert named.way("feed2", "s2") == expected
     by_switch = opener(udp_endpoint="{switch}.example:9", sink_publishers="feed1=far:1")
-    ways = [by_switch.way(*each).endpoint for each in (("feed1", "s1"), ("feed2", "s2"))]
-    assert ways == ["far:1", "s2.example:9"]
+    endpoints = [by_switch.way(*pair).endpoint for pair in (("feed1", "s1"), ("feed2", "s2"))]
+    assert endpoints == ["far:1", "s2.example:9"]
     raw = opener(sink="af_packet", interface="to-{publisher}")
     assert raw.way("feed2", "s2").interface == "to-feed2"
     files = opener(sink="pcap")
@@ -343,6 +342,6 @@ def test_each_publisher_has_a_way_or_an_error_that_says_how_to_name_one():
         sink_options(Settings(udp_endpoint="far:1", sink_publishers="feed1=near:1"))
 
 
-def test_a_setting_that_tells_publishers_apart_asks_for_several():
+def test_a_setting_that_distinguishes_publishers_needs_several():
     with pytest.raises(SettingsError, match=r"publisher\.by is 'header:from'.*names one host"):
         Settings.read([("spark.stackcast.publisher.by", "header:from")])

@@ -1,5 +1,7 @@
-"""What streams that crash run in: a broker, a topic that is being filled, tables that are being
-edited, and hosts that keep receipts."""
+"""A deployment for streams that are killed.
+
+It fills a topic and edits a table while streams run, and its hosts keep receipts.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,21 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from crashing_stream import Story
+from crashing_stream import Story, committed
 from kafka import KafkaProducer
 from paths import ROOT, SUPPORT
+from polling import drain
 from pyspark.sql import SparkSession
+from table_edits import change
+from waiting import until
 
 from jobs import check_delivery
-from jobs.adapters.app.error_texts import SQL_ERRORS
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.tables.tables import Tables
 from lab.fabric.network import Ingress
@@ -53,12 +57,16 @@ MARK = "STACKCAST_TEST_MARK"
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 TREES = broadcast_trees(NETWORK)
 PUBLISHER = "feed1"
-#: The same hosts and trees, and each partition has a publisher.
+#: The same hosts and trees as `NETWORK`, with one publisher per partition.
 SEVERAL = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1, publishers=2)
+#: Limits waits, so that a test that hangs ends.
 WAIT_S = 600
-EDIT_S = 5.0
-#: Records of a batch at most.
-BATCH = 200
+#: Maximum records per batch.
+BATCH = 60
+#: Share of the records that are truncated, so that most batches have dead letters.
+TRUNCATED = 0.05
+#: One edit of the subscriptions per that many published records.
+EDIT_RECORDS = 2 * BATCH
 RULES = {
     "high": ("h1", "price > 200"),
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),
@@ -71,10 +79,13 @@ _ETHERNET = 14
 
 
 class Hosts:
-    """The far ends of tunnels, of these publishers: the forwarding model says which hosts a frame
-    reaches, and each has what it received in a file when the frame is acknowledged.
+    """The remote ends of the publishers' tunnels, and the network and hosts behind them.
 
-    taken: how many frames came by each, by its number.
+    The forwarding model decides which hosts a frame reaches. Each host writes its copy to a file
+    before the frame is acknowledged.
+
+    Attributes:
+        frames_by_ingress: number of frames per ingress, by its index as text.
     """
 
     def __init__(self, folder: Path, network: Network, publishers: Sequence[str]) -> None:
@@ -86,10 +97,10 @@ class Hosts:
             host: (receipts / f"{host}.mold").open("wb", buffering=0)
             for host in network.subscribers()
         }
-        self._reached = cache(self._follow)
-        self.taken: Counter[str] = Counter()
-        self._ingresses = [Ingress(str(way), self._take) for way in range(len(publishers))]
-        self.addresses = [each.address for each in self._ingresses]
+        self._hosts_reached = cache(self._follow)
+        self.frames_by_ingress: Counter[str] = Counter()
+        self._ingresses = [Ingress(str(index), self._take) for index in range(len(publishers))]
+        self.addresses = [ingress.address for ingress in self._ingresses]
         self._ending = threading.Event()
         self.errors: list[BaseException] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -108,25 +119,24 @@ class Hosts:
         assert not delivery.loop and set(delivery.hosts.values()) == {1}
         return tuple(delivery.hosts)
 
-    def _take(self, way: str, frame: bytes, _arrived: float) -> None:
+    def _take(self, index: str, frame: bytes, _arrived: float) -> None:
         labels = int.from_bytes(frame[_ETHERNET:_STACK])
         stack = frame[_STACK : _STACK + 2 * labels]
         payload = frame[_STACK + 2 * labels + DATAGRAM :]
         assert int.from_bytes(frame[12:14]) != ETHERTYPE_IPV4
         if not is_summary(payload):
             assert dissect(frame).labels
-        publisher = self._publishers[int(way)]
-        reached = self._reached(publisher, struct.unpack(f">{labels}H", stack))
-        for host in reached:
+        publisher = self._publishers[int(index)]
+        for host in self._hosts_reached(publisher, struct.unpack(f">{labels}H", stack)):
             self._files[host].write(len(payload).to_bytes(2) + payload)
-        self.taken[way] += 1
+        self.frames_by_ingress[index] += 1
 
     def _run(self) -> None:
         with selectors.DefaultSelector() as selector:
             for ingress in self._ingresses:
                 selector.register(ingress, selectors.EVENT_READ)
             while not self._ending.is_set():
-                if any(each.backlog for each in self._ingresses) or selector.select(0.1):
+                if any(ingress.backlog for ingress in self._ingresses) or selector.select(0.1):
                     try:
                         for ingress in self._ingresses:
                             ingress.receive()
@@ -138,7 +148,7 @@ class Hosts:
 
 
 class World:
-    """One deployment. `start` starts its stream, `prove` says what came of it."""
+    """One deployment: `start` starts its stream, `prove` checks what the hosts received."""
 
     def __init__(
         self,
@@ -151,8 +161,14 @@ class World:
         rules: Mapping[str, tuple[str, str]] = RULES,
         alone: bool = False,
     ) -> None:
-        """Each publisher of the network has a tunnel. alone: the first one publishes all, and the
-        others are ingresses of places."""
+        """Create the topics and, unless another world has filled them, the tables.
+
+        Args:
+            latency: value of ``spark.stackcast.latency``.
+            network: network whose publishers have one tunnel each.
+            rules: host and filter of each subscription, by its id.
+            alone: the first publisher publishes all records; the others are ingresses of places.
+        """
         self.spark, self.broker, self.tables, self.folder = spark, broker, tables, folder
         self.ingresses = network.publishers()
         self.hosts = Hosts(folder, network, self.ingresses)
@@ -161,7 +177,7 @@ class World:
         self._draw = random.Random(7)
         self._numbers = itertools.count()
         self._ending = threading.Event()
-        self._beside: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []
         self.errors: list[BaseException] = []
         self.published = self.edits = self._allowed = 0
         if not tables.rows("subscriptions"):
@@ -181,8 +197,8 @@ class World:
             "kafka": {"bootstrap.servers": broker.bootstrap_servers},
         }
         if len(publishers) > 1:
-            named = zip(publishers, self.hosts.addresses, strict=True)
-            self.settings["sink_publishers"] = ",".join(f"{name}={way}" for name, way in named)
+            tunnels = zip(publishers, self.hosts.addresses, strict=True)
+            self.settings["sink_publishers"] = ",".join(map("=".join, tunnels))
         for topic, partitions in (("topic", 2), ("dead_letter_topic", 1)):
             ensure_topic(broker.bootstrap_servers, self.settings[topic], partitions)
 
@@ -190,40 +206,40 @@ class World:
         for name, rows in network_to_rows(network, dict.fromkeys(network.switches, "")).items():
             self.tables.append(name, rows)
         self.tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
-        who = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+        editor = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
         self.tables.append(
             "subscriptions",
             [
-                {"id": n, "subscriber": h, "format": "itch", "filter": f, "enabled": True, **who}
+                {"id": n, "subscriber": h, "format": "itch", "filter": f, "enabled": True, **editor}
                 for n, (h, f) in self.rules.items()
             ],
         )
 
-    # --- what goes on meanwhile ----------------------------------------------------------------
+    # --- publisher and editor ------------------------------------------------------------------
 
-    def fill_and_edit(self, packets_a_second: float, edit: bool = True) -> None:
-        """Publish and edit from now on, until `quiet`."""
-        works: list[Any] = [lambda: self._publish(packets_a_second)]
-        for work in [*works, self._edit] if edit else works:
-            thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
+    def fill_and_edit(self, records_per_second: float, edit: bool = True) -> None:
+        """Publish, and edit a rule, from now on until `quiet`; `allow` limits both."""
+        loops: list[Any] = [lambda: self._publish(records_per_second)]
+        for loop in [*loops, self._edit] if edit else loops:
+            thread = threading.Thread(target=self._guarded, args=(loop,), daemon=True)
             thread.start()
-            self._beside.append(thread)
+            self._threads.append(thread)
 
     def allow(self, batches: int) -> None:
-        """Let records of so many more batches be published."""
+        """Allow the publisher to send the records of ``batches`` more batches."""
         self._allowed = self.published + BATCH * batches
 
     def quiet(self) -> None:
-        """End filling and editing; returns when all is in the topic."""
+        """Stop publishing and editing; return when the topic has all records."""
         self._ending.set()
-        for thread in self._beside:
+        for thread in self._threads:
             thread.join(WAIT_S)
         self.check()
         (self.folder / "drained").touch()
 
-    def _guarded(self, work: Any) -> None:
+    def _guarded(self, loop: Any) -> None:
         try:
-            work()
+            loop()
         except BaseException as error:
             self.errors.append(error)
 
@@ -234,8 +250,9 @@ class World:
             delivery_timeout_ms=WAIT_S * 1000,
         )
         due = time.monotonic()
-        for number, packet in enumerate(packets(self._draw)):
-            # On a slow machine no more than the streams can take: the proof is brute force.
+        for number, packet in enumerate(packets(self._draw, TRUNCATED)):
+            # The proof evaluates each rule for each message in Python, so a slow machine must not
+            # publish more records than its streams take.
             while self.published >= self._allowed and not self._ending.wait(0.05):
                 pass
             if self._ending.is_set():
@@ -248,26 +265,19 @@ class World:
         producer.close()
 
     def _edit(self) -> None:
-        """One rule changes again and again, and so do its subscriber's neighbours in the table."""
-        name = f"delta.`{self.tables.location}/subscriptions`"
+        """Change one rule of the table per `EDIT_RECORDS` published records."""
         for number in itertools.count():
-            if self._ending.wait(EDIT_S):
-                return
-            try:
-                self.spark.sql(
-                    f"UPDATE {name} SET filter = 'shares > {100 + number % 7 * 100}' "
-                    "WHERE id = 'edited'"
-                )
-                self.edits += 1
-            except SQL_ERRORS as error:
-                self.errors.append(error)
-                return
+            while self.published < (number + 1) * EDIT_RECORDS:
+                if self._ending.wait(0.05):
+                    return
+            rule = f"shares > {100 + number % 7 * 100}"
+            change(self.tables, "subscriptions", {"id": "edited"}, filter=rule)
+            self.edits += 1
 
     # --- the stream ----------------------------------------------------------------------------
 
-    def start(self, crash: str = "", passing: int = 1, **how: Any) -> Program:
-        """Start a stream, and let some more batches be published; the parameters are those of a
-        `Story`."""
+    def start(self, crash: str = "", passing: int = 1, **options: Any) -> Program:
+        """Start a stream, and allow some more batches; the parameters are those of a `Story`."""
         self.check()
         self.allow(passing + 3)
         story = Story(
@@ -279,19 +289,33 @@ class World:
                 "spark.driver.memory": "1g",
                 "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             },
-            **how,
+            **options,
         )
         path = self.folder / f"story-{next(self._numbers)}.json"
         path.write_text(json.dumps(dataclasses.asdict(story)))
         return Program(self.folder, str(SUPPORT / "crashing_stream.py"), str(path))
 
-    def drain(self, **how: Any) -> None:
-        """Let a stream take what is left, and end."""
-        stream = self.start(**how)
-        assert stream.end() == 0, stream.output[-4000:]
+    def delivered(self) -> int:
+        """Returns how many records are in committed batches."""
+        return sum(committed(Settings(**self.settings)).values())
+
+    def advance(self, *programs: Program) -> None:
+        """Return when the stream has delivered another batch, which is published from now on.
+
+        Fails if one of the programs ends before.
+        """
+        target = self.delivered() + BATCH
+        self.allow(2)
+        until(lambda: self.delivered() >= target, *programs, seconds=WAIT_S)
+        self.check()
+
+    def drain(self) -> None:
+        """Deliver the remaining records by a stream in this process."""
+        self.quiet()
+        drain(self.spark, Settings(**self.settings))
 
     def check(self) -> None:
-        """Fails where what is not to be tested has failed."""
+        """Fail if the publisher, the editor or a host has failed."""
         assert not (self.errors or self.hosts.errors), (self.errors, self.hosts.errors)
 
     def evidence(self) -> check_delivery.Evidence:
@@ -302,14 +326,16 @@ class World:
 
     def close(self) -> None:
         self._ending.set()
-        for thread in self._beside:
+        for thread in self._threads:
             thread.join(WAIT_S)
         self.hosts.close()
 
 
 class Program:
-    """A program, of Python's if no other is named, as a process group of its own; its output is in
-    a file."""
+    """A program in a process group of its own, which writes its output to a file.
+
+    Python runs it unless ``program`` names another interpreter.
+    """
 
     numbers = itertools.count()
 
@@ -318,9 +344,9 @@ class Program:
     ) -> None:
         number = next(self.numbers)
         self.log = folder / f"{Path(arguments[0]).stem}-{number}.log"
-        # Another run on this machine has folders of the same names.
+        # Folders of another run on this machine can have the same names.
         self.mark = f"{folder.name}-{os.getpid()}-{number}"
-        places = [str(ROOT), str(SUPPORT), os.environ.get("PYTHONPATH", "")]
+        import_path = [str(ROOT), str(SUPPORT), os.environ.get("PYTHONPATH", "")]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [str(program), *arguments],
@@ -330,7 +356,7 @@ class Program:
                 start_new_session=True,
                 env=os.environ
                 | {
-                    "PYTHONPATH": os.pathsep.join(places),
+                    "PYTHONPATH": os.pathsep.join(import_path),
                     "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR", str(ROOT / "conf")),
                     "PYSPARK_PYTHON": sys.executable,
                     MARK: self.mark,
@@ -343,32 +369,33 @@ class Program:
         return self.log.read_text(errors="replace")
 
     def until(self, text: str) -> None:
-        """Wait until the output has ``text``."""
+        """Wait until the output contains ``text``."""
         self.until_or_end(text)
         assert text in self.output, self.output[-4000:]
 
     def until_or_end(self, text: str) -> None:
-        """Wait until the output has ``text``, or the stream has ended."""
+        """Wait until the output contains ``text``, or the program has ended."""
         deadline = time.monotonic() + WAIT_S
         while text not in self.output and self.process.poll() is None:
             assert time.monotonic() < deadline, self.output[-4000:]
             time.sleep(0.05)
 
     def end(self) -> int:
-        """The exit code, when it and all that it started is gone; below 0 it was killed."""
+        """Wait until the program and its children have ended.
+
+        Returns:
+            The exit code; a negative one is the number of the signal that killed the program.
+        """
         try:
             status = self.process.wait(WAIT_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(self.output[-4000:]) from None
-        deadline = time.monotonic() + 20
-        while self.others() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not self.others()
+        until(lambda: not self.others(), seconds=WAIT_S)
         return status
 
     def kill(self) -> None:
-        """SIGKILL to the group, and to workers, which have one of their own."""
+        """Send SIGKILL to the process group, and to the workers, which have groups of their own."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         for pid in self.others():
@@ -376,38 +403,38 @@ class Program:
         self.process.wait()
 
     def others(self) -> list[int]:
-        """All other processes of this stream."""
-        found = []
+        """Returns the ids of all other processes of this stream."""
+        pids = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self.process.pid:
                 try:
                     if f"{MARK}={self.mark}\0".encode() in (entry / "environ").read_bytes():
-                        found.append(int(entry.name))
+                        pids.append(int(entry.name))
                 except OSError:
                     continue
-        return found
+        return pids
 
     def workers(self) -> list[int]:
-        """Python workers: Spark's daemon forks them, so they look like it."""
+        """Returns the ids of the Python workers: forks of Spark's daemon, with its command line."""
         daemons = [pid for pid in self.others() if b"pyspark.daemon" in command(pid)]
         return [pid for pid in daemons if _parent(pid) in daemons]
 
     def jvm(self) -> int | None:
-        """The driver's JVM, once there is one."""
+        """Returns the id of the driver's JVM, or None before it runs."""
         drivers = (b"deploy.SparkSubmit", b"deploy.worker.DriverWrapper")
-        found = [p for p in self.others() if any(name in command(p) for name in drivers)]
-        return found[0] if found else None
+        pids = (pid for pid in self.others() if any(name in command(pid) for name in drivers))
+        return next(pids, None)
 
     @staticmethod
     def signal(pid: int | None) -> None:
-        """SIGKILL to one process, if it is still there."""
+        """Send SIGKILL to a process, if it still runs."""
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
 def command(pid: int) -> bytes:
-    """The words of a process, each ended by a zero byte; empty where it is gone."""
+    """Returns the words of a command line, with a zero byte after each; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -421,10 +448,15 @@ def _parent(pid: int) -> int:
         return 1
 
 
-def packets(draw: random.Random) -> Any:
-    """Packets of trading sessions without end, a damaged one among each few."""
+def packets(draw: random.Random, truncated: float = 0.02) -> Iterator[bytes]:
+    """Yields packets of trading sessions without end.
+
+    Args:
+        draw: decides which packets are truncated.
+        truncated: share of the packets that are truncated.
+    """
     for seed in itertools.count(1):
         messages: Sequence[bytes] = list(TradingSession(messages=6_000, seed=seed, symbols=20))
         for group in groups(messages, seed=seed):
             packet = build_packet(b"SOURCE0001", 1, group)
-            yield packet[:-3] if draw.random() < 0.02 else packet
+            yield packet[:-3] if draw.random() < truncated else packet

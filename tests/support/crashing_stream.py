@@ -1,10 +1,10 @@
-"""The ordinary stream in a process of its own, which kills itself at a step of a batch.
+"""The stream of the main job in its own process, which kills itself at a step of a batch.
 
     python tests/support/crashing_stream.py STORY.json
 
-STORY.json is a `Story`. All that the process started dies with it, by SIGKILL: the driver, its JVM
-and what that started. Without a crash it ends when the file ``drained`` is there and nothing is
-left in the topic.
+STORY.json is a `Story`. SIGKILL ends the driver together with its JVM and the workers. Without a
+crash the stream ends when the file ``drained`` exists and it has delivered all records of the
+topic.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ GROUP = "STACKCAST_TEST_GROUP"
 
 
 class Step(NamedTuple):
-    """Something that a batch does: a method of a class, with this first argument if one is named.
+    """A step of a batch, before or after which the process can be killed.
 
-    Before and after it the process can be killed.
+    Attributes:
+        owner: class, with its module.
+        method: name of the method.
+        argument: first argument of the calls that count; None counts all calls.
     """
 
     owner: str
@@ -49,7 +52,7 @@ class Step(NamedTuple):
     argument: object = None
 
 
-#: In the order of a batch; the tables are written beside it.
+#: In the order of a batch; another thread writes the tables.
 STEPS = {
     "pin": Step("jobs.adapters.checkpoint.pins.Pins", "put"),
     "state": Step("jobs.adapters.checkpoint.state.CarriedState", "put"),
@@ -60,18 +63,24 @@ STEPS = {
     "publications": Step("jobs.adapters.tables.tables.Tables", "append", "publication_statistics"),
     "batch": Step("jobs.adapters.stream.delivery.BatchDelivery", "process"),
 }
-#: What happens in a worker, and what Spark writes by itself.
+#: Steps of a worker, and steps at which Spark itself writes a file.
 IN_WORKER = ("first frame", "last frame", "worker")
 BY_SPARK = ("offsets", "commits")
 
 
 @dataclasses.dataclass(frozen=True)
 class Story:
-    """What a start of the stream does.
+    """One start of the stream.
 
-    settings: of `Settings`. crash: ``before X`` or ``after X`` of `STEPS`, one of `IN_WORKER` or
-    ``after X`` of `BY_SPARK`; empty: none. passing: the time of so many that it is passed. A crash
-    of ``worker`` is of the Python worker alone, once. drained: see above.
+    Attributes:
+        settings: arguments of `Settings`.
+        crash: ``before X`` or ``after X`` for a step X of `STEPS`, one of `IN_WORKER`, or
+            ``after X`` for a step of `BY_SPARK`. ``worker`` kills the Python worker only, once.
+            Empty for no crash.
+        passing: number of times that the process reaches the step, the last of which kills it.
+        master: value of ``spark.master``.
+        drained: path of the file that ends the stream.
+        conf: other Spark properties.
     """
 
     settings: dict[str, Any]
@@ -83,25 +92,25 @@ class Story:
 
 
 def die() -> None:
-    """End all of the stream at once."""
+    """Kill all processes of the stream."""
     group = int(os.environ[GROUP])
     os.killpg(group, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Counted:
-    """Calls what it is given at the n-th passing."""
+    """Calls ``action`` when it is called for the n-th time."""
 
-    def __init__(self, passing: int, then: Callable[[], None]) -> None:
-        self._left = passing
-        self._then = then
+    def __init__(self, passing: int, action: Callable[[], None]) -> None:
+        self._remaining = passing
+        self._action = action
         self._lock = threading.Lock()
 
     def __call__(self) -> None:
         with self._lock:
-            self._left -= 1
-            if self._left == 0:
-                self._then()
+            self._remaining -= 1
+            if self._remaining == 0:
+                self._action()
 
 
 def wrap(step: Step, when: str, passed: Callable[[], None]) -> None:
@@ -111,11 +120,11 @@ def wrap(step: Step, when: str, passed: Callable[[], None]) -> None:
     plain = getattr(owner, step.method)
 
     def method(self: object, *arguments: object, **named: object) -> object:
-        mine = step.argument is None or step.argument == arguments[0]
-        if mine and when == "before":
+        counts = step.argument is None or step.argument == arguments[0]
+        if counts and when == "before":
             passed()
         result = plain(self, *arguments, **named)
-        if mine and when == "after":
+        if counts and when == "after":
             passed()
         return result
 
@@ -123,16 +132,16 @@ def wrap(step: Step, when: str, passed: Callable[[], None]) -> None:
 
 
 class CrashingSink:
-    """A sink that dies in the middle of sending, or when all is sent and flushed."""
+    """A sink that kills its process while it sends, or after it has flushed the last frame."""
 
-    left: int | None = None
+    remaining: int | None = None
 
     def __init__(self, options: SinkOptions) -> None:
         self._sink = open_sink(options)
         crash = json.loads(os.environ[CRASH])
         self._crash, self._once = crash["crash"], Path(crash["once"])
-        if CrashingSink.left is None:
-            CrashingSink.left = crash["passing"]
+        if CrashingSink.remaining is None:
+            CrashingSink.remaining = crash["passing"]
         self._sent = 0
 
     def send(self, data: np.ndarray, offsets: np.ndarray) -> int:
@@ -153,9 +162,9 @@ class CrashingSink:
         self._sink.close()
 
     def _due(self) -> bool:
-        assert CrashingSink.left is not None
-        CrashingSink.left -= 1
-        return CrashingSink.left == 0
+        assert CrashingSink.remaining is not None
+        CrashingSink.remaining -= 1
+        return CrashingSink.remaining == 0
 
     def _die(self) -> None:
         if self._crash != "worker":
@@ -166,18 +175,18 @@ class CrashingSink:
 
 
 def watch(folder: Path, passed: Callable[[], None]) -> None:
-    """Call ``passed`` for each file that Spark adds to a log of its."""
-    known = {path.name for path in folder.glob("*")}
+    """Call ``passed`` for each file that Spark adds to one of its logs."""
+    seen_names = {path.name for path in folder.glob("*")}
     while True:
         names = {path.name for path in folder.glob("*")}
-        for _ in [name for name in names - known if name.isdigit()]:
+        for _ in [name for name in names - seen_names if name.isdigit()]:
             passed()
-        known |= names
+        seen_names |= names
         time.sleep(0.0005)
 
 
 def prepare(story: Story) -> None:
-    """Set the crash of a story."""
+    """Install the crash of a story."""
     os.environ[GROUP] = str(os.getpgrp())
     if not story.crash:
         return
@@ -197,14 +206,14 @@ def prepare(story: Story) -> None:
 
 
 def committed(settings: Settings) -> dict[int, int]:
-    """Offsets after the last batch that is committed, by partition, from Spark's own files."""
+    """Returns the end offset of the last committed batch by partition, from Spark's own files."""
     checkpoint = Path(settings.checkpoint)
-    done = [int(p.name) for p in checkpoint.glob("commits/*") if p.name.isdigit()]
-    if not done:
+    batches = [int(path.name) for path in checkpoint.glob("commits/*") if path.name.isdigit()]
+    if not batches:
         return {}
-    lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
-    reached = json.loads(lines[-1])[settings.topic]
-    return {int(partition): offset for partition, offset in reached.items()}
+    lines = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()
+    ends = json.loads(lines[-1])[settings.topic]
+    return {int(partition): offset for partition, offset in ends.items()}
 
 
 def main(path: str) -> int:
@@ -222,8 +231,8 @@ def main(path: str) -> int:
         topics = Topics(spark, settings)
 
         def finished() -> bool:
-            done = bool(story.drained) and Path(story.drained).exists()
-            return done and committed(settings) == topics.end_offsets()
+            may_end = bool(story.drained) and Path(story.drained).exists()
+            return may_end and committed(settings) == topics.end_offsets()
 
         try:
             lifecycle.run(query, finished)
@@ -235,5 +244,5 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    # Workers look for its sink in a module that they can import.
+    # Workers unpickle the sink, so its class must be in a module that they can import.
     sys.exit(importlib.import_module("crashing_stream").main(sys.argv[1]))

@@ -1,10 +1,9 @@
-"""Runs streams whose disk gets full, and prints what became of each: a JSON line a place.
-
-For a process in a mount namespace of its own, which mounts a small file system first:
+"""Run streams whose disk becomes full, and print a JSON line with the result of each.
 
     full_disks.py SERVERS TABLES FOLDER DISK
 
-TABLES are filled ones to copy. FOLDER is new, DISK is where the small file system is mounted.
+TABLES is a folder of filled tables, which each stream copies. FOLDER is a new folder. DISK is the
+mount point of a small file system, which the process mounts in its own mount namespace before.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from jobs.adapters.checkpoint.progress import position
 from udfs.errors import StackcastError
 from udfs.messages.specification import parse_specification
 
-#: What of a deployment lies on the small disk.
+#: Settings whose files are on the small disk, one per stream.
 PLACES = ("checkpoint", "tables", "pcap_path")
 
 
 def run(deployment: Deployment, disk: Path) -> dict[str, Any]:
-    """Fill the disk between two batches, make room again, and start again."""
-    told = ""
+    """Fill the disk between two batches, free it, and start the stream again."""
+    error_text = ""
     logged: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
@@ -52,17 +51,17 @@ def run(deployment: Deployment, disk: Path) -> dict[str, Any]:
     try:
         deployment.run(fill)
     except StackcastError as error:
-        told = str(error)
-    stood = position(deployment.spark, deployment.settings.checkpoint)
+        error_text = str(error)
+    # A full disk leaves a checkpoint that can be read.
+    position(deployment.spark, deployment.settings.checkpoint)
     (disk / "filler").unlink()
     deployment.run()
     itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     outcome = deployment.outcome(itch)
     return {
-        "told": told,
+        "error": error_text,
         "logged": logged,
         "batches": [row["batch_id"] for row in deployment.ledger],
-        "stood": sum(stood.offsets.values()) if stood else None,
         **outcome.counts(),
         "counted": sum(r["messages"] for r in deployment.tables.rows("delivery_statistics")),
     }
@@ -72,11 +71,11 @@ def main(servers: str, tables: Path, folder: Path, disk: Path) -> None:
     spark = session.start("full disks")
     for place in PLACES:
         (folder / place).mkdir(parents=True)
-        where = disk / place
-        deployment = Deployment(spark, servers, folder / place, **{place: str(where)})
+        folder_on_disk = disk / place
+        deployment = Deployment(spark, servers, folder / place, **{place: str(folder_on_disk)})
         shutil.copytree(tables, deployment.settings.tables)
         print(json.dumps({"place": place, **run(deployment, disk)}), flush=True)
-        shutil.rmtree(where)
+        shutil.rmtree(folder_on_disk)
     spark.stop()
 
 

@@ -1,4 +1,4 @@
-"""A stream into pcap files, whose frames the forwarding model takes to their hosts: no lab."""
+"""A stream that writes pcap files; the forwarding model delivers their frames without a lab."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from brute_force import expected
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
+from table_edits import change
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
@@ -48,7 +49,7 @@ RULES = {
 
 @cache
 def records() -> list[bytes]:
-    """Some three hundred packets of a trading session."""
+    """Returns about three hundred packets of a trading session."""
     messages = list(TradingSession(messages=1_200, seed=3, symbols=20))
     return [build_packet(b"SOURCE0001", 1, group) for group in groups(messages, seed=3)]
 
@@ -56,12 +57,12 @@ def records() -> list[bytes]:
 def fill(
     tables: Tables, rules: Mapping[str, tuple[str, str]] = RULES, message_format: str = "itch"
 ) -> None:
-    """The network, its tree and rules into empty tables."""
+    """Write the network, its tree and rules into empty tables."""
     for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "s:1")).items():
         tables.append(name, rows)
     tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
-    now = dt.datetime.now(dt.UTC)
-    common = {"format": message_format, "enabled": True, "updated_by": "test", "updated_at": now}
+    editor = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+    common = {"format": message_format, "enabled": True, **editor}
     rows = [
         common | {"id": name, "subscriber": host, "filter": text}
         for name, (host, text) in rules.items()
@@ -70,7 +71,7 @@ def fill(
 
 
 class Deployment:
-    """Tables, topic, checkpoint and frames below one folder."""
+    """A stream with its tables, topic, checkpoint and frames in one folder."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path, **others: Any) -> None:
         self.spark, self.servers, self.folder = spark, servers, folder
@@ -95,11 +96,11 @@ class Deployment:
         return Topics(self.spark, self.settings)
 
     def set(self, **values: Any) -> None:
-        """Other settings from here on."""
+        """Change settings of the next runs."""
         self.settings = dataclasses.replace(self.settings, **values)
 
     def committed(self) -> int:
-        """The last batch that Spark has committed, -1 before the first."""
+        """Returns the last batch, or -1 if Spark has not committed it or there is none."""
         commits = Path(self.settings.checkpoint, "commits")
         names = [path.name for path in commits.glob("[0-9]*")]
         begun = [p.name for p in Path(self.settings.checkpoint, "offsets").glob("[0-9]*")]
@@ -107,7 +108,7 @@ class Deployment:
         return last if last == max(map(int, begun), default=-1) else -1
 
     def offsets(self, batch: int) -> dict[int, int]:
-        """Where a batch ended, by partition."""
+        """Returns the offset at which a batch ended, by partition."""
         path = Path(self.settings.checkpoint, "offsets", str(batch))
         if not path.exists():
             return {}
@@ -115,9 +116,13 @@ class Deployment:
         return {int(p): int(offset) for p, offset in partitions.items()}
 
     def sql(self, text: str, table: str) -> list[Any]:
-        """Run SQL; ``{}`` stands for the table."""
+        """Run SQL; ``{}`` is the place of the table."""
         place = f"delta.`{self.tables.location}/{table}`"
         return self.spark.sql(text.format(place)).collect()
+
+    def change(self, table: str, where: Mapping[str, Any], **columns: Any) -> None:
+        """Change rows of a table; see `table_edits.change`."""
+        change(self.tables, table, where, **columns)
 
     def publish(self, packets: Sequence[bytes], partitions: int = PARTITIONS) -> None:
         producer = KafkaProducer(bootstrap_servers=self.servers, acks="all")
@@ -127,29 +132,29 @@ class Deployment:
         producer.close()
 
     def run(self, *steps: Callable[[], None]) -> None:
-        """Run the stream: drain, then each step and drain again, then stop.
+        """Run the stream until it has delivered all records, again after each step, and stop it.
 
-        Raises what the job says where the stream ends by itself.
+        Raises:
+            StreamError: the error of the job, if the stream ends by itself.
         """
         lifecycle = Lifecycle()
         query, delivery = start(self.spark, self.settings, lifecycle)
-        left = list(steps)
-
-        looked = -1
+        remaining = list(steps)
+        last_batch = -1
 
         def drained() -> bool:
-            nonlocal looked
-            done = self.committed()
-            if done == looked:
+            nonlocal last_batch
+            batch = self.committed()
+            if batch == last_batch:
                 return False
-            # Asking Kafka takes longer than listing a folder.
-            looked = done
-            if self.offsets(done) != self.topics.end_offsets():
+            # A request to Kafka takes longer than a listing of a folder.
+            last_batch = batch
+            if self.offsets(batch) != self.topics.end_offsets():
                 return False
-            if not left:
+            if not remaining:
                 return True
-            left.pop(0)()
-            looked = -1
+            remaining.pop(0)()
+            last_batch = -1
             return False
 
         try:
@@ -165,33 +170,35 @@ class Deployment:
         return sorted(self.tables.rows("egress_ledger"), key=lambda row: row["started_at"])
 
     def frames(self) -> list[bytes]:
-        """Frames with messages, in the order in which their files were begun."""
+        """Returns the frames with messages, in the order of the files' times."""
         files = sorted(
             Path(self.settings.pcap_path).glob("*.pcap"), key=lambda p: p.stat().st_mtime
         )
-        found = [r.frame for path in files for r in read_pcap(path.open("rb"))]
-        return [frame for frame in found if dissect(frame).messages]
+        frames = [r.frame for path in files for r in read_pcap(path.open("rb"))]
+        return [frame for frame in frames if dissect(frame).messages]
 
     def outcome(
         self, specification: Specification, frames: Sequence[bytes] | None = None
     ) -> verification.Tallies:
-        """What hosts get of the frames, against a brute force over the ledger's batches."""
-        made = expected(
+        """Compare what hosts get from the frames with a brute force over the ledger's batches."""
+        expectation = expected(
             self.tables,
             Topics(self.spark, self.settings),
             self.settings,
             specification,
             NETWORK.subscribers(),
         )
-        return verification.compare(made, receipts(self.frames() if frames is None else frames))
+        return verification.compare(
+            expectation, receipts(self.frames() if frames is None else frames)
+        )
 
 
 def receipts(frames: Sequence[bytes]) -> dict[str, list[verification.Receipt]]:
-    """What each host gets, by the forwarding model."""
+    """Returns what each host gets, by the forwarding model."""
     hosts: dict[str, list[verification.Receipt]] = {h: [] for h in NETWORK.subscribers()}
     for frame in frames:
-        found = dissect(frame)
-        receipt = verification.Receipt(found.session, found.sequence, found.messages)
-        for host, copies in MODEL.deliver(PUBLISHER, found.labels).hosts.items():
+        parts = dissect(frame)
+        receipt = verification.Receipt(parts.session, parts.sequence, parts.messages)
+        for host, copies in MODEL.deliver(PUBLISHER, parts.labels).hosts.items():
             hosts[host] += [receipt] * copies
     return hosts

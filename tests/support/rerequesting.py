@@ -1,8 +1,9 @@
-"""Hosts that ask a running service again, and what a stream has sent to each of them."""
+"""Hosts that send requests to a running service, and the datagrams that a stream sent to them."""
 
 from __future__ import annotations
 
 import dataclasses
+import socket
 import threading
 import time
 from collections import defaultdict
@@ -10,21 +11,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from asking_host import AskingHost
 from lossy_network import splitmix64
 from pcap_deployment import MODEL, PUBLISHER, Deployment
 from ports import free_port
+from waiting import until
 
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.service import Rerequests
 from jobs.adapters.wire.pcap import read_pcap
 from udfs.messages.recovery.receiver import Output, Receiver, ReceiverOptions
-from udfs.messages.summaries import Summary, is_summary, request
+from udfs.messages.summaries import Summary, cookie_of, is_summary, request, unpack
 from udfs.messages.summary_keys import HostKeys
 from udfs.stacks.dissect import dissect
 
 HOSTS = ("h1", "h2", "h3", "h4")
-PATIENCE = 300.0
+#: Limits waits, so that a test that hangs ends.
+WAIT_S = 600.0
 
 Key = tuple[str, bytes]
 
@@ -35,14 +37,14 @@ def frames(stream: Deployment) -> list[bytes]:
 
 
 def brought(frames_: Iterable[bytes]) -> dict[str, list[bytes]]:
-    """By host, the datagrams that the network brings it, summaries included, in their order."""
-    found: dict[str, list[bytes]] = {host: [] for host in HOSTS}
+    """Returns the datagrams that the network delivers, with summaries, by host and in order."""
+    datagrams: dict[str, list[bytes]] = {host: [] for host in HOSTS}
     for frame in frames_:
         parts = dissect(frame)
         assert parts.padding == 0
         for host, copies in MODEL.deliver(PUBLISHER, parts.labels).hosts.items():
-            found[host] += [frame[len(frame) - parts.udp.length + 8 :]] * copies
-    return found
+            datagrams[host] += [frame[len(frame) - parts.udp.length + 8 :]] * copies
+    return datagrams
 
 
 def received(stream: Deployment) -> dict[str, list[bytes]]:
@@ -50,17 +52,27 @@ def received(stream: Deployment) -> dict[str, list[bytes]]:
 
 
 def sent(stream: Deployment) -> dict[Key, list[bytes]]:
-    """By host and session, the notifications that the stream sent, by their numbers."""
+    """Returns the notifications that the stream sent, by host and session, in sequence."""
     return by_session(received(stream))
 
 
+def sent_to(stream: Deployment, host: str) -> list[bytes]:
+    """Returns the notifications that the stream sent to a host."""
+    return [
+        datagram
+        for key, datagrams in sent(stream).items()
+        if key[0] == host
+        for datagram in datagrams
+    ]
+
+
 def by_session(brought_: dict[str, list[bytes]]) -> dict[Key, list[bytes]]:
-    found: dict[Key, list[bytes]] = defaultdict(list)
+    notifications: dict[Key, list[bytes]] = defaultdict(list)
     for host, datagrams in brought_.items():
         for datagram in datagrams:
             if not is_summary(datagram):
-                found[host, datagram[:10]].append(datagram)
-    return {key: sorted(each, key=sequence_of) for key, each in found.items()}
+                notifications[host, datagram[:10]].append(datagram)
+    return {key: sorted(datagrams, key=sequence_of) for key, datagrams in notifications.items()}
 
 
 def sequence_of(datagram: bytes) -> int:
@@ -71,20 +83,57 @@ def count_of(datagram: bytes) -> int:
     return int.from_bytes(datagram[18:20])
 
 
-class Client(AskingHost):
-    """A host's socket."""
+class Client:
+    """The socket of a host, and the cookie that the service sent to it."""
+
+    def __init__(self, service: Rerequests, address: str = "127.0.0.1") -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        self.socket.bind((address, 0))
+        self.socket.settimeout(WAIT_S)
+        self.service = service.address
+        self.cookie = self._last = b""
+
+    def send(self, datagram: bytes) -> None:
+        """Send a request, with the cookie if there is one."""
+        self._last = datagram
+        behind = b"\0" + self.cookie if self.cookie else b""
+        self.socket.sendto(datagram + behind, self.service)
+
+    def answer(self) -> tuple[list[bytes], Summary]:
+        """Returns the datagrams of an answer, and the summary that ends it."""
+        datagrams = []
+        while not is_summary(datagram := self.socket.recv(65536)):
+            if not self.takes_cookie(datagram):
+                datagrams.append(datagram)
+        return datagrams, unpack(datagram)
+
+    def takes_cookie(self, datagram: bytes) -> bool:
+        """Returns whether a datagram is a cookie; if so, sends the last request again with it."""
+        cookie = cookie_of(datagram)
+        if cookie:
+            self.cookie = cookie
+            self.send(self._last)
+        return bool(cookie)
+
+    def ask(
+        self, host: str, session: bytes, sequence: int, count: int = 65535
+    ) -> tuple[list[bytes], Summary]:
+        self.send(request(session, sequence, count, host))
+        return self.answer()
 
     def all(self, host: str, session: bytes, count: int = 65535) -> list[bytes]:
-        """Everything from the first event on; each answer is held to its summary."""
-        datagrams, at = [], 0
+        """Returns all notifications of a session; fails if an answer differs from its summary."""
+        datagrams: list[bytes] = []
+        sequence = 0
         while True:
-            found, summary = self.ask(host, session, at, count)
-            assert summary.session == session and summary.from_ == at
-            check(found, summary)
-            if summary.until == at:
+            answer, summary = self.ask(host, session, sequence, count)
+            assert summary.session == session and summary.from_ == sequence
+            check(answer, summary)
+            if summary.until == sequence:
                 return datagrams
-            datagrams += found
-            at = summary.until
+            datagrams += answer
+            sequence = summary.until
 
 
 def repaired(
@@ -94,38 +143,48 @@ def repaired(
     ends: Mapping[bytes, int],
     keys: HostKeys | None = None,
 ) -> tuple[list[bytes], Receiver]:
-    """What a host has once it is sure to have all below ``ends``, by session, as it asks for what
-    lacks in what it heard of the stream; and the receiver that did."""
+    """Run a receiver until it has all notifications.
+
+    Args:
+        service: service that answers its requests.
+        host: name of the host.
+        datagrams: datagrams of the stream that the host received.
+        ends: sequence number by session, below which the receiver must have everything.
+        keys: keys that prove summaries.
+
+    Returns:
+        The delivered notifications, and the receiver.
+    """
     client = Client(service)
     client.socket.settimeout(0.05)
     receiver = Receiver(ReceiverOptions(from_start=True), 0.0, ends, seed=1, keys=keys)
     delivered: list[bytes] = []
 
     def take(out: Output) -> None:
-        delivered.extend(each.datagram for each in out.deliveries)
+        delivered.extend(delivery.datagram for delivery in out.deliveries)
         assert not out.losses
-        for asked in out.requests:
-            client.send(request(asked.session, asked.sequence, asked.count, host))
+        for wish in out.requests:
+            client.send(request(wish.session, wish.sequence, wish.count, host))
 
-    now, deadline = 0.0, time.monotonic() + PATIENCE
-    take(receiver.receive(datagrams, now))
+    clock, deadline = 0.0, time.monotonic() + WAIT_S
+    take(receiver.receive(datagrams, clock))
     while any(receiver.sessions()[session][1] < end for session, end in ends.items()):
         assert time.monotonic() < deadline, receiver.sessions()
-        now += 0.05
+        clock += 0.05
         answers = []
         with suppress(TimeoutError):
             while True:
-                found = client.socket.recv(65536)
-                if not client.takes_cookie(found):
-                    answers.append(found)
-        take(receiver.receive(answers, now, answer=True))
-        take(receiver.time(now))
+                datagram = client.socket.recv(65536)
+                if not client.takes_cookie(datagram):
+                    answers.append(datagram)
+        take(receiver.receive(answers, clock, answer=True))
+        take(receiver.time(clock))
     client.socket.close()
     return delivered, receiver
 
 
 def check(datagrams: list[bytes], summary: Summary) -> None:
-    """A summary says what came before it."""
+    """Fail if a summary does not describe the datagrams before it."""
     keys = [(sequence_of(d), count_of(d)) for d in datagrams]
     assert keys == sorted(keys)
     assert all(summary.from_ <= sequence < summary.until for sequence, _ in keys)
@@ -135,6 +194,8 @@ def check(datagrams: list[bytes], summary: Summary) -> None:
 
 
 class Service:
+    """A re-request service in a thread."""
+
     def __init__(self, stream: Deployment, **settings: object) -> None:
         self.metrics = RerequestMetrics(stream.settings.metrics_hosts)
         self.rerequests = Rerequests(
@@ -158,10 +219,9 @@ class Service:
         return int(value or 0)
 
     def counts(self, outcome: str, number: int) -> bool:
-        """Whether so many requests end in that way, some time after their answers."""
-        deadline = time.monotonic() + PATIENCE
-        while self.ended(outcome) < number and time.monotonic() < deadline:
-            time.sleep(0.05)
+        """Wait until that number of requests has ended with an outcome, and return whether no more
+        have. The service counts a request after its answer."""
+        until(lambda: self.ended(outcome) >= number, seconds=WAIT_S)
         return self.ended(outcome) == number
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A broker that has listeners with TLS beside the open one that a start asks for."""
+"""A broker that has listeners with TLS in addition to the open one."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ super.users=User:ANONYMOUS
 
 
 class SecuredBroker(Broker):
-    """A broker with three secured listeners; ``ca.pem`` and, for clients, ``client.both.pem`` are
-    in its folder.
+    """A broker with three secured listeners.
 
-    ``secured`` is the port that asks for a login: the name u and the password p. ``mutual`` asks
-    for a certificate, ``expired`` shows one that has expired. ``acls``: whoever logs in may do what
-    `allow` says alone.
+    Its folder contains ``ca.pem`` and, for clients, ``client.both.pem``.
+
+    Attributes:
+        secured: port that requires a login; the user u has the password p.
+        mutual: port that requires a certificate.
+        expired: port with an expired certificate.
+        acls: users have only the rights that `allow` grants.
     """
 
     secured = mutual = expired = 0
@@ -55,8 +58,8 @@ class SecuredBroker(Broker):
             self.secured, self.mutual, self.expired = (free_port() for _ in range(3))
             certificates.make(self.folder)
         plain = f"PLAINTEXT://127.0.0.1:{port}"
-        named = (("SASL_SSL", self.secured), ("SSL", self.mutual), ("EXPIRED", self.expired))
-        more = "".join(f",{name}://127.0.0.1:{number}" for name, number in named)
+        ports = (("SASL_SSL", self.secured), ("SSL", self.mutual), ("EXPIRED", self.expired))
+        more = "".join(f",{name}://127.0.0.1:{number}" for name, number in ports)
         text = path.read_text().replace(plain, plain + more)
         text = text.replace("map=", "map=SASL_SSL:SASL_SSL,SSL:SSL,EXPIRED:SSL,")
         text += _COMMON.format(folder=self.folder) + (_ACLS if self.acls else "")
@@ -64,7 +67,7 @@ class SecuredBroker(Broker):
         return path
 
     def login(self, mechanism: str = "PLAIN", user: str = "u", password: str = "p") -> dict:
-        """Options of the Java client for the port ``secured``."""
+        """Returns options of the Java client for the port ``secured``."""
         kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
         return {
             **self.tls(self.secured),
@@ -75,8 +78,14 @@ class SecuredBroker(Broker):
         }
 
     def tls(self, port: int, certificate: str = "", authority: str = "ca") -> dict[str, str]:
-        """Options of the Java client for a port with TLS, and perhaps a certificate of its own."""
-        own = {
+        """Returns options of the Java client for a port with TLS.
+
+        Args:
+            port: port of the broker.
+            certificate: name of the client's certificate; empty for none.
+            authority: name of the authority that the client trusts.
+        """
+        key = {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.folder / f"{certificate}.both.pem"),
         }
@@ -85,20 +94,20 @@ class SecuredBroker(Broker):
             "security.protocol": "SSL",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.folder / f"{authority}.pem"),
-            **(own if certificate else {}),
+            **(key if certificate else {}),
         }
 
     def add_user(self, user: str, password: str) -> None:
-        """Adds a user who logs in by SCRAM-SHA-512."""
+        """Add a user with SCRAM-SHA-512."""
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
         try:
-            made = UserScramCredentialUpsertion(user, "SCRAM-SHA-512", password)
-            admin.alter_user_scram_credentials([made])
+            credential = UserScramCredentialUpsertion(user, "SCRAM-SHA-512", password)
+            admin.alter_user_scram_credentials([credential])
         finally:
             admin.close()
 
     def allow(self, principal: str, topic: str, *operations: str) -> None:
-        """Lets ``User:principal`` do this with a topic."""
+        """Grant ``User:principal`` some operations on a topic."""
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
         try:
             admin.create_acls(

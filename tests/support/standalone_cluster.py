@@ -1,7 +1,7 @@
-"""A standalone Spark cluster on this machine: a master, and workers at places of their own.
+"""A standalone Spark cluster on this machine, with a master and one worker per place.
 
-They are processes as docs/operations.md starts them, from pyspark's jars, with authentication and
-encryption. A stream runs by conf/cluster-example.conf with names put in, and executors have our
+The processes run as described in docs/operations.md, from the jars of pyspark, with authentication
+and encryption. A stream runs by conf/cluster-example.conf with other names, and executors load the
 code from an archive.
 """
 
@@ -36,15 +36,15 @@ JOB = str(ROOT / "jobs" / "itch_stream.py")
 _SPARK = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-#: What Spark opens by itself for a driver in client mode.
+#: Options that Spark itself adds for a driver in client mode.
 _OPENS = "--add-opens=java.base/java.nio=ALL-UNNAMED --add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
-#: Lines that all nodes have, by the example.
+#: Lines of the example that all nodes need.
 _SECURITY = re.compile(r"^spark\.(?:authenticate|network\.crypto|io\.encryption).*$", re.MULTILINE)
-#: A driver has our code, and what is compiled of it, from where its job is.
-_OWN = dict.fromkeys(("PYTHONPATH", "NUMBA_CACHE_DIR"), "")
-#: A node has nothing of this project, and nothing of the tests' environment.
+#: A driver loads the code and its compiled kernels from the folder of its job.
+_CLEARED = dict.fromkeys(("PYTHONPATH", "NUMBA_CACHE_DIR"), "")
+#: A node has no code of this project, and no variables of the tests.
 _NODE = {
-    **_OWN,
+    **_CLEARED,
     "SPARK_DIST_CLASSPATH": "",
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": jvm.QUICK,
@@ -52,22 +52,25 @@ _NODE = {
 
 
 def example(values: Mapping[str, Any]) -> str:
-    """The example file with these values in place of its own, or without a line where one is None;
-    keys are without ``spark.``."""
+    """Returns the example file with other values.
+
+    Args:
+        values: values by key without ``spark.``; None removes the line.
+    """
     text = EXAMPLE.read_text()
     for key, value in values.items():
         line = re.compile(rf"^spark\.{re.escape(key)} +\S.*$", re.MULTILINE)
         assert len(line.findall(text)) == 1, key
-        other = "" if value is None else f"spark.{key} {value}"
-        text = line.sub(lambda _, other=other: other, text)
+        replacement = "" if value is None else f"spark.{key} {value}"
+        text = line.sub(lambda _, replacement=replacement: replacement, text)
     return text
 
 
 @dataclass(frozen=True)
 class Release:
-    """A version of our code: an environment that has it, for drivers, and packed for executors.
+    """A version of the code: an environment for drivers, and its archive for executors.
 
-    Whoever imports it says its name on standard error.
+    A process that imports it prints its name on standard error.
     """
 
     environment: Path
@@ -79,17 +82,19 @@ class Release:
 
     @property
     def job(self) -> str:
-        """The main job as the environment has it."""
-        (found,) = self.environment.glob("lib/*/site-packages/jobs/itch_stream.py")
-        return str(found)
+        """Returns the file of the main job in the environment."""
+        (path,) = self.environment.glob("lib/*/site-packages/jobs/itch_stream.py")
+        return str(path)
 
 
 def release(place: Path, name: str) -> Release:
-    """An environment with our code, and the kernels that tests have compiled. Packages, half a
-    gigabyte, it takes from where they are."""
-    made = place / name
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
-    (packages,) = made.glob("lib/*/site-packages")
+    """Create an environment with the code and its compiled kernels.
+
+    It uses the installed packages in place, because they have half a gigabyte.
+    """
+    environment = place / name
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (packages,) = environment.glob("lib/*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     for package in (udfs, jobs, schemas):
         source = Path(package.__file__).parent
@@ -104,13 +109,15 @@ def release(place: Path, name: str) -> Release:
                 )
     with (packages / "udfs" / "columns.py").open("a") as code:
         code.write(f'\n\nprint("release {name}", file=sys.stderr, flush=True)\n')
-    return Release(made, Path(shutil.make_archive(str(made), "gztar", made)))
+    archive = shutil.make_archive(str(environment), "gztar", environment)
+    return Release(environment, Path(archive))
 
 
 class Cluster:
-    """Master and workers, a context manager; after it, all that they started is gone.
+    """A context manager for master and workers; at its end it kills all their processes.
 
-    workers: by their places.
+    Attributes:
+        workers: workers by place.
     """
 
     def __init__(self, folder: Path, *places: str) -> None:
@@ -126,7 +133,7 @@ class Cluster:
             "spark.deploy.recoveryMode FILESYSTEM",
             f"spark.deploy.recoveryDirectory {folder / 'master'}",
             "spark.worker.driverTerminateTimeout 600s",
-            # A worker says nothing to its master until a driver that it stops has ended.
+            # A worker sends nothing to its master until a driver that it stops has ended.
             "spark.worker.timeout 900",
             "spark.deploy.recoveryTimeout 60",
         ]
@@ -150,7 +157,7 @@ class Cluster:
 
     @property
     def names(self) -> dict[str, str]:
-        """What the example file has of any stream on this cluster."""
+        """Returns the values of the example file that each stream on this cluster has."""
         return {
             "master": self.url,
             "authenticate.secret": self.secret,
@@ -159,13 +166,13 @@ class Cluster:
         }
 
     def revive_master(self) -> None:
-        """Start the master, or another after one was killed; it knows what that knew."""
+        """Start the master, or start it again with its state after it was killed."""
         port = self.url.rpartition(":")[2]
         self.master = self._node("master.Master", "--host", "127.0.0.1", "--port", port)
         self.master.until("elected leader")
 
     def revive_worker(self, place: str) -> None:
-        """Start the worker of a place, or another after one was killed."""
+        """Start the worker of a place, or start it again after it was killed."""
         size = ("--cores", "8", "--memory", "8g", "--work-dir", str(self.folder / place))
         started = self._node("worker.Worker", *size, self.url, STACKCAST_PLACE=place)
         self.workers[place] = started
@@ -174,12 +181,18 @@ class Cluster:
     def properties(
         self, world: World, kafka: Mapping[str, str], version: Release, **others: Any
     ) -> Path:
-        """The example file for a stream: its names, small memories and batches, quick JVMs.
+        """Write the properties of a stream: the example file with small memories and batches.
 
-        Each place is an ingress, with a tunnel of its own. others: lines beside the example's.
+        Each place is an ingress with its own tunnel.
+
+        Args:
+            world: deployment of the stream.
+            kafka: options of Kafka's client.
+            version: release of the code.
+            others: further values, by key without ``spark.``.
         """
         settings = world.settings
-        ways = zip(self.workers, world.hosts.addresses, strict=True)
+        tunnels = zip(self.workers, world.hosts.addresses, strict=True)
         links = zip(self.workers, world.ingresses, strict=True)
         values = {
             **self.names,
@@ -193,9 +206,9 @@ class Cluster:
             "stackcast.tables": settings["tables"],
             "stackcast.checkpoint": settings["checkpoint"],
             "stackcast.sink.udp.endpoint": settings["udp_endpoint"],
-            "stackcast.sink.places": ",".join(f"{place}={way}" for place, way in ways),
-            "stackcast.sink.ingresses": ",".join(f"{place}={host}" for place, host in links),
-            # Here it acknowledges, so that nothing is lost on a busy machine.
+            "stackcast.sink.places": ",".join(map("=".join, tunnels)),
+            "stackcast.sink.ingresses": ",".join(map("=".join, links)),
+            # The tunnel acknowledges frames, so that a busy machine loses none.
             "stackcast.sink.udp.window": settings["udp_window"],
         }
         lines = {
@@ -212,12 +225,15 @@ class Cluster:
         return path
 
     def submit(self, properties: Path, job: str = JOB) -> Program:
-        """A driver of the main job in client mode."""
-        return self._run("spark-submit", "--properties-file", str(properties), job, **_OWN)
+        """Start a driver of the main job in client mode."""
+        return self._run("spark-submit", "--properties-file", str(properties), job, **_CLEARED)
 
     def supervise(self, properties: Path, job: str) -> Program:
-        """A driver of the main job in cluster mode, which a worker starts again. It bears the mark
-        of what is returned, which ends when the cluster has the driver."""
+        """Start a driver of the main job in cluster mode, which a worker restarts.
+
+        Returns:
+            The client, which ends when the cluster has the driver. The driver has the same mark.
+        """
         (jar,) = (_SPARK / "jars").glob("delta-storage-*.jar")
         return self._run(
             "spark-submit",
@@ -227,25 +243,25 @@ class Cluster:
         )
 
     def executors(self) -> dict[str, list[int]]:
-        """Process ids of the executors that run, by the application."""
-        found: dict[str, list[int]] = {}
+        """Returns the process ids of the running executors by application."""
+        executors: dict[str, list[int]] = {}
         for worker in self.workers.values():
             for pid in worker.others():
                 words = command(pid).decode().split("\0")
                 if _EXECUTOR in words:
-                    found.setdefault(words[words.index("--app-id") + 1], []).append(pid)
-        return found
+                    executors.setdefault(words[words.index("--app-id") + 1], []).append(pid)
+        return executors
 
     def is_whole(self) -> bool:
-        """Whether two applications have an executor at each place."""
+        """Returns whether two applications have an executor at each place."""
         return [len(pids) for pids in self.executors().values()] == [len(self.workers)] * 2
 
     def has_killed_a_driver(self) -> bool:
-        """Whether a master has told a worker to kill a driver."""
-        return any("Asked to kill driver" in each.output for each in self.workers.values())
+        """Returns whether a master has asked a worker to kill a driver."""
+        return any("Asked to kill driver" in worker.output for worker in self.workers.values())
 
     def releases(self) -> dict[str, set[str]]:
-        """By application that runs, the releases that its executors have imported."""
+        """Returns the releases that executors have imported, by running application."""
         return {
             app: {
                 name
@@ -256,15 +272,15 @@ class Cluster:
         }
 
     def stop_driver(self, number: str) -> None:
-        """Stop a driver of the cluster by its number, which it is not started again after."""
+        """Stop a driver of the cluster by its number, without a restart."""
         options = self.folder / "client.options"
         options.write_text("\n".join("-D" + "=".join(line.split()) for line in self._security))
         client = ("-cp", f"{_SPARK}/jars/*", f"@{options}", f"{_DEPLOY}.Client")
         subprocess.run(["java", *client, "kill", self.url, number], check=True, timeout=WAIT_S)
 
     def _end(self) -> None:
-        for each in reversed(self._started):
-            each.kill()
+        for program in reversed(self._started):
+            program.kill()
 
     def _node(self, name: str, *arguments: str, **env: str) -> Program:
         return self._run(
@@ -280,7 +296,7 @@ class Cluster:
             self.folder,
             *arguments,
             program=_SPARK / "bin" / script,
-            # Names of this machine need not resolve.
+            # The name of this machine does not always resolve.
             SPARK_LOCAL_IP="127.0.0.1",
             **env,
         )

@@ -1,8 +1,8 @@
-"""A job in a process of its own, which stands still (SIGSTOP) before a step that it is told.
+"""A job in its own process, which stops (SIGSTOP) before a step.
 
     python tests/support/stopping_job.py MODULE:NAME FILE jobs/JOB.py [ARGUMENT ...]
 
-It stops where it is about to call what NAME is in MODULE, if FILE is there then, and removes that.
+The job stops before it calls the function NAME of MODULE if FILE exists, and removes FILE.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ import runpy
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from crash_world import Program
 from paths import ROOT, SUPPORT
+from waiting import until
 
 
 class StoppingJob:
-    """Such a process, and its file. conf: of Spark."""
+    """The process of a job, and the file that stops it.
+
+    Args:
+        folder: folder of the file and of the output.
+        step: ``MODULE:NAME`` of the function.
+        job: file of the job in ``jobs``.
+        arguments: arguments of the job.
+        conf: Spark properties.
+    """
 
     def __init__(
         self, folder: Path, step: str, job: str, *arguments: str, conf: Mapping[str, object]
     ) -> None:
         self._file = folder / "stop-here"
-        own = {"spark.master": "local[1]", "spark.driver.memory": "1g"} | dict(conf)
-        options = " ".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in own.items())
+        properties = {"spark.master": "local[1]", "spark.driver.memory": "1g"} | dict(conf)
+        options = " ".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in properties.items())
         self.program = Program(
             folder,
             str(SUPPORT / "stopping_job.py"),
@@ -43,17 +51,13 @@ class StoppingJob:
         )
 
     def stop_at_step(self) -> None:
-        """From now on it stops at the step."""
+        """Make the job stop at the step."""
         self._file.touch()
 
-    def wait_until_stopped(self, seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
+    def wait_until_stopped(self) -> None:
         state = Path(f"/proc/{self.program.process.pid}/stat")
-        # The state comes behind the name, which is in brackets.
-        while state.read_text().rpartition(")")[2].split()[0] != "T":
-            assert self.program.process.poll() is None, self.program.output[-4000:]
-            assert time.monotonic() < deadline, self.program.output[-4000:]
-            time.sleep(0.05)
+        # The state follows the name, which is in brackets.
+        until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", self.program)
 
     def go_on(self) -> None:
         self.program.process.send_signal(signal.SIGCONT)
@@ -63,8 +67,8 @@ def _stops(name: str, file: Path) -> None:
     module_name, _, path = name.partition(":")
     *owners, last = path.split(".")
     owner: Any = importlib.import_module(module_name)
-    for each in owners:
-        owner = getattr(owner, each)
+    for name_of_owner in owners:
+        owner = getattr(owner, name_of_owner)
     step = getattr(owner, last)
 
     @functools.wraps(step)
