@@ -26,14 +26,44 @@ UNIT_PROCESS = f"gw{PROCESSES - 1}"
 #: Files that take longest, with approximate seconds of their unit and integration tests. A run
 #: begins with them, so that no process waits at the end for one of them.
 SECONDS = {
-    "test_embedded": 120,
+    "test_embedded": 150,
+    "test_kills": 110,
+    "test_table_faults": 60,
+    "test_tables": 60,
+    "test_refresh_switches": 60,
+    "test_rerequest": 55,
+    "test_attribute_stream": 55,
+    "test_itch_stream": 50,
+    "test_state_kills": 45,
+    "test_slices": 40,
+    "test_retune": 40,
+    "test_retune_service": 40,
+    "test_sql_job": 30,
+    "test_secured_kafka": 30,
+    "test_state_jobs": 30,
+    "test_lab_network": 27,
+    "test_lab": 35,
+    "test_broker": 29,
+    "test_damaged_files": 30,
+    "test_standard_streams": 30,
+    "test_backup": 25,
+    "test_console_access": 25,
+    "test_mobility_command": 45,
+    "test_doc_runs": 35,
 }
 #: Any other file.
 DEFAULT_SECONDS = 4
 
 #: Files with tests of the long tier that take more than `LONG_SECONDS`.
 LONG = {
-    "test_standalone_cluster": 300,
+    "test_doc_lab": 700,
+    "test_kills": 600,
+    "test_retune_service": 600,
+    "test_standalone_cluster": 450,
+    "test_doc_states": 350,
+    "test_embedded": 250,
+    "test_tutorial": 200,
+    "test_state_kills": 150,
 }
 #: A file with tests of the long tier, and a file with property tests at their full length.
 LONG_SECONDS = 40
