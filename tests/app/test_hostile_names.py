@@ -69,6 +69,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -86,6 +87,7 @@ def test_a_command_writes_out_what_does_not_print(arguments: tuple[str, ...]):
     assert not obeyed(told) and "end" in told
 
 
+@pytest.mark.integration
 def test_rules_and_hosts_of_files_are_shown_and_not_obeyed(tmp_path: Path):
     rules = tmp_path / "rules"
     rules.write_text(f"stock == GOOGL : fwd({HOSTILE})\n")
@@ -94,6 +96,7 @@ def test_rules_and_hosts_of_files_are_shown_and_not_obeyed(tmp_path: Path):
     assert told and not obeyed(told)
 
 
+@pytest.mark.integration
 def test_what_a_job_prints_is_written_out():
     told = run("-c", f"from jobs.adapters.app.logs import set_up; set_up(); print({HOSTILE!r})")
     assert told.returncode == 0

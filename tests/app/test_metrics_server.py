@@ -33,7 +33,7 @@ from jobs.adapters.stream.watch import (
 )
 from udfs.errors import SettingsError
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 
 def settings_at(port: int, host: str = "127.0.0.1") -> Settings:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 # As spark-submit starts a job: pipes for standard input and output.
 JOB = """

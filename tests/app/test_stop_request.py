@@ -35,7 +35,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_signals_close_to_each_other_do_not_lock_a_program_up():
     subprocess.run([sys.executable, "-c", SHOWER], check=True, timeout=60)
 

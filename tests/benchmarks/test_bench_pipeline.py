@@ -113,7 +113,7 @@ def report(batch: int, second: float, seconds: float, rows: int) -> str:
     )
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_frames_that_the_kernel_cuts_from_one_message_are_all_counted():
     wire = Wire.make_tunnel()
     frames, size = 640, 100

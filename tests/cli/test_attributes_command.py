@@ -209,7 +209,7 @@ def test_a_registry_that_is_none_is_refused(row: str, told: str, tmp_path: Path)
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.server
+@pytest.mark.integration
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_events_go_onto_a_wire_each_with_its_key(encoding: str):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
@@ -230,7 +230,7 @@ def test_events_go_onto_a_wire_each_with_its_key(encoding: str):
         assert frame.hex() == f"{group}0200000000099001{record}{key.hex()}"
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_faulty_events_take_no_number_on_a_wire():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
         far.bind(("127.0.0.1", 0))
@@ -245,7 +245,7 @@ def test_faulty_events_take_no_number_on_a_wire():
     assert numbers == list(range(1, sent + 1))
 
 
-@pytest.mark.server
+@pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_publisher_says_what_it_sent(number: int):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:

@@ -424,7 +424,7 @@ def test_tables_and_trees_agree_over_batches(
             )
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_lines_are_printed_before_all_events_are_there(tmp_path: Path):
     arguments = write(tmp_path, "shares > 100 : fwd(7)")
     command = [sys.executable, "-m", "cli.main", "filters", "match", *arguments, "--events", "-"]

@@ -29,7 +29,7 @@ from udfs.messages.reference import build_packet, read_packet
 from udfs.messages.sequence import session_id
 from udfs.messages.summary_keys import SummaryKey
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 TOPIC = "itch.raw"
 SESSIONS = [session_id(TOPIC, 0), session_id(TOPIC, 1)]

@@ -15,7 +15,7 @@ from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
 from udfs.messages.attributes.keyed_events import KEY
 from udfs.messages.attributes.reference import write_event
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 SESSION = b"EVENTS0000"
 SOURCE = "020000000001"

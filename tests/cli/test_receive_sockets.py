@@ -20,7 +20,7 @@ from cli.receive.sockets import Wires
 from udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from udfs.stop_request import StopRequest
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 SESSION = b"SESSION001"
 UNREACHABLE = [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM, errno.ECONNREFUSED]

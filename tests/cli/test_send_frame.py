@@ -17,6 +17,8 @@ from udfs.network.labels import FORMATS, KINDS
 from udfs.network.tunnel import Tunnel, TunnelEnd
 from udfs.stacks.dissect import dissect
 
+pytestmark = pytest.mark.unit
+
 WIDTHS = st.sampled_from([16, 32])
 
 
@@ -73,6 +75,7 @@ def test_a_frame_in_a_tunnel_between_switches_is_read_as_it_went_in():
     assert "STACK.IPV4_CHECKSUM at byte 24" in shown.stdout and shown.exit_code == 1
 
 
+@pytest.mark.integration
 def test_it_leaves_by_the_tunnel_as_one_datagram():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
         far.bind(("127.0.0.1", 0))
@@ -93,7 +96,11 @@ def test_it_leaves_by_the_tunnel_as_one_datagram():
         (["hop:1", "--message=no"], "STACK.NOT_HEX"),
         (["hop:1", f"--sequence={1 << 64}"], "MESSAGE.BAD_SEQUENCE"),
         (["hop:1", "--udp=here"], "SINK.BAD_ENDPOINT"),
-        (["hop:1", "--interface=no-such-one"], "SINK.(INTERFACE_NOT_FOUND|PERMISSION)"),
+        pytest.param(
+            ["hop:1", "--interface=no-such-one"],
+            "SINK.(INTERFACE_NOT_FOUND|PERMISSION)",
+            marks=pytest.mark.integration,
+        ),
     ],
 )
 def test_what_is_no_frame_is_not_sent_and_says_why(arguments, error):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 RULES = "price > 3 : fwd(h1)"
 

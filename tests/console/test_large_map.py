@@ -11,7 +11,7 @@ from udfs.network.drawing import drawing
 from udfs.network.topology import fabric
 from udfs.report.page import render
 
-pytestmark = [pytest.mark.server, pytest.mark.skipif(not there(), reason=MISSING)]
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(not there(), reason=MISSING)]
 
 BODY = """<main><section class="panel stage" style="height: 860px">
 <div id="map" style="position: absolute; inset: 0 0 34px"></div></section></main>"""

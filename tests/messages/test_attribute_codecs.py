@@ -364,7 +364,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_no_byte_outside_the_records_is_read():
     seed = random.Random(9)
     batches = []

@@ -120,7 +120,7 @@ def test_every_message_type_is_read_as_itchcpp_reads_it():
     assert_fields_agree(sent, {m: itchcpp.messages.messages[m[:1]](m) for m in sent})
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_every_message_type_is_read_as_itchfeed_reads_it():
     # In a process of its own: beside itchcpp, itchfeed hands everything over to that.
     seed = random.Random(6)
@@ -286,7 +286,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_no_byte_outside_the_records_is_read():
     seed = random.Random(8)
     batches = []

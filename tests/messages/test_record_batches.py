@@ -18,6 +18,8 @@ from udfs.errors import KafkaError
 from udfs.messages import record_kernels
 from udfs.messages.record_batches import Aborted, next_offset, read_records
 
+pytestmark = pytest.mark.unit
+
 Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]
 END = 1 << 60
 

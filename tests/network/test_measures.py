@@ -68,7 +68,7 @@ def test_where_an_exact_diameter_would_take_long_it_is_said_to_be_a_bound(monkey
     assert measure(from_graph(nx.path_graph(1))).exact
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_switches_take_seconds():
     began = time.process_time()
     found = measure(jellyfish(10_000, 16, hosts_per_switch=2, seed=1, labels=WIDE))

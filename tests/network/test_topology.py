@@ -54,7 +54,7 @@ def test_a_jellyfish_that_cannot_be_is_refused(switches: int, degree: int):
         jellyfish(switches, degree)
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_a_jellyfish_is_the_same_on_any_machine():
     # Known links: a change of these changes networks that people have made by name and seed.
     assert jellyfish_links(8, 3, 1) == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,8 +13,10 @@ from following import following
 from paths import P4
 from polling import polled
 from pyspark.sql import SparkSession
+from waiting import until
 
 from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.network_versions import TABLE
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink
@@ -30,7 +31,6 @@ from udfs.network.topology import line
 pytestmark = pytest.mark.integration
 
 NETWORK = line(3, 2)
-WAIT_S = 240
 
 
 class Deployment:
@@ -40,7 +40,7 @@ class Deployment:
             match="network",
             format="attributes",
             tables=tables.location,
-            wait_seconds=10,
+            wait_seconds=60,
             p4_folder=str(P4),
         )
         rows = deployment.rows(
@@ -50,26 +50,25 @@ class Deployment:
             tables.append(name, list(content))
 
     def sql(self, text: str) -> None:
-        """``{}`` stands for the folder of the tables."""
+        """Run a statement in which ``{}`` means the folder of the tables."""
         self.spark.sql(text.format(self.tables.location))
 
     def wait_until_ready(self) -> None:
-        """Until switches hold what rules and attributes now ask for."""
-        wanted = {name: self.tables.version(name) for name in ("subscriptions", "attributes")}
-        deadline = time.monotonic() + WAIT_S
-        while not any(
-            row["topic"] is None and wanted.items() <= dict(row["versions"]).items()
-            for row in polled(self.tables, TABLE)
-        ):
-            assert time.monotonic() < deadline, f"{wanted} are not on the switches"
-            time.sleep(0.2)
+        """Wait until switches have the entries of the current rules and attributes."""
+        current = {name: self.tables.version(name) for name in ("subscriptions", "attributes")}
+        until(
+            lambda: any(
+                row["topic"] is None and current.items() <= dict(row["versions"]).items()
+                for row in polled(self.tables, TABLE)
+            )
+        )
 
     def entries(self) -> dict[tuple[str, str], dict]:
         rows = self.tables.rows("switch_entries")
         return {(row["switch"], row["entry_key"]): row for row in rows}
 
     def outcome(self, fed: Fed, status: Mapping[str, Any] | None = None) -> network.NetworkProof:
-        """What a run of the embedded default would say of what hosts have received."""
+        """Returns the proof of the embedded default about the frames that hosts received."""
         return network.NetworkProof(
             self.settings,
             SensorRun(),
@@ -81,7 +80,7 @@ class Deployment:
             beside=False,
         )
 
-    def following(self) -> AbstractContextManager[None]:
+    def following(self) -> AbstractContextManager[Refresher]:
         return following(self.tables, self.settings)
 
 
@@ -114,7 +113,7 @@ def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
         deployed.wait_until_ready()
         after = deployed.entries()
         assert after != before
-        # Where the rules still add up, whatever the old entries matched they still do, as before.
+        # The last switch, where rules are combined, keeps all its entries.
         last = {key: entry for key, entry in before.items() if key[0] == "s3"}
         assert last and {key: after.get(key) for key in last} == last
         assert not deployed.tables.rows("rejected_subscriptions")
@@ -134,7 +133,7 @@ def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
     summary = outcome.write(0.0)
     assert summary["messages_in"] == 400 and summary["deliveries_received"] > 50
 
-    # Exit code 1 comes of one receipt that is lost, and of one frame.
+    # A single missing receipt makes the proof fail, and so does a single missing frame.
     status = deployed.lab.settle()
     late = deployed.lab.folder / "receipts" / "h5.mold"
     content = late.read_bytes()

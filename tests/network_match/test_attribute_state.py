@@ -186,7 +186,7 @@ def test_a_cell_keeps_its_registers_whatever_comes_and_goes_beside_it() -> None:
         assert kept.items() <= slots.items()
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_rules_with_state_go_to_a_switch_by_p4runtime_edit_after_edit() -> None:
     running = {name: SimpleSwitch() for name in LINE.switches}
     devices = [Device(n, s.device_id, running[n]) for n, s in LINE.switches.items()]

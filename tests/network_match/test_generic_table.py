@@ -172,7 +172,7 @@ def test_no_rules_are_no_rows_and_a_rule_that_nothing_satisfies_neither():
     assert generic_table([rule("temp < 0", "1"), rule("temp > 5")], SENSORS).rows == ()
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_rows_are_the_same_whatever_the_hash_seed(tmp_path):
     script = tmp_path / "rows.py"
     script.write_text(

@@ -1,8 +1,8 @@
-"""Filtering of events in the network that loses nothing: switches match what sensors send over
-links that lose a tenth of all frames, `jobs/attribute_stream.py` beside them tells each host what
-it should have, and `stackcast receive --events` asks for the rest.
+"""Filtering of events in the network that loses nothing.
 
-The oracle is brute force over the rules, from the records in plain Python.
+Switches match the events of sensors over links that lose a tenth of all frames. The job
+`attribute_stream` announces to each host which events it should have, and `stackcast receive
+--events` asks for missing ones. The oracle is brute force over the rules, in plain Python.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import signal
 from collections import defaultdict
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Event
 
 import pytest
 from crash_world import Program
-from paths import P4, ROOT
+from following import job_on_thread
+from paths import P4
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service
 from waiting import until
 
 from cli.explain import text_of
-from jobs import check_delivery
+from jobs import attribute_stream, check_delivery
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.switches.lead import Refresher
@@ -59,7 +59,11 @@ EVENTS = 900
 
 @dataclass
 class Deployment:
-    """What the service and the proof take; packets: number and frame of each event that was fed."""
+    """A deployment for the service and the proof.
+
+    Attributes:
+        packets: number and frame of each event that was fed.
+    """
 
     spark: SparkSession
     settings: Settings
@@ -70,8 +74,8 @@ class Deployment:
     def session(self) -> bytes:
         return session_id(self.settings.topic, 0)
 
-    def owed(self) -> dict[str, list[bytes]]:
-        """By host, what it should have of the events: rule by rule."""
+    def expected(self) -> dict[str, list[bytes]]:
+        """Returns the packets that each host should have, computed rule by rule."""
         refused = {row["id"] for row in self.tables.rows("rejected_subscriptions")}
         rows = [
             Subscription(row["id"], row["subscriber"], row["filter"])
@@ -82,35 +86,13 @@ class Deployment:
         rules, rejected = check(rows, specification, set(NETWORK.hosts), "feed1")
         assert not rejected and len(rules) > 10
         read, batch = frame_reader(), Batch(0, {}, [], REGISTRY)
-        found: dict[str, list[bytes]] = defaultdict(list)
+        packets: dict[str, list[bytes]] = defaultdict(list)
         for number, frame in self.packets:
             (event,) = read(frame, batch)
             hosts = {h for r in rules if matches(r.condition, event.event) for h in r.receivers}
             for host in hosts:
-                found[host].append(build_packet(self.session, number, [event.message]))
-        return found
-
-
-def conf(settings: Settings) -> str:
-    """The properties of the job, as a command line has them."""
-    given = {
-        "spark.master": "local[2]",
-        "spark.driver.memory": "1g",
-        "spark.stackcast.match": "network",
-        "spark.stackcast.tables": settings.tables,
-        "spark.stackcast.publisher": settings.publisher,
-        "spark.stackcast.sink.udp.endpoint": settings.udp_endpoint,
-        "spark.stackcast.sink.udp.window": settings.udp_window,
-        "spark.stackcast.topic": settings.topic,
-        "spark.stackcast.deadLetter.topic": settings.dead_letter_topic,
-        "spark.stackcast.checkpoint": settings.checkpoint,
-        "spark.stackcast.startingOffsets": "earliest",
-        "spark.stackcast.latency": settings.latency,
-        "spark.stackcast.ledger.interval": settings.ledger_interval,
-        "spark.stackcast.kafka.bootstrap.servers": settings.kafka["bootstrap.servers"],
-    }
-    words = " ".join(f"--conf '{key}={value}'" for key, value in given.items())
-    return f"{words} pyspark-shell"
+                packets[host].append(build_packet(self.session, number, [event.message]))
+        return packets
 
 
 def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_asked_for(
@@ -136,21 +118,22 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
             latency="microbatch",
             rerequest_identify="name",
             ledger_interval="1 second",
+            starting_offsets="earliest",
             p4_folder=str(P4),
             kafka={"bootstrap.servers": servers},
-            given=frozenset({"attributes.encoding"}),
+            given=frozenset({"attributes.encoding", "topic", "deadLetter.topic", "checkpoint"}),
         )
         rows = deployment.rows(
             NETWORK, lab.p4runtime, 20, 3, match="network", message_format="attributes"
         )
-        for name, each in rows.items():
-            tables.append(name, list(each))
+        for name, content in rows.items():
+            tables.append(name, list(content))
         with Refresher(tables, settings) as refresher:
             assert not refresher.once()
         ensure_topic(servers, settings.dead_letter_topic, 1)
         log = stack.enter_context(TopicLog(servers, settings.topic))
-        made = Deployment(spark, settings, tables, [])
-        service = Service(made)
+        deployed = Deployment(spark, settings, tables, [])
+        service = Service(deployed)
         stack.callback(service.close)
         hosts = {}
         for host, address in addresses.items():
@@ -164,67 +147,72 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
             )
             stack.callback(hosts[host].kill)
             hosts[host].until("listening at")
-        stream = Program(
-            tmp_path, str(ROOT / "jobs/attribute_stream.py"), PYSPARK_SUBMIT_ARGS=conf(settings)
+        stream = stack.enter_context(
+            job_on_thread(lambda lifecycle: attribute_stream.deliver(settings, lifecycle))
         )
-        stack.callback(stream.kill)
         with closing(open_sink(sink_options(settings))) as sink:
             fed = feed_events(
                 *(settings, NETWORK.hosts["feed1"], REGISTRY, sink),
                 *(sensors.events(EVENTS, 5), Event()),
                 topic=log,
             )
-        made.packets += [(number, frame) for _, number, frame in fed.packets]
-        assert len(made.packets) == EVENTS
-        owed = made.owed()
+        deployed.packets += [(number, frame) for _, number, frame in fed.packets]
+        assert len(deployed.packets) == EVENTS
+        expected = deployed.expected()
 
-        def had(host: str) -> list[bytes]:
+        def received(host: str) -> list[bytes]:
             try:
                 return list(datagrams_of(tmp_path / f"{host}.mold"))
             except (FileNotFoundError, LabError):
-                return []  # not begun, or the last one is being written
+                return []  # the file does not exist yet, or its last record is incomplete
 
         for host, program in hosts.items():
-            assert len(owed[host]) > 20
-            until(partial(lambda h: len(had(h)) >= len(owed[h]), host), stream)
+            assert len(expected[host]) > 20
+
+            def complete(host: str = host) -> bool:
+                return stream() and len(received(host)) >= len(expected[host])
+
+            until(complete, program)
             program.process.send_signal(signal.SIGTERM)
             assert program.end() == 0, program.output[-2000:]
-            assert had(host) == owed[host]
-            told = json.loads(program.output.splitlines()[-1])["statistics"]
-            assert told["received"] > told["repaired"] > 0.05 * len(owed[host])
-            assert not any(told[name] for name in ("losses", "unexpected", "disputed", "malformed"))
-        stream.process.send_signal(signal.SIGTERM)
-        assert stream.end() == 0, stream.output[-4000:]
+            assert received(host) == expected[host]
+            counts = json.loads(program.output.splitlines()[-1])["statistics"]
+            assert counts["received"] > counts["repaired"] > 0.05 * len(expected[host])
+            zero = ("losses", "unexpected", "disputed", "malformed")
+            assert not any(counts[name] for name in zero)
         assert lab.status()["drops"]["loss"] > 50
-        explains(made, owed, next(iter(addresses)))
-        proves(made, owed, tmp_path, set(addresses))
+    check_explanation(deployed, expected, next(iter(addresses)))
+    check_proof(deployed, expected, tmp_path, set(addresses))
 
 
-def proves(made: Deployment, owed: dict[str, list[bytes]], folder: Path, hosts: set[str]) -> None:
-    """What hosts wrote down is proved by topic and ledger, and one event less is not."""
-    # The lab's own hosts do not ask; they are taken to have all.
-    wrote = owed | {host: [*datagrams_of(folder / f"{host}.mold")] for host in hosts}
-    files = {host: [*map(packet_receipt, datagrams)] for host, datagrams in wrote.items()}
-    evidence = check_delivery.Evidence(made.spark, made.settings)
+def check_proof(
+    deployed: Deployment, expected: dict[str, list[bytes]], folder: Path, hosts: set[str]
+) -> None:
+    """The proof accepts the packets that hosts wrote, and not if one is missing."""
+    # The lab's own hosts do not ask, so the proof gets the packets that they should have.
+    packets = expected | {host: [*datagrams_of(folder / f"{host}.mold")] for host in hosts}
+    files = {host: [*map(packet_receipt, datagrams)] for host, datagrams in packets.items()}
+    evidence = check_delivery.Evidence(deployed.spark, deployed.settings)
     verdict = evidence.verdict(files, ordered=False)
     assert verdict.proved, [*verdict.lines()]
-    assert verdict.owed == verdict.received == sum(map(len, owed.values()))
+    assert verdict.owed == verdict.received == sum(map(len, expected.values()))
     first = min(hosts)
-    lost = files[first].pop(7)
+    removed = files[first].pop(7)
     (fault,) = evidence.verdict(files, ordered=False).faults["missing"]
-    assert (fault.host, fault.sequence) == (first, lost.sequence)
+    assert (fault.host, fault.sequence) == (first, removed.sequence)
 
 
-def explains(made: Deployment, owed: dict[str, list[bytes]], host: str) -> None:
-    """Why a host got an event, and by which way, is told as ever."""
-    packet = owed[host][len(owed[host]) // 2]
+def check_explanation(deployed: Deployment, expected: dict[str, list[bytes]], host: str) -> None:
+    """The explanation of an event names its receivers, its path and its rules."""
+    packet = expected[host][len(expected[host]) // 2]
     session, number, _ = HEADER.unpack_from(packet)
-    found = SentExplanation(made.spark, made.settings, made.tables).explain(
+    explanation = SentExplanation(deployed.spark, deployed.settings, deployed.tables).explain(
         session.decode(), number, host
     )
-    assert set(found["receivers"]) == {h for h, each in owed.items() if packet in each}
-    (mine,) = [each for each in found["frames"] if each["receivers"] == [host]]
-    assert mine["hex"] == packet.hex()
-    assert mine["paths"][host][0] == "feed1" and mine["paths"][host][-1] == host
-    assert any(rule["matches"] for rule in found["rules"])
-    assert f"packet from feed1 to {host}" in text_of(found)
+    receivers = {name for name, packets in expected.items() if packet in packets}
+    assert set(explanation["receivers"]) == receivers
+    (frame,) = [frame for frame in explanation["frames"] if frame["receivers"] == [host]]
+    assert frame["hex"] == packet.hex()
+    assert frame["paths"][host][0] == "feed1" and frame["paths"][host][-1] == host
+    assert any(rule["matches"] for rule in explanation["rules"])
+    assert f"packet from feed1 to {host}" in text_of(explanation)

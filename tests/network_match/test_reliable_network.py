@@ -1,9 +1,10 @@
-"""Filtering in the network that loses nothing: switches match a feed over links that lose a tenth
-of all frames, the stream beside it tells each host what it should have, and hosts ask for the rest.
+"""Filtering in the network that loses nothing.
 
-Two publishers feed at switches of their own, each by a partition of its own. A broker, the
-stream in a process of its own that is killed, lab switches written by the refresher, and hosts that
-are `stackcast receive`. The oracle is brute force over the rules.
+Switches match a feed over links that lose a tenth of all frames. The stream announces to each host
+which messages it should have, and hosts ask for missing ones. Two publishers feed at different
+switches, each with its own partition. The parts are a broker, a stream, whose first process is
+killed, lab switches that the refresher fills, and hosts that are `stackcast receive`. The oracle is
+brute force over the rules.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import pytest
 from crash_world import Program
 from crashing_stream import Story
 from paths import ROOT, SUPPORT
+from polling import drain
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service
@@ -66,12 +68,12 @@ RULES = {
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),
     "both": ("h1", "shares < 300 : fwd(h1, h4)"),
 }
-#: What switches match exactly alone; the stream must not tell a host of it either.
+#: Switches cannot match this rule exactly, so the stream must not announce its messages either.
 REFUSED = ("h4", "stock > AAPL")
 
 
 class Deployment:
-    """Tables, switches that are written by them, a topic, a stream and the service beside it."""
+    """Tables, switches that the refresher fills, a topic, and a stream."""
 
     def __init__(
         self, spark: SparkSession, broker: Broker, tables: Tables, folder: Path, lab: Lab
@@ -96,14 +98,14 @@ class Deployment:
         self.lab = lab
         self.packets: list[tuple[int, int, bytes]] = []
         rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime), FILTERING)
-        for name, each in rows.items():
-            tables.append(name, each)
-        who = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
-        common = {"format": "itch", "enabled": True, **who}
-        written = {**RULES, "refused": REFUSED}.items()
+        for name, content in rows.items():
+            tables.append(name, content)
+        author = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+        common = {"format": "itch", "enabled": True, **author}
+        rules = {**RULES, "refused": REFUSED}.items()
         tables.append(
             "subscriptions",
-            [common | {"id": n, "subscriber": h, "filter": f} for n, (h, f) in written],
+            [common | {"id": n, "subscriber": h, "filter": f} for n, (h, f) in rules],
         )
         with Refresher(tables, self.settings) as refresher:
             assert not refresher.once()
@@ -114,53 +116,54 @@ class Deployment:
             broker.bootstrap_servers, self.settings.topic, partitions=len(PUBLISHERS)
         )
 
-    def stream(self, crash: str = "", passing: int = 1) -> Program:
-        given = dataclasses.asdict(self.settings)
-        given = {k: v for k, v in given.items() if v != getattr(Settings(), k)}
-        story = Story(
-            given,
-            crash,
-            passing,
-            drained=str(self.folder / "drained"),
-            conf={"spark.driver.memory": "1g"},
-        )
-        path = self.folder / f"story-{crash.replace(' ', '-')}.json"
+    def crashing_stream(self, crash: str, passing: int) -> Program:
+        default = Settings()
+        settings = {
+            name: value
+            for name, value in dataclasses.asdict(self.settings).items()
+            if value != getattr(default, name)
+        }
+        story = Story(settings, crash, passing, conf={"spark.driver.memory": "1g"})
+        path = self.folder / "story.json"
         path.write_text(json.dumps(dataclasses.asdict(story)))
         return Program(self.folder, str(SUPPORT / "crashing_stream.py"), str(path))
 
     def feed(self, messages: int, seed: int) -> None:
-        """Sends a session into the network, half of it by each publisher, each packet under its
-        place in the topic."""
+        """Send a session into the network, half of it by each publisher.
+
+        The number of a packet is its position in the topic.
+        """
         opener = Opener(sink_options(self.settings))
         for number, name in enumerate(PUBLISHERS):
             host = NETWORK.hosts[name]
             with closing(opener(opener.way(name, host.switch))) as sink:
                 session, share = TradingSession(messages, seed, 20), Share(number, len(PUBLISHERS))
-                told = feed(
-                    self.settings, host, sink, session, Event(), share=share, topic=self.log
-                )
-            self.packets += told.packets
+                fed = feed(self.settings, host, sink, session, Event(), share=share, topic=self.log)
+            self.packets += fed.packets
 
     def partition(self, session: bytes) -> int:
-        return [session_id(self.settings.topic, each) for each in (0, 1)].index(session)
+        return [session_id(self.settings.topic, number) for number in (0, 1)].index(session)
 
-    def owed(self) -> dict[str, dict[bytes, list[bytes]]]:
-        """By host and session, what it should have: rule by rule, message by message."""
+    def expected(self) -> dict[str, dict[bytes, list[bytes]]]:
+        """Returns the packets that hosts should have, by host and session.
+
+        They are computed rule by rule and message by message.
+        """
         rows = [Subscription(n, host, text) for n, (host, text) in RULES.items()]
         rules, rejected = check(rows, ITCH, set(NETWORK.hosts), "")
         assert not rejected
-        found: dict[str, dict[bytes, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+        packets: dict[str, dict[bytes, list[bytes]]] = defaultdict(lambda: defaultdict(list))
         for _, number, packet in self.packets:
             session, _, messages = read_packet(packet)
-            wanted: dict[str, list[bytes]] = defaultdict(list)
+            by_host: dict[str, list[bytes]] = defaultdict(list)
             for message in messages:
                 event = read_message(ITCH, message)
-                hit = [rule.receivers for rule in rules if matches(rule.condition, event)]
-                for host in {host for receivers in hit for host in receivers}:
-                    wanted[host].append(message)
-            for host, mine in wanted.items():
-                found[host][session].append(build_packet(session, number, mine))
-        return found
+                matching = [rule.receivers for rule in rules if matches(rule.condition, event)]
+                for host in {host for receivers in matching for host in receivers}:
+                    by_host[host].append(message)
+            for host, content in by_host.items():
+                packets[host][session].append(build_packet(session, number, content))
+        return packets
 
 
 def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_in_the_end(
@@ -172,8 +175,8 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
         lab = Lab(tmp_path / "lab", NETWORK, broker=False, external=addresses, loss=LOSS)
         stack.enter_context(lab).up()
         tables = Tables(spark, str(tmp_path / "tables"))
-        made = Deployment(spark, broker, tables, tmp_path, lab)
-        service = Service(made)
+        deployed = Deployment(spark, broker, tables, tmp_path, lab)
+        service = Service(deployed)
         stack.callback(service.close)
         hosts = {}
         for host, address in addresses.items():
@@ -182,88 +185,80 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
                 tmp_path,
                 *("-m", "cli.main", "receive", "--rerequest", where),
                 *("--listen", address, "--summary-port", "0"),
-                *("--topic", made.settings.topic, "--partitions", str(len(PUBLISHERS))),
+                *("--topic", deployed.settings.topic, "--partitions", str(len(PUBLISHERS))),
                 *("--name", host, "--from-start", "--json"),
                 *("--order", "sequence", "--receipts", str(tmp_path / f"{host}.mold")),
             )
             stack.callback(hosts[host].kill)
             hosts[host].until("listening at")
-        # Killed between its summaries and its record of them: the batch is told again.
-        first = made.stream("before report", 3)
-        stack.callback(first.kill)
-        made.feed(1200, 3)
-        assert first.end() < 0
-        last = made.stream()
-        stack.callback(last.kill)
-        made.feed(400, 4)
-        (tmp_path / "drained").touch()
-        assert last.end() == 0, last.output[-4000:]
-        owed = made.owed()
-        count = {host: sum(map(len, owed[host].values())) for host in HOSTS}
-        assert min(count.values()) > 50 and all(len(owed[host]) == 2 for host in HOSTS)
+        # It is killed between its summaries and its record of them, so they are sent again.
+        stream = deployed.crashing_stream("before report", 3)
+        stack.callback(stream.kill)
+        deployed.feed(1200, 3)
+        assert stream.end() < 0
+        deployed.feed(400, 4)
+        drain(spark, deployed.settings)
+        expected = deployed.expected()
+        count = {host: sum(map(len, expected[host].values())) for host in HOSTS}
+        assert min(count.values()) > 50 and all(len(expected[host]) == 2 for host in HOSTS)
 
-        def had(host: str) -> list[bytes]:
+        def received(host: str) -> list[bytes]:
             try:
                 return list(datagrams_of(tmp_path / f"{host}.mold"))
             except (FileNotFoundError, LabError):
-                return []  # not begun, or the last one is being written
+                return []  # the file does not exist yet, or its last record is incomplete
 
         for host, program in hosts.items():
-            until(partial(lambda h: len(had(h)) >= count[h], host), program)
+            until(partial(lambda h: len(received(h)) >= count[h], host), program)
             program.process.send_signal(signal.SIGTERM)
             assert program.end() == 0, program.output[-2000:]
-            came: dict[bytes, list[bytes]] = defaultdict(list)
-            for datagram in had(host):
-                came[datagram[:10]].append(datagram)
-            assert came == owed[host]
-            told = json.loads(program.output.splitlines()[-1])["statistics"]
-            # The switches brought most of it, and what the links lost came from the service.
-            assert told["received"] > told["repaired"] > 0.1 * count[host]
-            assert not any(told[name] for name in ("losses", "unexpected", "disputed", "malformed"))
+            by_session: dict[bytes, list[bytes]] = defaultdict(list)
+            for datagram in received(host):
+                by_session[datagram[:10]].append(datagram)
+            assert by_session == expected[host]
+            counts = json.loads(program.output.splitlines()[-1])["statistics"]
+            # Most of it came by the switches, and the service sent what the links lost.
+            assert counts["received"] > counts["repaired"] > 0.1 * count[host]
+            zero = ("losses", "unexpected", "disputed", "malformed")
+            assert not any(counts[name] for name in zero)
         assert lab.status()["drops"]["loss"] > 100
-        explains(made, owed)
-        proves(made, sum(count.values()))
+        check_explanations(deployed, expected)
+        check_proof(deployed, sum(count.values()))
 
 
-def proves(made: Deployment, owed: int) -> None:
-    """What hosts wrote down is proved by topic and ledger, and one packet less is not."""
+def check_proof(deployed: Deployment, number: int) -> None:
+    """Topic and ledger prove the packets that hosts wrote, and not if one is missing."""
     files = {
-        host: [*map(packet_receipt, datagrams_of(made.folder / f"{host}.mold"))] for host in HOSTS
+        host: [*map(packet_receipt, datagrams_of(deployed.folder / f"{host}.mold"))]
+        for host in HOSTS
     }
-    evidence = check_delivery.Evidence(made.spark, made.settings)
+    evidence = check_delivery.Evidence(deployed.spark, deployed.settings)
     verdict = evidence.verdict(files, ordered=False)
     assert verdict.proved, [*verdict.lines()]
-    assert verdict.owed == verdict.received == owed
-    lost = files["h2"].pop(7)
+    assert verdict.owed == verdict.received == number
+    removed = files["h2"].pop(7)
     (fault,) = evidence.verdict(files, ordered=False).faults["missing"]
-    assert (fault.host, fault.sequence) == ("h2", lost.sequence)
+    assert (fault.host, fault.sequence) == ("h2", removed.sequence)
 
 
-def explains(made: Deployment, owed: dict[str, dict[bytes, list[bytes]]]) -> None:
-    """Why a host got what it got of a packet, and by which way, is told as ever."""
-    explanation = SentExplanation(made.spark, made.settings, made.tables)
-    for sender, session in enumerate(sorted(owed["h1"], key=made.partition)):
-        explains_one(made, owed, explanation, PUBLISHERS[sender], session)
-
-
-def explains_one(
-    made: Deployment,
-    owed: dict[str, dict[bytes, list[bytes]]],
-    explanation: SentExplanation,
-    publisher: str,
-    session: bytes,
-) -> None:
-    packet = random.Random(5).choice(owed["h1"][session])
-    number = HEADER.unpack_from(packet)[1]
-    found = explanation.explain(session.decode(), number, "h1")
-    got = {host for host in owed if any(d[:18] == packet[:18] for d in owed[host][session])}
-    assert set(found["receivers"]) == got and found["received"]
-    (mine,) = [each for each in found["frames"] if each["receivers"] == ["h1"]]
-    assert mine["hex"] == packet.hex()
-    way = mine["paths"]["h1"]
-    switch = NETWORK.hosts["h1"].switch
-    assert (way[0], way[-2:]) == (publisher, [switch, "h1"])
-    (whole,) = [p for _, n, p in made.packets if p[:18] == packet[:18]]
-    assert len(found["events"]) == len(read_packet(whole)[2])
-    assert {rule["id"] for rule in found["rules"] if rule["matches"]} <= {"high", "both"}
-    assert f"packet from {publisher} to h1" in text_of(found)
+def check_explanations(deployed: Deployment, expected: dict[str, dict[bytes, list[bytes]]]) -> None:
+    """The explanation of a packet of each publisher names receivers, path and rules."""
+    explanation = SentExplanation(deployed.spark, deployed.settings, deployed.tables)
+    sessions = sorted(expected["h1"], key=deployed.partition)
+    for publisher, session in zip(PUBLISHERS, sessions, strict=True):
+        packet = random.Random(5).choice(expected["h1"][session])
+        number = HEADER.unpack_from(packet)[1]
+        content = explanation.explain(session.decode(), number, "h1")
+        receivers = {
+            host for host in expected if any(d[:18] == packet[:18] for d in expected[host][session])
+        }
+        assert set(content["receivers"]) == receivers and content["received"]
+        (frame,) = [frame for frame in content["frames"] if frame["receivers"] == ["h1"]]
+        assert frame["hex"] == packet.hex()
+        path = frame["paths"]["h1"]
+        switch = NETWORK.hosts["h1"].switch
+        assert (path[0], path[-2:]) == (publisher, [switch, "h1"])
+        (published,) = [p for _, n, p in deployed.packets if p[:18] == packet[:18]]
+        assert len(content["events"]) == len(read_packet(published)[2])
+        assert {rule["id"] for rule in content["rules"] if rule["matches"]} <= {"high", "both"}
+        assert f"packet from {publisher} to h1" in text_of(content)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from following import following
+from following import following, wait_for_rounds
 from network_edits import by_old_or_new
 from paths import P4
 from polling import polled
 from pyspark.sql import SparkSession
+from waiting import until
 
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.switches.lead import Refresher
@@ -38,11 +38,10 @@ pytestmark = pytest.mark.integration
 
 NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
 GROUP = int.from_bytes(bytes([233, 54, 12, 1]))
-WAIT_S = 240
 
 
 class Feed:
-    """One long session, sent packet by packet; ``sent`` is as `expected` takes it."""
+    """A long session, sent packet by packet; ``sent`` is an argument of `expected`."""
 
     def __init__(self, endpoint: str) -> None:
         self._packets = iter(new_packets(TradingSession(60_000, 5, 12)))
@@ -50,7 +49,7 @@ class Feed:
         self.sent: list[tuple[int, int, bytes]] = []
 
     def send(self, count: int) -> None:
-        """Returns when hosts have what they get of so many packets."""
+        """Send packets; returns when hosts have received them."""
         for _ in range(count):
             packet, _ = next(self._packets)
             (frame,) = feed_frames([packet], NETWORK.hosts["feed1"], GROUP, 26400)
@@ -69,7 +68,7 @@ class Deployment:
         self.settings = Settings(
             match="network",
             tables=tables.location,
-            wait_seconds=10,
+            wait_seconds=60,
             p4_folder=str(P4),
         )
         rows = deployment.rows(NETWORK, lab.p4runtime, 80, 4, match="network")
@@ -77,28 +76,30 @@ class Deployment:
             tables.append(name, list(content))
 
     def rules(self, itch) -> list[CheckedRule]:
-        """The rules that switches should hold by now."""
+        """Returns the rules that switches should apply."""
         rejected = {row["id"] for row in self.tables.rows("rejected_subscriptions")}
         rows, _ = select(self.tables.rows("subscriptions"), "itch", FORMATS)
         rules, _ = check(rows, itch, set(NETWORK.subscribers()), "feed1")
         return [rule for rule in rules if rule.id not in rejected]
 
     def ready(self) -> int:
-        """The newest version of subscriptions that all switches hold; -1 for none."""
+        """Returns the newest version of subscriptions that all switches have; -1 if none."""
         versions = (row["versions"] for row in polled(self.tables, TABLE) if row["topic"] is None)
-        return max((dict(each).get("subscriptions", -1) for each in versions), default=-1)
+        return max((dict(pairs).get("subscriptions", -1) for pairs in versions), default=-1)
 
     def wait_until_ready(self) -> None:
         version = self.tables.version("subscriptions")
-        deadline = time.monotonic() + WAIT_S
-        while self.ready() < version:
-            assert time.monotonic() < deadline, f"version {version} is not on the switches"
-            time.sleep(0.2)
+        until(lambda: self.ready() >= version)
+
+    def edit(self, rule: str, **values: str) -> None:
+        rows = self.tables.rows("subscriptions")
+        edited = [row | values if row["id"] == rule else row for row in rows]
+        assert self.tables.replace_changed("subscriptions", edited, ("id",), rows)
 
     def statuses(self) -> list[dict]:
         return self.tables.rows("switch_status")
 
-    def following(self) -> AbstractContextManager[None]:
+    def following(self) -> AbstractContextManager[Refresher]:
         return following(self.tables, self.settings)
 
 
@@ -114,7 +115,7 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
 ):
     feed = Feed(deployed.lab.ingress["feed1"])
     received = deployed.lab.folder
-    with deployed.following():
+    with deployed.following() as refresher:
         deployed.wait_until_ready()
         before = deployed.rules(itch)
         rejected = deployed.tables.rows("rejected_subscriptions")
@@ -126,7 +127,7 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
         outcome = verification.compare(owed, verification.receipts(received), pruned=True)
         assert outcome.exact and outcome.received > 50, outcome
 
-        # An edit through SQL, and packets all the while.
+        # Packets are sent during an edit by SQL.
         edit = threading.Thread(
             target=lambda: deployed.spark.sql(
                 f"UPDATE {deployed.name} SET filter = concat('(', filter, ') or shares < 200') "
@@ -136,39 +137,38 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
         )
         version = deployed.tables.version("subscriptions")
         edit.start()
-        deadline = time.monotonic() + WAIT_S
-        while edit.is_alive() or deployed.ready() <= version:
+
+        def edited() -> bool:
             feed.send(20)
-            time.sleep(0.2)
-            assert time.monotonic() < deadline
+            return not edit.is_alive() and deployed.ready() > version
+
+        until(edited)
         after = deployed.rules(itch)
         middle = len(feed.sent)
         feed.send(100)
         deployed.lab.settle()
         old, new = (expected(feed.sent, rules, itch).deliveries for rules in (before, after))
-        went = by_old_or_new(
+        counts = by_old_or_new(
             NETWORK, verification.receipts(received), old, new, feed.sent[middle][1]
         )
-        assert min(went["old"], went["new"]) > 0, went
+        assert min(counts["old"], counts["new"]) > 0, counts
 
-        # One rule of one host concerns the switches on its way.
+        # A rule of one host concerns the switches on the path to it.
         near = next(
             name
             for name in NETWORK.subscribers()
             if NETWORK.hosts[name].switch == NETWORK.hosts["feed1"].switch
         )
-        told = len(deployed.statuses())
+        count = len(deployed.statuses())
         own = next(rule.id for rule in after if rule.receivers == (near,))
-        deployed.spark.sql(
-            f"UPDATE {deployed.name} SET filter = 'stock == AAPL' WHERE id = '{own}'"
-        )
+        deployed.edit(own, filter="stock == AAPL")
         deployed.wait_until_ready()
-        rows = sorted(deployed.statuses(), key=lambda row: row["checked_at"])[told:]
+        rows = sorted(deployed.statuses(), key=lambda row: row["checked_at"])[count:]
         assert {row["switch"] for row in rows} == {NETWORK.hosts["feed1"].switch}
 
-        # What changes no rule, or cannot be live, writes no switch.
-        entries, told = deployed.tables.version("switch_entries"), len(deployed.statuses())
-        deployed.spark.sql(f"UPDATE {deployed.name} SET updated_by = 'me' WHERE id = 's0001'")
+        # An edit that changes no valid rule writes no switch.
+        entries, count = deployed.tables.version("switch_entries"), len(deployed.statuses())
+        deployed.edit("s0001", updated_by="me")
         deployed.wait_until_ready()
         row = deployed.tables.rows("subscriptions")[0] | {"id": "bad", "filter": "stock >"}
         deployed.tables.append("subscriptions", [row])
@@ -176,7 +176,7 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
         assert "bad" in {r["id"] for r in deployed.tables.rows("rejected_subscriptions")}
         live = deployed.rules(itch)
 
-        # Rules that do not fit leave everything as it is, until the next edit.
+        # Rules that do not fit change nothing until the next edit.
         def too_large(*_args, **_options):
             raise FilterError("TOO_LARGE", "more rows than the test allows")
 
@@ -185,17 +185,14 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
             ready = deployed.ready()
             with caplog.at_level(logging.ERROR, "jobs.adapters.switches.derive"):
                 deployed.spark.sql(f"DELETE FROM {deployed.name} WHERE id > 's0050'")
-                deadline = time.monotonic() + WAIT_S
-                while "FILTER.TOO_LARGE" not in caplog.text:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.1)
-            time.sleep(1)
+                until(lambda: "FILTER.TOO_LARGE" in caplog.text)
+            wait_for_rounds(refresher, 2)
         assert deployed.ready() == ready
         assert deployed.tables.version("switch_entries") == entries
-        assert len(deployed.statuses()) == told
+        assert len(deployed.statuses()) == count
         first = len(feed.sent)
         feed.send(100)
-        deployed.spark.sql(f"UPDATE {deployed.name} SET updated_by = 'me' WHERE id = 's0002'")
+        deployed.edit("s0002", updated_by="me")
         deployed.wait_until_ready()
         fewer = len(feed.sent)
         feed.send(100)
@@ -218,20 +215,23 @@ def test_a_refresher_that_starts_again_finds_nothing_to_write(deployed: Deployme
     with Refresher(deployed.tables, deployed.settings) as refresher:
         assert refresher.once() == {}
     entries = deployed.tables.version("switch_entries")
-    with Refresher(deployed.tables, deployed.settings) as again:
-        assert not any(again.compare().values())
-        assert again.once() == {}
+    with Refresher(deployed.tables, deployed.settings) as refresher:
+        assert not any(refresher.compare().values())
+        assert refresher.once() == {}
     assert deployed.tables.version("switch_entries") == entries
-    # An edit of grants is one of rules.
+    # An edit of grants changes the valid rules.
     grant = {"id": "g", "subscriber": "*", "format": "itch", "filter": "price > 1000000"}
     deployed.tables.append("grants", [grant | {"updated_by": None, "updated_at": None}])
     before = len(deployed.tables.rows("switch_entries"))
-    with Refresher(deployed.tables, deployed.settings) as again:
-        assert again.once() == {}
+    with Refresher(deployed.tables, deployed.settings) as refresher:
+        assert refresher.once() == {}
     rejected = deployed.tables.rows("rejected_subscriptions")
     assert "SUBSCRIPTION.NOT_GRANTED" in {row["code"] for row in rejected}
     assert len(deployed.tables.rows("switch_entries")) < before
-    # The stream's program is another one: the switches stay as they are.
+    # The stream's program is a different one, so the switches stay as they are.
     stream = dataclasses.replace(deployed.settings, match="spark")
-    with Refresher(deployed.tables, stream) as other, pytest.raises(Exception, match="WRONG_PIPEL"):
-        other.once()
+    with (
+        Refresher(deployed.tables, stream) as refresher,
+        pytest.raises(Exception, match="WRONG_PIPEL"),
+    ):
+        refresher.once()

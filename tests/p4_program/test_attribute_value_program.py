@@ -564,7 +564,7 @@ def test_every_statement_of_the_program_is_reached():
 
 
 @pytest.mark.bmv2
-@pytest.mark.server
+@pytest.mark.integration
 def test_bmv2_gives_events_to_the_same_receivers(pytestconfig, tmp_path):
     rng = random.Random(5)
     real = RealSwitch(str(pytestconfig.getoption("--bmv2")), tmp_path, PORTS)

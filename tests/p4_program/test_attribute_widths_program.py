@@ -118,7 +118,6 @@ def test_a_damaged_header_is_dropped_for_what_is_wrong_with_it(small, header, en
 
 
 @pytest.mark.p4c
-@pytest.mark.slow
 @pytest.mark.parametrize("of", [Widths(8, 16), Widths(8, 64), Widths(16, 64)], ids=str)
 def test_p4c_makes_a_program_for_each_of_them(pytestconfig, of) -> None:
     p4c = str(pytestconfig.getoption("--p4c"))

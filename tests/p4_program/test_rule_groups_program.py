@@ -24,7 +24,7 @@ from udfs.messages.specification import Specification, parse_specification
 from udfs.network_match.layout import ProgramOptions
 from udfs.p4_program.program import generate
 
-pytestmark = [pytest.mark.unit, pytest.mark.p4c, pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.p4c]
 
 OPTIONS = ProgramOptions(words=2, passes=5, conjunctions=3, key_fields=3)
 FROM = 64

@@ -142,7 +142,7 @@ def test_a_frame_that_it_cannot_read_is_dropped(alone, frame):
 
 
 @pytest.mark.bmv2
-@pytest.mark.server
+@pytest.mark.integration
 def test_bmv2_takes_as_many_passes_and_sends_the_same_copies(pytestconfig, tmp_path):
     rng = random.Random(7)
     real = RealSwitch(str(pytestconfig.getoption("--bmv2")), tmp_path, 8)

@@ -303,7 +303,7 @@ def test_every_statement_of_the_program_is_reached():
 
 
 @pytest.mark.bmv2
-@pytest.mark.server
+@pytest.mark.integration
 def test_bmv2_forwards_bit_by_bit_as_the_model_says(form, pytestconfig, tmp_path):
     rng = random.Random(5)
     real = RealSwitch(str(pytestconfig.getoption("--bmv2")), tmp_path, 20)

@@ -1,9 +1,9 @@
-"""Retuning as a service, while a real stream sends through real switches and rules change.
+"""Retuning under traffic: a real stream sends through real switches while rules and trees change.
 
-Broker, switches and hosts are the lab's; stream and refresher are the jobs. Trees come and go under
-the traffic, by each strategy, and a link fails while the service runs. `jobs/check_delivery.py`
-proves what hosts got: all but what the link took with it until the table said that it is down, and
-that as soon as they asked for it.
+The lab provides broker, switches and hosts; stream and refresher are the jobs. Trees come and go by
+each strategy, and a link fails while the service runs. `jobs/check_delivery.py` proves that hosts
+received everything except what the failed link lost before the tables said that it is down, and
+that hosts received the rest when they asked for it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import datetime as dt
 import json
 import random
 import shlex
+import shutil
 import signal
 import threading
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,17 +31,19 @@ from polling import polled
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service, repaired
+from retuning_service import check_place_is_free, get, record_of_rows, retuning_service
 from waiting import until
 
-from jobs import check_delivery, retune_trees
+from jobs import check_delivery
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.versions import LINK_STATES
+from jobs.adapters.retune.record import RecordedPublications, read_record
 from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.tables.network_versions import NetworkVersions
 from jobs.adapters.tables.tables import TREES, Tables
 from lab.proof import verdict as verdicts
-from lab.proof.receipts import Receipt, datagrams_of, packet_receipt, receipts
+from lab.proof.receipts import datagrams_of, packet_receipt, receipts
 from lab.traffic.publisher import ensure_topic
 from lab.up.lab import Lab
 from udfs.messages.sequence import OFFSET_SHIFT, session_id
@@ -49,37 +51,43 @@ from udfs.network.rows import network_to_rows
 from udfs.network.topology import fabric
 from udfs.trees.strategies.registry import STRATEGIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = pytest.mark.integration
 
-#: Any link between switches may fail: the other plane is a way round.
+#: Any link between switches may fail: the second plane is a detour.
 NETWORK = fabric(pods=2, racks=2, hosts=2, planes=2, spines=1)
 (FEED,) = NETWORK.publishers()
 HOSTS = sorted(NETWORK.subscribers())
 TOPIC = "itch.raw"
+#: Packets per second, and seconds between two edits of rules.
 RATE = 10
-#: A run draws so many strategies, as each takes a while; one with --kills takes all.
-DRAWN = 1
-#: Links that fail at most until one has taken a notification with it.
+EDIT_SECONDS = 3
+#: The maximum number of links that fail until one has lost a notification.
 MOST_CUTS = 4
-#: Stores no tree, and so what others stored goes.
+#: It stores no trees, so trees of other strategies are removed.
 PLAIN = "hops"
 
 
 class Cut(NamedTuple):
-    """A link that failed under traffic: the first batch that may have lost frames by it, the first
-    that went round it, and frames that links have lost in all."""
+    """A link that failed under traffic.
+
+    Attributes:
+        link: its switches.
+        first: the first batch that may have lost frames on it.
+        rerouted: the first batch that avoids it.
+        lost: the number of frames that all failed links have lost so far.
+    """
 
     link: tuple[str, str]
     first: int
     rerouted: int
     lost: int
 
-    def took(self, fault: verdicts.Fault) -> bool:
+    def explains(self, fault: verdicts.Fault) -> bool:
         return fault.kind == "missing" and self.first <= fault.batch < self.rerouted
 
 
 class World:
-    """A deployment with a stream that runs. names: of the rules that change."""
+    """A deployment of the lab, and its stream, which runs within `running`."""
 
     def __init__(self, spark: SparkSession, lab: Lab, tables: Tables, folder: Path) -> None:
         self.spark, self.lab, self.tables, self.folder = spark, lab, tables, folder
@@ -92,23 +100,24 @@ class World:
             dead_letter_topic="itch.dead",
             checkpoint=str(folder / "checkpoint"),
             latency="microbatch",
+            trigger="1 second",
             rerequest_identify="name",
             kafka={"bootstrap.servers": lab.bootstrap_servers},
         )
         rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime))
         for name, content in rows.items():
             tables.append(name, content)
-        who = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
-        tables.append(
-            "subscriptions",
-            [
-                {"id": host, "subscriber": host, "format": "itch", "enabled": True, **who}
-                | {"filter": f"shares > {100 * number}"}
-                for number, host in enumerate(HOSTS)
-            ],
-        )
-        self.edits = self.published = 0
-        self.lifecycle = Lifecycle()
+        author = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+        self._rules = [
+            {"id": host, "subscriber": host, "format": "itch", "enabled": True, **author}
+            | {"filter": f"shares > {100 * number}"}
+            for number, host in enumerate(HOSTS)
+        ]
+        self.published = 0
+        self.failures: list[BaseException] = []
+        self._packets = enumerate(packets(random.Random(5)))
+        self._dice = random.Random(3)
+        self._reports = count()
         ensure_topic(lab.bootstrap_servers, TOPIC, 2)
 
     def trees(self) -> list[dict[str, Any]]:
@@ -122,35 +131,41 @@ class World:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Records come, rules change, stream and refresher run; all is sent at the end."""
-        failures: list[BaseException] = []
+        """Publish records, edit rules, and run stream and refresher, until all records are sent."""
         ending = threading.Event()
 
         def guarded(work: Callable[[threading.Event], None]) -> None:
             try:
                 work(ending)
             except BaseException as error:
-                failures.append(error)
+                self.failures.append(error)
 
-        works = [threading.Thread(target=guarded, args=(w,)) for w in (self._publish, self._edit)]
+        threads = [threading.Thread(target=guarded, args=(w,)) for w in (self._publish, self._edit)]
         stream = threading.Thread(target=guarded, args=(self._stream,))
+        self.tables.overwrite("subscriptions", self._rules)
         with following(self.tables, self.settings):
-            # Until they are, frames go astray.
-            ready = NetworkVersions(self.tables)
-            until(lambda: bool(ready.ready()))
-            for thread in (stream, *works):
+            # Before the switches are ready, they drop frames.
+            versions = NetworkVersions(self.tables)
+            until(versions.ready)
+            for thread in (stream, *threads):
                 thread.start()
             try:
                 yield
             finally:
                 ending.set()
-                for thread in (*works, stream):
-                    thread.join(300)
-        assert not failures and not stream.is_alive(), failures
+                for thread in (*threads, stream):
+                    thread.join(600)
+        assert self.runs() and not stream.is_alive()
+        self.lab.settle()
+
+    def runs(self) -> bool:
+        """Fails if a thread of `running` has failed."""
+        assert not self.failures, self.failures
+        return True
 
     def _publish(self, ending: threading.Event) -> None:
         producer = KafkaProducer(bootstrap_servers=self.lab.bootstrap_servers, acks="all")
-        for number, packet in enumerate(packets(random.Random(5))):
+        for number, packet in self._packets:
             producer.send(TOPIC, packet, partition=number % 2)
             self.published += 1
             if ending.wait(1 / RATE):
@@ -159,21 +174,27 @@ class World:
         producer.close()
 
     def _edit(self, ending: threading.Event) -> None:
-        """Each time another host wants other messages, and some no more than a few."""
-        name, draw = f"delta.`{self.tables.location}/subscriptions`", random.Random(3)
-        while not ending.wait(3):
-            host, least = draw.choice(HOSTS), draw.choice((0, 200, 900))
-            self.spark.sql(f"UPDATE {name} SET filter = 'shares > {least}' WHERE id = '{host}'")
-            self.edits += 1
+        """Change the filter of one host at a time; some filters select few messages.
+
+        Most hosts keep their filters, so that each strategy has trees that are worth a change.
+        """
+        while not ending.wait(EDIT_SECONDS):
+            host, least = self._dice.choice(HOSTS[:3]), self._dice.choice((0, 200, 900))
+            rows = self.tables.rows("subscriptions")
+            edited = [
+                row | {"filter": f"shares > {least}"} if row["id"] == host else row for row in rows
+            ]
+            self.tables.replace_changed("subscriptions", edited, ("id",), rows)
 
     def _stream(self, ending: threading.Event) -> None:
-        query, delivery = start(self.spark, self.settings, self.lifecycle)
+        lifecycle = Lifecycle()
+        query, delivery = start(self.spark, self.settings, lifecycle)
 
         def finished() -> bool:
             return ending.is_set() and sum(delivery.processed.values()) >= self.published
 
         try:
-            self.lifecycle.run(query, finished)
+            lifecycle.run(query, finished)
             delivery.tell_rest()
         finally:
             delivery.close()
@@ -181,59 +202,69 @@ class World:
     def batches(self) -> int:
         return len(polled(self.tables, "egress_ledger"))
 
-    def sent(self, batches: int) -> None:
-        """Wait until so many more batches are on record."""
+    def wait_for_batches(self, number: int) -> None:
+        """Wait until the ledger has this number of further batches."""
         before = self.batches()
-        until(lambda: self.batches() >= before + batches)
+        until(lambda: self.runs() and self.batches() >= before + number)
 
     def ledger(self) -> list[dict[str, Any]]:
         return sorted(polled(self.tables, "egress_ledger"), key=lambda row: row["batch_id"])
 
     def _heaviest(self, cuts: Sequence[Cut]) -> tuple[str, str]:
-        """The link between switches that frames cross most now, of those that did not fail yet."""
+        """Returns the link between switches with most traffic, except links that failed before."""
         before = self.lab.status()["link_bytes"]
-        self.sent(2)
+        self.wait_for_batches(2)
         after = self.lab.status()["link_bytes"]
-        carried = {
-            (link.switch, link.neighbor): after[way] - before[way]
+        traffic = {
+            (link.switch, link.neighbor): after[name] - before[name]
             for link in NETWORK.links
-            if link.neighbor in NETWORK.switches and (way := f"{link.switch}->{link.neighbor}")
+            if link.neighbor in NETWORK.switches and (name := f"{link.switch}->{link.neighbor}")
         }
         for cut in cuts:
-            del carried[cut.link]
-        return max(carried, key=carried.__getitem__)
+            del traffic[cut.link]
+        return max(traffic, key=traffic.__getitem__)
 
-    def _tell(self, link: tuple[str, str], up: bool) -> int:
-        """Writes into the table that a link is up or down; returns the first batch that knows."""
-        name = f"delta.`{self.tables.location}/links`"
-        self.spark.sql(f"UPDATE {name} SET up = {up} WHERE switch IN {link} AND neighbor IN {link}")
+    def _set_up(self, link: tuple[str, str], up: bool) -> int:
+        """Write into the table that a link is up or down; returns the first batch that knows."""
+        rows = self.tables.rows("links")
+        changed = [
+            row | {"up": up} if {row["switch"], row["neighbor"]} == {*link} else row for row in rows
+        ]
+        assert self.tables.replace_changed("links", changed, ("link_id",), rows)
         version = self.tables.version("links")
 
-        def knowing() -> list[int]:
-            told = [(r["batch_id"], r["versions"][LINK_STATES]) for r in self.ledger()]
-            return [batch for batch, known in told if known >= version]
+        def informed() -> list[int]:
+            versions = [(row["batch_id"], row["versions"][LINK_STATES]) for row in self.ledger()]
+            return [batch for batch, links in versions if links >= version]
 
-        until(knowing)
-        return knowing()[0]
+        until(lambda: self.runs() and informed())
+        return informed()[0]
 
-    def fail(self, adapted: Callable[[], None], cuts: Sequence[Cut]) -> Cut:
-        """After these, another link goes down, later the table says so, the service goes on, and
-        the link comes back."""
-        link = self._heaviest(cuts)
-        first, before = self.batches(), cuts[-1].lost if cuts else 0
-        assert self._lost() == before
-        self.lab.plug(*link, False)
-        self.sent(2)
-        rerouted = self._tell(link, up=False)
+    def fail(self, retuned: Callable[[], None], cuts: Sequence[Cut]) -> Cut:
+        """Let a link fail that is not among ``cuts``, then write so into the table, then repair it.
+
+        retuned: waits until the service has installed further trees.
+        """
+        before = cuts[-1].lost if cuts else 0
+        while True:
+            link = self._heaviest(cuts)
+            first = self.batches()
+            assert self._lost() == before
+            self.lab.plug(*link, False)
+            self.wait_for_batches(2)
+            if self._lost() > before:
+                break
+            # Trees have changed since the measurement, and no frame crosses the link.
+            self.lab.plug(*link, True)
+        rerouted = self._set_up(link, False)
         lost = self._lost()
-        assert lost > before
-        adapted()
-        self.sent(2)
-        # Not one more, whatever trees came and went meanwhile.
+        retuned()
+        self.wait_for_batches(2)
+        # No further frame is lost, whatever trees came and went.
         assert self._lost() == lost
         self.lab.plug(*link, True)
-        self._tell(link, up=True)
-        adapted()
+        self._set_up(link, True)
+        retuned()
         print(f"{link} lost {lost - before} frames of the batches from {first} to {rerouted}")
         return Cut(link, first, rerouted, lost)
 
@@ -242,159 +273,169 @@ class World:
         assert drops.keys() <= {"link_down"}, drops
         return int(drops.get("link_down", 0))
 
-    def faults(self) -> list[verdicts.Fault]:
+    def verdict(self) -> verdicts.DeliveryVerdict:
+        """Returns the verdict about all batches so far."""
         evidence = check_delivery.Evidence(self.spark, self.settings)
-        return faults_of(evidence.verdict(receipts(self.lab.folder)))
+        return evidence.verdict(receipts(self.lab.folder))
 
-    def repaired(self) -> dict[str, list[Receipt]]:
-        """What each host has once it has asked for what it lacks, as only the stream's summaries
-        tell it."""
+    def repaired(self) -> verdicts.DeliveryVerdict:
+        """Returns the verdict after each host has asked for everything in the summaries."""
         ends = {
-            session_id(TOPIC, each["partition"]): each["until_offset"] << OFFSET_SHIFT
+            session_id(TOPIC, part["partition"]): part["until_offset"] << OFFSET_SHIFT
             for row in self.ledger()
-            for each in row["partitions"]
+            for part in row["partitions"]
         }
-        heard = {
+        received = {
             host: list(datagrams_of(self.lab.folder / "receipts" / f"{host}.mold"))
             for host in HOSTS
         }
         service = Service(self)
         try:
-            found = {host: repaired(service.rerequests, host, heard[host], ends) for host in HOSTS}
+            complete = {
+                host: repaired(service.rerequests, host, received[host], ends)[0] for host in HOSTS
+            }
         finally:
             service.close()
-        return {host: [packet_receipt(each) for each in had] for host, (had, _) in found.items()}
+        evidence = check_delivery.Evidence(self.spark, self.settings)
+        after = {host: [*map(packet_receipt, datagrams)] for host, datagrams in complete.items()}
+        return evidence.verdict(after, ordered=False)
 
-    def without_trees(self) -> None:
-        """Somebody takes all trees out."""
-        active = {row["tree_id"]: ("active", "retiring") for row in self.trees()}
-        self.tables.move(TREES, "tree_id", "state", active)
-        until(lambda: set(self.states()) <= {"retired"})
+    def remove_trees(self) -> None:
+        """Retire all trees, as a person may do."""
+        moves = {row["tree_id"]: ("active", "retiring") for row in self.trees()}
+        self.tables.move(TREES, "tree_id", "state", moves)
+        until(lambda: self.runs() and set(self.states()) <= {"retired"})
 
     def arguments(self, strategies: str) -> list[str]:
-        how = ["--strategies", strategies, "--every", "1s", "--wait", "30", "--rules", "3"]
-        how += ["--objective", "labels", "--window", "10s", "--min-saving", "0"]
-        return [*how, "--report", str(self.folder / "report")]
+        options = ["--strategies", strategies, "--every", "3s", "--wait", "600", "--rules", "3"]
+        options += ["--objective", "labels", "--window", "10s", "--min-saving", "0"]
+        return [*options, "--report", str(self.folder / f"report-{next(self._reports)}")]
 
-    def retuned(self, strategy: str) -> None:
-        """The service runs by one strategy until its trees are in use."""
-        lifecycle, failures = Lifecycle(), []
-        asked = retune_trees.parser().parse_args(self.arguments(strategy))
+    def service(
+        self,
+        strategies: str,
+        port: int = 0,
+        record: Callable[..., RecordedPublications] = read_record,
+    ) -> AbstractContextManager[Callable[[], bool]]:
+        return retuning_service(self.settings, self.arguments(strategies), port, record)
 
-        def adapted() -> bool:
-            return any(row["strategy"] == strategy for row in self.active())
 
-        def watch() -> None:
-            try:
-                until(adapted)
-                self.sent(2)
-            except BaseException as error:
-                failures.append(error)
-            finally:
-                lifecycle.stopping.set()
+@pytest.fixture(scope="module")
+def world(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("retuning")
+    shutil.copytree(empty_tables, folder / "tables")
+    tables = Tables(spark, str(folder / "tables"))
+    with pytest.MonkeyPatch.context() as patch, Lab(folder / "lab", NETWORK) as lab:
+        # Verdicts list all faults, and not the first few.
+        patch.setattr(verdicts, "SHOWN", 1 << 20)
+        lab.up()
+        yield World(spark, lab, tables, folder)
 
-        thread = threading.Thread(target=watch)
-        thread.start()
-        assert retune_trees.work(asked, self.settings, lifecycle) == retune_trees.DONE
-        thread.join(300)
-        assert not failures, (strategy, failures)
 
-    def service(self, port: int) -> Program:
-        """In a process of its own."""
-        conf = {
-            "spark.master": "local[1]",
-            "spark.driver.memory": "1g",
-            "spark.sql.warehouse.dir": self.folder / "warehouse",
-            "spark.stackcast.tables": self.tables.location,
-            "spark.stackcast.metrics.port": port,
-        }
-        options = " ".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in conf.items())
-        return Program(
-            self.folder,
+def faults_since(verdict: verdicts.DeliveryVerdict, batch: int) -> list[verdicts.Fault]:
+    """Returns the faults of batches from this one on, and those of unknown batches."""
+    return [
+        fault
+        for faults in verdict.faults.values()
+        for fault in faults
+        if fault.batch is None or fault.batch >= batch
+    ]
+
+
+@pytest.mark.long
+def test_the_service_retunes_under_traffic_and_around_a_link_that_fails(world: World) -> None:
+    before = world.batches()
+    port = free_port()
+    with world.running():
+        world.wait_for_batches(2)
+        with world.service("tree,relation", port) as runs:
+            until(lambda: runs() and world.states()["active"])
+            until(lambda: runs() and '"last_round": "done"' in get(port, "health"))
+            assert runs()
+            health = json.loads(get(port, "health"))
+            assert health["status"] == "ok", health
+
+            def retuned() -> None:
+                """Wait until trees are active that were installed since."""
+                newest = max(row["tree_id"] for row in world.trees())
+                until(lambda: runs() and any(row["tree_id"] > newest for row in world.active()))
+
+            # All frames on a link may be summaries: then a second link fails.
+            cuts = [world.fail(retuned, [])]
+            while len(cuts) < MOST_CUTS and not any(
+                cuts[-1].explains(fault) for fault in faults_since(world.verdict(), before)
+            ):
+                cuts.append(world.fail(retuned, cuts))
+            assert runs()
+            assert 'stackcast_retune_trees_total{state="installing"}' in get(port, "metrics")
+        check_place_is_free(world.tables)
+        world.wait_for_batches(2)
+    verdict = world.verdict()
+    faults = faults_since(verdict, before)
+    print(verdict.batches, verdict.owed, Counter(row["strategy"] for row in world.trees()))
+    assert verdict.waiting == 0 and verdict.repeats == 0 and verdict.owed > 500
+    # No message is astray, double or out of order, and only failed links lost any.
+    assert faults, list(verdict.lines())
+    assert all(any(cut.explains(fault) for cut in cuts) for fault in faults), (cuts, faults)
+    # Each host learns of them, asks for them, and receives them, once.
+    repaired = world.repaired()
+    assert repaired.proved and repaired.repeats == 0, list(repaired.lines())
+    versions = list(verdict.versions.values())
+    assert len({batch["virtual_trees"] for batch in versions}) > 2
+    assert len({batch["subscriptions"] for batch in versions}) > 3
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(name, marks=[] if name == "relation" else pytest.mark.long)
+        for name in STRATEGIES
+        if name != PLAIN
+    ],
+)
+def test_trees_of_a_strategy_change_under_traffic_and_hosts_lose_and_double_nothing(
+    world: World, strategy: str
+) -> None:
+    before = world.batches()
+    with world.running():
+        world.wait_for_batches(2)
+        with world.service(strategy, record=record_of_rows) as runs:
+            until(lambda: runs() and any(row["strategy"] == strategy for row in world.active()))
+            world.wait_for_batches(2)
+        world.remove_trees()
+        world.wait_for_batches(2)
+    verdict = world.verdict()
+    assert verdict.waiting == 0 and verdict.repeats == 0, list(verdict.lines())
+    assert faults_since(verdict, before) == []
+    trees = {row["versions"]["virtual_trees"] for row in world.ledger()[before:]}
+    assert len(trees) > 2
+
+
+@pytest.mark.long
+def test_the_service_as_a_process_ends_by_sigterm_with_exit_code_0(world: World) -> None:
+    port = free_port()
+    conf = {
+        "spark.master": "local[1]",
+        "spark.driver.memory": "1g",
+        "spark.sql.warehouse.dir": world.folder / "warehouse",
+        "spark.stackcast.tables": world.tables.location,
+        "spark.stackcast.metrics.port": port,
+    }
+    options = " ".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in conf.items())
+    with world.running():
+        service = Program(
+            world.folder,
             str(ROOT / "jobs" / "retune_trees.py"),
-            *self.arguments("tree,relation"),
+            *world.arguments("tree,relation"),
             PYSPARK_SUBMIT_ARGS=f"{options} pyspark-shell",
         )
-
-
-def faults_of(verdict: verdicts.DeliveryVerdict) -> list[verdicts.Fault]:
-    return [fault for found in verdict.faults.values() for fault in found]
-
-
-def get(port: int, what: str) -> str:
-    with (
-        suppress(urllib.error.URLError, ConnectionError),
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=10) as answer,
-    ):
-        return str(answer.read().decode())
-    return ""
-
-
-@pytest.fixture
-def world(spark: SparkSession, tables: Tables, tmp_path: Path) -> Iterator[World]:
-    with Lab(tmp_path / "lab", NETWORK) as lab:
-        lab.up()
-        yield World(spark, lab, tables, tmp_path)
-
-
-def test_trees_change_under_traffic_by_each_strategy_and_hosts_lose_and_double_nothing(
-    world: World, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # All faults, and not the first few.
-    monkeypatch.setattr(verdicts, "SHOWN", 1 << 20)
-    names = [name for name in STRATEGIES if name != PLAIN]
-    if not request.config.getoption("--kills"):
-        names = random.Random().sample(names, DRAWN)
-    print(f"by {names}")
-    with world.running():
-        world.sent(3)
-        for name in names:
-            world.retuned(name)
-            world.without_trees()
-        # As its users run it, and end it whatever it is at.
-        port = free_port()
-        service = world.service(port)
         try:
             until(lambda: world.states()["active"], service)
-            until(lambda: '"last_round": "done"' in get(port, "health"), service)
-            told = json.loads(get(port, "health"))
-            assert told["status"] == "ok", told
-
-            def adapted() -> None:
-                """It has installed trees since, and they are in use."""
-                newest = max(row["tree_id"] for row in world.trees())
-                until(lambda: any(r["tree_id"] > newest for r in world.active()), service)
-
-            # All that a link carries may be summaries: then another fails, too.
-            cuts = [world.fail(adapted, [])]
-            while len(cuts) < MOST_CUTS and not any(map(cuts[-1].took, world.faults())):
-                cuts.append(world.fail(adapted, cuts))
-            assert 'stackcast_retune_trees_total{state="installing"}' in get(port, "metrics")
+            until(lambda: '"status": "ok"' in get(port, "health"), service)
             service.process.send_signal(signal.SIGTERM)
             assert service.end() == 0, service.output[-4000:]
         finally:
             service.kill()
-        # It gave its place back.
-        places = [row for row in world.tables.rows("writers") if row["role"] == "retuning"]
-        own = [row for row in places if row["pid"] == service.process.pid]
-        assert own and own[-1]["epoch"] == max(row["epoch"] for row in places)
-        assert any(row["ended_at"] for row in own)
-        world.sent(2)
-    world.lab.settle()
-    changed = Counter(row["strategy"] for row in world.trees())
-    assert {*names} <= set(changed), changed
-    evidence = check_delivery.Evidence(world.spark, world.settings)
-    verdict = evidence.verdict(receipts(world.lab.folder))
-    faults = faults_of(verdict)
-    print(verdict.batches, verdict.owed, verdict.repeats, changed)
-    assert verdict.waiting == 0 and verdict.repeats == 0
-    assert verdict.owed > 500
-    # Nothing is astray, twice or out of order, and lost is only what the link took with it.
-    assert faults, list(verdict.lines())
-    assert all(any(cut.took(fault) for cut in cuts) for fault in faults), (cuts, faults)
-    # A host hears of each of them, asks for it, and gets it, once.
-    asked = evidence.verdict(world.repaired(), ordered=False)
-    assert asked.proved and asked.repeats == 0, list(asked.lines())
-    versions = list(verdict.versions.values())
-    assert len({each["virtual_trees"] for each in versions}) > 2 * len(names)
-    assert len({each["subscriptions"] for each in versions}) > 3
+        check_place_is_free(world.tables)

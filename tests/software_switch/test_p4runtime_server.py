@@ -47,7 +47,7 @@ from udfs.switches.entry import Difference, SwitchEntry, canonical, difference, 
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

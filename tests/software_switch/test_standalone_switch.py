@@ -23,7 +23,7 @@ from lab.fabric.ports import LAST_PORT, Interface, UdpTunnel, read_ports, with_v
 from lab.fabric.standalone import StandaloneSwitch, SwitchOptions, open_ports, serve
 from udfs.errors import LabError, SwitchError
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 ADDRESS = ("127.0.0.1", 5001)
 

@@ -22,7 +22,7 @@ from udfs.errors import StateError
 from udfs.states.frames import pack_frame, read_frame
 from udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, MessageKind, group_of
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 HOSTS = {"a": 2, "b": 3, "c": 4}
 
@@ -87,7 +87,6 @@ def test_middleware_and_controller_end_and_nothing_is_lost(hosts: StateHosts) ->
             program.flush()
 
 
-@pytest.mark.slow
 @both_programs
 def test_the_largest_update_and_states_beyond_the_registers_reach_a_replica(
     hosts: StateHosts, request: pytest.FixtureRequest

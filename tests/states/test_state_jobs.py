@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime as dt
 import json
 import os
@@ -16,7 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from kafka import KafkaProducer
 from paths import ROOT
 from ports import free_port
@@ -41,19 +44,21 @@ from udfs.states.outputs import Keep, Record
 
 pytestmark = pytest.mark.integration
 
-WAIT_S = 90.0
+#: Only against hangs.
+WAIT_S = 600.0
+STATE = "temperatures"
 
 
 @pytest.fixture
 def hosts() -> Iterator[StateHosts]:
-    with state_hosts(2, started=False) as made:
-        made.start(2)
-        made.start(3)
-        yield made
+    with state_hosts(2, started=False) as hosts:
+        hosts.start(2)
+        hosts.start(3)
+        yield hosts
 
 
-def beside(job: Callable[[Lifecycle], Any], scenario: Callable[[], None]) -> None:
-    """Runs a job, and a scenario beside it at whose end it is asked to stop."""
+def run_with(job: Callable[[Lifecycle], Any], scenario: Callable[[], None]) -> None:
+    """Run a job, and on a thread a scenario, at the end of which the job is asked to stop."""
     failed: list[BaseException] = []
 
     def play() -> None:
@@ -75,18 +80,18 @@ def beside(job: Callable[[Lifecycle], Any], scenario: Callable[[], None]) -> Non
         raise failed[0]
 
 
-def asked(settings: Settings, what: str) -> str:
-    """What a job serves."""
-    where = f"http://127.0.0.1:{settings.metrics_port}/{what}"
-    with urllib.request.urlopen(where, timeout=WAIT_S) as answer:
+def get(settings: Settings, path: str) -> str:
+    """Returns a page of the server of a job."""
+    url = f"http://127.0.0.1:{settings.metrics_port}/{path}"
+    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
         return str(answer.read().decode())
 
 
 def sample(settings: Settings, name: str) -> float:
-    """A metric of the job."""
-    lines = asked(settings, "metrics").splitlines()
-    (found,) = [line.split()[1] for line in lines if line.split()[0] == name]
-    return float(found)
+    """Returns a metric of a job."""
+    lines = get(settings, "metrics").splitlines()
+    (value,) = [line.split()[1] for line in lines if line.split()[0] == name]
+    return float(value)
 
 
 def settings_of(hosts: StateHosts, tables: Tables, broker: Broker, folder: Path) -> Settings:
@@ -104,25 +109,25 @@ def settings_of(hosts: StateHosts, tables: Tables, broker: Broker, folder: Path)
 
 
 def shown(tables: Tables, folder: Path) -> list[str]:
-    """What ``stackcast states show`` prints."""
+    """Returns the lines that ``stackcast states show`` prints."""
     properties = folder / "show.conf"
     properties.write_text(f"spark.stackcast.tables {tables.location}\n")
-    command = [sys.executable, "-m", "cli.main", "states", "show", "rooms"]
-    called = [*command, "--properties-file", str(properties)]
+    command = [sys.executable, "-m", "cli.main", "states", "show", STATE]
+    command += ["--properties-file", str(properties)]
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     return subprocess.run(
-        called, env=environment, stdout=subprocess.PIPE, text=True, timeout=WAIT_S, check=True
+        command, env=environment, stdout=subprocess.PIPE, text=True, timeout=WAIT_S, check=True
     ).stdout.splitlines()
 
 
-def row_of(tables: Tables, table: str, **wanted: Any) -> dict[str, Any] | None:
+def row_of(tables: Tables, table: str, **values: Any) -> dict[str, Any] | None:
     for row in tables.rows(table):
-        if all(row[column] == value for column, value in wanted.items()):
+        if all(row[column] == value for column, value in values.items()):
             return row
     return None
 
 
-def test_tables_say_who_holds_what_and_how_far(
+def test_tables_show_publishers_replicas_and_positions(
     hosts: StateHosts, tables: Tables, broker: Broker, tmp_path: Path
 ) -> None:
     settings = settings_of(hosts, tables, broker, tmp_path)
@@ -132,10 +137,10 @@ def test_tables_say_who_holds_what_and_how_far(
             StatesClient("sensor", hosts.listen[2]) as sensor,
             StatesClient("reader", hosts.listen[3]) as reader,
         ):
-            reader.subscribe("rooms")
+            reader.subscribe(STATE)
             for number in range(3):
-                sensor.publish("rooms", b"%d" % number * 1500)
-            until(lambda: reader.value("rooms") == b"2" * 1500)
+                sensor.publish(STATE, b"%d" % number * 1500)
+            until(lambda: reader.value(STATE) == b"2" * 1500)
             sensor.flush(WAIT_S)
             until(
                 lambda: row_of(tables, "state_positions", update_number=3, segment=2) is not None,
@@ -145,24 +150,24 @@ def test_tables_say_who_holds_what_and_how_far(
             assert all(row["alive"] for row in vnfs.values())
             sensor_id, reader_id = vnfs["sensor"]["vnf"], vnfs["reader"]["vnf"]
             (state,) = tables.rows("states")
-            assert (state["name"], state["owner"]) == ("rooms", sensor_id)
+            assert (state["name"], state["owner"]) == (STATE, sensor_id)
             (publisher,) = tables.rows("state_publishers")
             assert (publisher["vnf"], publisher["newest_update"]) == (sensor_id, 3)
             (position,) = tables.rows("state_positions")
             assert (position["vnf"], position["publisher"]) == (reader_id, sensor_id)
             until(lambda: tables.rows("states")[0]["segments"] == 2)
-            of = {
+            values = {
                 name: sample(settings, f"stackcast_state_{name}")
                 for name in ("middlewares", "programs", "names", "kept_updates", "kept_bytes")
             }
-            assert list(of.values()) == [2, 2, 1, 1, 1500]
+            assert list(values.values()) == [2, 2, 1, 1, 1500]
             assert sample(settings, "stackcast_state_facts_total") >= 6
-            assert json.loads(asked(settings, "health"))["status"] == "ok"
-            (holds,) = tables.rows("state_subscriptions")
-            assert holds["wanted"] and holds["vnf"] == reader_id and holds["live_since"]
-            since = f"{holds['live_since']:%Y-%m-%d %H:%M:%S}"
+            assert json.loads(get(settings, "health"))["status"] == "ok"
+            (row,) = tables.rows("state_subscriptions")
+            assert row["wanted"] and row["vnf"] == reader_id and row["live_since"]
+            since = f"{row['live_since']:%Y-%m-%d %H:%M:%S}"
             assert shown(tables, tmp_path) == [
-                "rooms  state 1, 239.0.0.1, 2 segments kept",
+                f"{STATE}  state 1, 239.0.0.1, 2 segments kept",
                 f"  published by sensor ({sensor_id} at 10.0.0.2): update 3",
                 f"  held by reader ({reader_id} at 10.0.0.3): live since {since} UTC, has all",
             ]
@@ -170,42 +175,39 @@ def test_tables_say_who_holds_what_and_how_far(
             lambda: not any(row["alive"] for row in tables.rows("vnfs")),
         )
         until(lambda: tables.rows("state_positions") == [])
-        (left,) = tables.rows("state_subscriptions")
-        assert not left["wanted"] and left["live_since"] is None
+        (row,) = tables.rows("state_subscriptions")
+        assert not row["wanted"] and row["live_since"] is None
 
-    beside(lambda lifecycle: replica_controller.control(settings, lifecycle), first)
+    run_with(lambda lifecycle: replica_controller.control(settings, lifecycle), first)
 
     def again() -> None:
-        # Another controller, on the same topics, and the tables go on.
+        # A second controller on the same topics continues the tables.
         with StatesClient("late", hosts.listen[3]) as late:
-            late.subscribe("rooms")
-            until(lambda: late.values("rooms") == {"sensor": b"2" * 1500})
+            late.subscribe(STATE)
+            until(lambda: late.values(STATE) == {"sensor": b"2" * 1500})
             until(lambda: row_of(tables, "state_positions") is not None)
         until(lambda: row_of(tables, "vnfs", name="late", alive=False) is not None)
         until(lambda: tables.rows("state_positions") == [])
 
-    beside(lambda lifecycle: replica_controller.control(settings, lifecycle), again)
+    run_with(lambda lifecycle: replica_controller.control(settings, lifecycle), again)
     numbers = [row["vnf"] for row in tables.rows("vnfs")]
     assert len(numbers) == len(set(numbers)) == 3
     before = {name: tables.rows(name) for name in ("vnfs", "states", "state_subscriptions")}
 
-    # From the topic alone: what the tables have besides goes, and what they lack comes.
+    # A controller with an empty checkpoint restores the tables from the topic: it deletes a row
+    # that is not in the topic, and inserts a missing one.
     stray = before["vnfs"][0] | {"vnf": 60_000}
     tables.merge("vnfs", [stray], [before["vnfs"][1]], ("vnf",))
-    anew = Settings(
-        **{
-            **vars(settings),
-            "states_checkpoint": str(tmp_path / "anew"),
-            "states_address": "",
-        }
+    restoring = dataclasses.replace(
+        settings, states_checkpoint=str(tmp_path / "restored"), states_address=""
     )
 
     def same() -> bool:
         rows = {name: tables.rows(name) for name in before}
         return all(by_number(rows[name]) == by_number(before[name]) for name in before)
 
-    beside(
-        lambda lifecycle: replica_controller.control(anew, lifecycle),
+    run_with(
+        lambda lifecycle: replica_controller.control(restoring, lifecycle),
         lambda: until(same),
     )
 
@@ -215,7 +217,7 @@ def by_number(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def holding(hosts: StateHosts, *states: str) -> Iterator[StatesClient]:
+def replicas_of(hosts: StateHosts, *states: str) -> Iterator[StatesClient]:
     with StatesClient("reader", hosts.listen[3]) as reader:
         for state in states:
             reader.subscribe(state)
@@ -227,9 +229,9 @@ def rows_in(reader: StatesClient, state: str) -> list[dict[str, Any]] | None:
     return None if value is None else json.loads(value)
 
 
-def argued(source: str, **options: str) -> argparse.Namespace:
-    given = [f"--{name}={value}" for name, value in options.items()]
-    return state_stream.parser().parse_args([source, *given])
+def arguments(source: str, **options: str) -> argparse.Namespace:
+    words = [f"--{name}={value}" for name, value in options.items()]
+    return state_stream.parser().parse_args([source, *words])
 
 
 def test_a_change_of_a_table_reaches_the_memory_of_programs_that_its_filters_choose(
@@ -237,83 +239,86 @@ def test_a_change_of_a_table_reaches_the_memory_of_programs_that_its_filters_cho
 ) -> None:
     hosts.start(1)
     place = tmp_path / "prices"
-    spark.sql(
-        f"CREATE TABLE delta.`{place}` (stock STRING, city STRING, price INT) USING delta "
-        "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
-    )
 
-    def write(statement: str) -> None:
+    def insert(*rows: tuple[str, str, int]) -> None:
+        columns = pa.schema([("stock", pa.string()), ("city", pa.string()), ("price", pa.int32())])
+        content = pa.table([*zip(*rows, strict=True)], schema=columns)
+        feed = {"delta.enableChangeDataFeed": "true"}
+        write_deltalake(place, content, mode="append", configuration=feed)
+
+    def change(statement: str) -> None:
         spark.sql(statement.replace("prices", f"delta.`{place}`"))
 
     def filters(*rows: tuple[str, str]) -> None:
         common = {"source": "prices", "enabled": True, "updated_by": None, "updated_at": None}
-        made = [{"name": name, "filter": text, **common} for name, text in rows]
-        tables.overwrite("state_filters", made)
+        content = [{"name": name, "filter": text, **common} for name, text in rows]
+        tables.overwrite("state_filters", content)
 
-    def wanted(condition: str) -> list[dict[str, Any]]:
-        rows = [r.asDict() for r in spark.read.format("delta").load(str(place)).collect()]
-        cheap = [row for row in rows if eval(condition, {}, row)]  # the oracle is Python's
-        return sorted(cheap, key=lambda row: json.dumps(row, separators=(",", ":")))
+    def expected(condition: str) -> list[dict[str, Any]]:
+        """Returns the rows of the table that meet a condition of Python."""
+        rows = DeltaTable(place).to_pyarrow_table().to_pylist()
+        matching = [row for row in rows if eval(condition, {}, row)]
+        return sorted(matching, key=lambda row: json.dumps(row, separators=(",", ":")))
 
-    write("INSERT INTO prices VALUES ('A', 'turin', 5), ('B', 'turin', 50), ('C', 'pisa', 7)")
+    insert(("A", "turin", 5), ("B", "turin", 50), ("C", "pisa", 7))
     filters(("cheap", "price < 10"), ("wrong", "prize < 10"))
     settings = settings_of(hosts, tables, broker, tmp_path)
 
     def scenario() -> None:
         names = ("prices/turin", "prices/turin?cheap", "prices/pisa?cheap", "prices/turin?dear")
-        with holding(hosts, *names) as reader:
+        with replicas_of(hosts, *names) as reader:
 
-            def hold(conditions: dict[str, str]) -> None:
+            def replicate(conditions: dict[str, str]) -> None:
                 for state, condition in conditions.items():
-                    what = wanted(condition)
-                    until(lambda state=state, what=what: rows_in(reader, state) == what)
+                    rows = expected(condition)
+                    until(lambda state=state, rows=rows: rows_in(reader, state) == rows)
 
             turin = "city == 'turin'"
-            all_of_it = {
+            conditions = {
                 "prices/turin": turin,
                 "prices/turin?cheap": f"{turin} and price < 10",
                 "prices/pisa?cheap": "city == 'pisa' and price < 10",
             }
-            hold(all_of_it)
+            replicate(conditions)
             assert reader.value("prices/turin?dear") is None
-            # Two cities, each with a filter beside.
+            # Each of the two cities has a state of all rows and one of a filter.
             assert sample(settings, "stackcast_state_updates_total") == 4
-            assert json.loads(asked(settings, "health"))["status"] == "ok"
-            write("UPDATE prices SET price = 9 WHERE stock = 'B'")
-            hold(all_of_it)
-            write("DELETE FROM prices WHERE stock IN ('A', 'C')")
-            hold(all_of_it)
+            assert json.loads(get(settings, "health"))["status"] == "ok"
+            change("UPDATE prices SET price = 9 WHERE stock = 'B'")
+            replicate(conditions)
+            change("DELETE FROM prices WHERE stock IN ('A', 'C')")
+            replicate(conditions)
             assert rows_in(reader, "prices/pisa?cheap") == []
-            # No row changes, but what its filters ask does.
+            # No row changes, but the filters do.
             filters(("cheap", "price < 5"), ("dear", "price >= 5"))
-            hold(all_of_it | {"prices/turin?cheap": f"{turin} and price < 5"})
-            hold({"prices/turin?dear": f"{turin} and price >= 5"})
+            replicate(conditions | {"prices/turin?cheap": f"{turin} and price < 5"})
+            replicate({"prices/turin?dear": f"{turin} and price >= 5"})
 
     def publish(lifecycle: Lifecycle) -> int:
-        return state_stream.publish(argued(f"table:{place}", by="city"), settings, lifecycle)
+        return state_stream.publish(arguments(f"table:{place}", by="city"), settings, lifecycle)
 
-    beside(publish, scenario)
-    # While it is away, a filter is changed, another goes, and so do all rows of a city. The table
-    # of states says what it had published.
+    run_with(publish, scenario)
+    # While the job is down, one filter is changed, another is removed, and so are all rows of a
+    # city. The job reads from the table of states which ones it has published.
     filters(("cheap", "price < 50"))
-    write("INSERT INTO prices VALUES ('D', 'pisa', 40)")
-    write("DELETE FROM prices WHERE city = 'turin'")
-    now = dt.datetime.now(dt.UTC)
+    insert(("D", "pisa", 40))
+    change("DELETE FROM prices WHERE city = 'turin'")
+    timestamp = dt.datetime.now(dt.UTC)
     facts = [
-        (key.encode(), json.dumps(record.value).encode(), at, now)
-        for at, (key, record) in enumerate(hosts.store.records.items())
+        (key.encode(), json.dumps(record.value).encode(), offset, timestamp)
+        for offset, (key, record) in enumerate(hosts.store.records.items())
     ]
     columns = "key binary, value binary, offset bigint, timestamp timestamp"
     FactTables(tables).take(spark.createDataFrame(facts, columns), 0)
 
     def after() -> None:
-        with holding(hosts, "prices/turin", "prices/turin?dear", "prices/pisa?cheap") as reader:
+        with replicas_of(hosts, "prices/turin", "prices/turin?dear", "prices/pisa?cheap") as reader:
             until(lambda: rows_in(reader, "prices/turin") == [])
             until(lambda: rows_in(reader, "prices/turin?dear") == [])
-            what = wanted("city == 'pisa' and price < 50")
-            until(lambda: rows_in(reader, "prices/pisa?cheap") == what)
+            rows = expected("city == 'pisa' and price < 50")
+            until(lambda: rows_in(reader, "prices/pisa?cheap") == rows)
 
-    beside(publish, after)
+    run_with(publish, after)
 
 
 def test_records_of_a_topic_are_updates_that_filters_choose(
@@ -322,45 +327,45 @@ def test_records_of_a_topic_are_updates_that_filters_choose(
     hosts.start(1)
     topic = f"reports.{tmp_path.name}"
     ensure_topic(broker.bootstrap_servers, topic, 1)
-    sent = [
+    records = [
         json.dumps({"scanner": number % 3, "rssi": -number}).encode() for number in range(1, 61)
     ]
-    with_filter = {"enabled": True, "updated_by": None, "updated_at": None}
+    common = {"enabled": True, "updated_by": None, "updated_at": None}
     tables.append(
         "state_filters",
-        [{"name": "near", "source": "reports", "filter": "rssi > -20", **with_filter}],
+        [{"name": "near", "source": "reports", "filter": "rssi > -20", **common}],
     )
     settings = settings_of(hosts, tables, broker, tmp_path)
 
     def scenario() -> None:
-        with holding(hosts, "reports/1", "reports/2?near") as reader:
+        with replicas_of(hosts, "reports/1", "reports/2?near") as reader:
             until(lambda: hosts.controller.controller.requests.live_since(2) is None)
-            # Subscribed before the first is published, so each one comes.
+            # The subscriptions are complete before the first record, so every record arrives.
             until(lambda: len(hosts.services[3][0].middleware.requests._live) == 2)
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-            for value in sent:
+            for value in records:
                 producer.send(topic, value, partition=0)
             producer.close()
-            wanted = [
-                ("reports/1", value) for value in sent if json.loads(value)["scanner"] == 1
+            expected = [
+                ("reports/1", value) for value in records if json.loads(value)["scanner"] == 1
             ] + [
                 ("reports/2?near", value)
-                for value in sent
+                for value in records
                 if json.loads(value)["scanner"] == 2 and json.loads(value)["rssi"] > -20
             ]
-            got: list[tuple[str, bytes]] = []
+            updates: list[tuple[str, bytes]] = []
 
-            def all_came() -> bool:
-                got.extend((u.state, u.data) for u in reader.updates(timeout=0.2))
-                return len(got) >= len(wanted)
+            def complete() -> bool:
+                updates.extend((u.state, u.data) for u in reader.updates(timeout=0.2))
+                return len(updates) >= len(expected)
 
-            until(all_came)
-            for state in ("reports/1", "reports/2?near"):
-                assert [g for g in got if g[0] == state] == [w for w in wanted if w[0] == state]
+            until(complete)
+            for name in ("reports/1", "reports/2?near"):
+                assert [u for u in updates if u[0] == name] == [e for e in expected if e[0] == name]
 
-    beside(
+    run_with(
         lambda lifecycle: state_stream.publish(
-            argued(
+            arguments(
                 f"topic:{topic}", state="reports", by="scanner", columns="scanner INT, rssi INT"
             ),
             settings,
@@ -396,16 +401,16 @@ def test_a_table_without_a_change_feed_is_refused(
     spark.range(3).write.format("delta").save(str(tmp_path / "plain"))
     settings = settings_of(hosts, tables, broker, tmp_path)
     with Lifecycle() as lifecycle, pytest.raises(TableError, match="NO_CHANGE_FEED"):
-        state_stream.publish(argued(f"table:{tmp_path / 'plain'}"), settings, lifecycle)
+        state_stream.publish(arguments(f"table:{tmp_path / 'plain'}"), settings, lifecycle)
 
 
-def test_names_of_states_tell_values_apart(spark: SparkSession) -> None:
+def test_names_of_states_distinguish_values(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [("a/b", "c"), ("a", "b/c"), ("50%", "x?y"), (None, "")], "one string, other string"
     )
     filters = [Subscription("f", "f", 'other == "c"')]
-    named = StateNames("s", ("one", "other")).of(rows, filters)
-    assert [row[STATES] for row in named.collect()] == [
+    names = StateNames("s", ("one", "other")).of(rows, filters)
+    assert [row[STATES] for row in names.collect()] == [
         ["s/a%2Fb/c", "s/a%2Fb/c?f"],
         ["s/a/b%2Fc"],
         ["s/50%25/x%3Fy"],

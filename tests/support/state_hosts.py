@@ -161,7 +161,7 @@ def state_hosts(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    process.communicate(timeout=30)
+    process.communicate(timeout=600)
     assert process.returncode == 0
 
 

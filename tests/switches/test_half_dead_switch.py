@@ -19,7 +19,7 @@ from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.switches.entry import canonical
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 HALF_DEAD, OTHER = (NETWORK.hosts[name].switch for name in ("h1", "h2"))

@@ -17,7 +17,7 @@ from jobs.adapters.switches.session import SwitchSession, SwitchTarget
 from udfs.errors import SwitchError
 from udfs.switches.election import election_id, rank
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 OURS = 5
 

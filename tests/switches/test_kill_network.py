@@ -1,8 +1,7 @@
-"""kill -9 of switches, hosts and the refresher costs no notification.
+"""SIGKILL of switches, hosts and the refresher costs no notification.
 
-The lab's switches and hosts are one process; it comes back where it was, with empty switches. The
-refresher is the real job in a process of its own. The stream that a dead switch ends is started
-again when the switches are filled.
+The lab's switches and hosts are one process; it comes back at the same addresses, with empty
+switches. A stream that a dead switch ends is started again when the switches are filled.
 """
 
 from __future__ import annotations
@@ -11,12 +10,14 @@ import datetime as dt
 import random
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from crash_world import NETWORK, PUBLISHER, ROOT, RULES, TREES, Program, packets
+from following import following
 from kafka import KafkaProducer
 from polling import drain, polled
 from pyspark.sql import SparkSession
@@ -50,11 +51,11 @@ def filled(tables: Tables, lab: Lab) -> Tables:
     ).items():
         tables.append(name, rows)
     tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
-    who = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+    author = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
     tables.append(
         "subscriptions",
         [
-            {"id": n, "subscriber": h, "format": "itch", "filter": f, "enabled": True, **who}
+            {"id": n, "subscriber": h, "format": "itch", "filter": f, "enabled": True, **author}
             for n, (h, f) in RULES.items()
         ],
     )
@@ -62,7 +63,7 @@ def filled(tables: Tables, lab: Lab) -> Tables:
 
 
 class Deployment:
-    """A stream in this process, and a refresher in one of its own."""
+    """A stream in this process, and a refresher."""
 
     def __init__(self, spark: SparkSession, lab: Lab, tables: Tables, folder: Path) -> None:
         self.spark, self.lab, self.tables, self.folder = spark, lab, tables, folder
@@ -74,7 +75,7 @@ class Deployment:
             topic=TOPIC,
             dead_letter_topic="itch.dead",
             checkpoint=str(folder / "checkpoint"),
-            # All that is published at once is one batch, in the middle of which something dies.
+            # Records that are published together are one batch, in the middle of which a part dies.
             latency="microbatch",
             max_offsets_per_trigger=4_000,
             kafka={"bootstrap.servers": lab.bootstrap_servers},
@@ -82,7 +83,16 @@ class Deployment:
         ensure_topic(lab.bootstrap_servers, TOPIC, 2)
         self._packets = packets(random.Random(5))
 
-    def refresher(self) -> Program:
+    @contextmanager
+    def refresher(self) -> Iterator[None]:
+        """A refresher on a thread, during a block; at first it brings all switches in step."""
+        with following(self.tables, self.settings):
+            self.wait_until_in_step()
+            yield
+
+    @contextmanager
+    def refresher_process(self) -> Iterator[None]:
+        """A refresher that is killed at the end of the block."""
         conf = {
             "spark.master": "local[1]",
             "spark.driver.memory": "1g",
@@ -91,23 +101,27 @@ class Deployment:
             "spark.stackcast.kafka.bootstrap.servers": self.lab.bootstrap_servers,
         }
         options = " ".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in conf.items())
-        return Program(
+        program = Program(
             self.folder,
             str(ROOT / "jobs" / "refresh_switches.py"),
             PYSPARK_SUBMIT_ARGS=f"{options} pyspark-shell",
         )
+        try:
+            self.wait_until_in_step(program)
+            yield
+        finally:
+            program.kill()
 
-    def in_step(self, since: dt.datetime) -> bool:
-        """Whether all switches were seen since then to hold their entries, when last looked at."""
-        rows = sorted(polled(self.tables, "switch_status"), key=lambda row: row["checked_at"])
-        last = {row["switch"]: row["in_step"] for row in rows if row["checked_at"] > since}
-        return last.keys() == NETWORK.switches.keys() and all(last.values())
-
-    def filled(self, refresher: Program) -> None:
-        """Wait until a refresher has brought all switches in step from now on."""
+    def wait_until_in_step(self, *programs: Program) -> None:
+        """Wait until each switch was found in step after now."""
         since = dt.datetime.now(dt.UTC)
-        until(lambda: self.in_step(since) or refresher.process.poll() is not None)
-        assert refresher.process.poll() is None, refresher.output[-4000:]
+
+        def in_step() -> bool:
+            rows = sorted(polled(self.tables, "switch_status"), key=lambda row: row["checked_at"])
+            last = {row["switch"]: row["in_step"] for row in rows if row["checked_at"] > since}
+            return last.keys() == NETWORK.switches.keys() and all(last.values())
+
+        until(in_step, *programs)
 
     def publish(self, count: int) -> None:
         producer = KafkaProducer(bootstrap_servers=self.lab.bootstrap_servers, acks="all")
@@ -117,49 +131,55 @@ class Deployment:
         producer.close()
 
     def run(self) -> None:
-        """The stream, until the topic is drained. Raises StreamError."""
+        """Run the stream until the topic is drained. Raises StreamError."""
         drain(self.spark, self.settings)
 
     def received(self) -> int:
         return sum(path.stat().st_size for path in self.lab.folder.glob("receipts/*.mold"))
 
 
-def test_switches_hosts_and_the_refresher_die_and_nothing_is_lost(
-    spark: SparkSession, lab: Lab, filled: Tables, tmp_path: Path
-) -> None:
-    deployment = Deployment(spark, lab, filled, tmp_path)
-    refresher = deployment.refresher()
-    try:
-        deployment.filled(refresher)
+@pytest.fixture
+def deployment(spark: SparkSession, lab: Lab, filled: Tables, tmp_path: Path) -> Deployment:
+    return Deployment(spark, lab, filled, tmp_path)
+
+
+def test_no_notification_is_lost_when_switches_and_hosts_are_killed(deployment: Deployment) -> None:
+    check(deployment, deployment.refresher)
+
+
+@pytest.mark.long
+def test_no_notification_is_lost_when_the_refresher_is_killed_too(deployment: Deployment) -> None:
+    check(deployment, deployment.refresher_process)
+
+
+def check(deployment: Deployment, refresher: Callable[[], AbstractContextManager[None]]) -> None:
+    lab = deployment.lab
+    with refresher():
         deployment.publish(500)
         deployment.run()
-        # Without the refresher the switches serve on.
-        refresher.kill()
-        deployment.publish(500)
+    # Switches forward frames without a refresher.
+    deployment.publish(500)
+    deployment.run()
+    # The network dies in the middle of a batch.
+    deployment.publish(4_000)
+    before = deployment.received()
+
+    def strike() -> None:
+        until(lambda: deployment.received() > before)
+        lab.kill_network()
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    with pytest.raises(StreamError, match=r"SINK\.(UNREACHABLE|NO_CREDIT)"):
         deployment.run()
-        # Now the network dies in the middle of a batch.
-        deployment.publish(4_000)
-        before = deployment.received()
-
-        def strike() -> None:
-            until(lambda: deployment.received() > before)
-            lab.kill_network()
-
-        thread = threading.Thread(target=strike)
-        thread.start()
-        with pytest.raises(StreamError, match=r"SINK\.(UNREACHABLE|NO_CREDIT)"):
-            deployment.run()
-        thread.join()
-        lab.revive_network()
-        refresher = deployment.refresher()
-        deployment.filled(refresher)
+    thread.join()
+    lab.revive_network()
+    with refresher():
         deployment.run()
         lab.settle()
-    finally:
-        refresher.kill()
-    evidence = check_delivery.Evidence(spark, deployment.settings)
+    evidence = check_delivery.Evidence(deployment.spark, deployment.settings)
     verdict = evidence.verdict(receipts(lab.folder))
-    # How far hosts had read when they died differs from host to host.
+    # The hosts died at different points of their input, so some have copies.
     assert {kind for kind, faults in verdict.faults.items() if faults} <= {"copies"}, [
         *verdict.lines()
     ]

@@ -1,4 +1,4 @@
-"""Switches follow the tables: real Delta, real P4Runtime, the lab's network as its own process."""
+"""Switches follow the tables: real Delta, real P4Runtime, and the lab's network as a process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from following import wait_for_rounds
 from paths import P4, ROOT
 from polling import polled
 from pyspark.sql import SparkSession
@@ -50,17 +50,17 @@ pytestmark = pytest.mark.integration
 
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 (BROADCAST,) = broadcast_trees(NETWORK)
-#: A tree inside the first rack: it concerns that switch and no other.
+#: A tree inside the first rack, which concerns only that switch.
 RACK = NETWORK.hosts["h1"].switch
 SMALL = VirtualTree(900, frozenset({("h1", RACK)}), "test", "active")
 TABLES = (*SOURCES, "switch_entries", "switch_status", TABLE, "egress_ledger")
-#: Above that of the settings, below that of --reconcile.
+#: An election id above that of the settings and below that of --reconcile.
 RIVAL = 7
 
 
 class Deployment:
     def __init__(self, spark: SparkSession, folder: Path, p4runtime: str, ingress: str) -> None:
-        """folder: empty tables are in it."""
+        """folder: contains empty tables."""
         self._ready: tuple[dict[str, int], dict[str, int] | None] | None = None
         self.spark, self.p4runtime, self.ingress = spark, p4runtime, ingress
         self.tables = Tables(spark, str(folder / "tables"))
@@ -71,11 +71,11 @@ class Deployment:
         self.place({})
         self.trees(BROADCAST)
 
-    def place(self, elsewhere: dict[str, str]) -> None:
-        """Write the network; all switches are where they are but those that are elsewhere."""
-        addresses = dict.fromkeys(NETWORK.switches, self.p4runtime) | elsewhere
+    def place(self, wrong: dict[str, str]) -> None:
+        """Write the network, with wrong addresses for some switches."""
+        addresses = dict.fromkeys(NETWORK.switches, self.p4runtime) | wrong
         rows = network_to_rows(NETWORK, addresses)
-        # Versions that are in use by now say the same of hosts and links.
+        # Hosts and links never change, so versions that are in use stay valid.
         for name in rows if not self.tables.rows("hosts") else ["switches"]:
             self.tables.overwrite(name, rows[name])
 
@@ -89,14 +89,14 @@ class Deployment:
         return {row["tree_id"]: row["state"] for row in polled(self.tables, "virtual_trees")}
 
     def batch(self, versions: dict[str, int]) -> None:
-        """A stream's batch of these versions is on record."""
+        """Record a stream's batch of these versions."""
         row = dict.fromkeys(self.tables.read("egress_ledger").columns, 0)
-        now = dt.datetime.now(dt.UTC)
+        started_at = dt.datetime.now(dt.UTC)
         row |= {
             "topic": "t",
             "partitions": [],
             "versions": versions,
-            "started_at": now,
+            "started_at": started_at,
             "settings": None,
         }
         self.tables.append("egress_ledger", [row | {"seconds": 0.0}])
@@ -106,28 +106,28 @@ class Deployment:
 
     def ready(self) -> dict[str, int] | None:
         current = {name: self.tables.version(name) for name in (*SOURCES, TABLE)}
-        # A look at the table takes half a second.
+        # Reading the table takes half a second.
         if self._ready is None or self._ready[0] != current:
             newest = NetworkVersions(self.tables).newest({name: current[name] for name in SOURCES})
             self._ready = current, None if newest is None else dict(newest)
         return self._ready[1]
 
-    def held(self, switch: str) -> set[SwitchEntry]:
-        """What a client of its own reads from the switch."""
+    def entries(self, switch: str) -> set[SwitchEntry]:
+        """Returns the entries of a switch, as another client reads them."""
         device = NETWORK.switches[switch].device_id
         with SwitchConnection.connect(self.p4runtime, device, 0) as connection:
             return connection.read_entries(switch)
 
     def in_step(self, *trees: VirtualTree) -> bool:
-        wanted = switch_entries(NETWORK, trees)
+        desired = switch_entries(NETWORK, trees)
         return all(
-            self.held(name) == {entry for entry in wanted if entry.switch == name}
+            self.entries(name) == {entry for entry in desired if entry.switch == name}
             for name in NETWORK.switches
         )
 
     @contextmanager
     def led_by_another(self) -> Iterator[None]:
-        """Another refresher goes before those of the settings, and writes nothing."""
+        """Another refresher, which writes nothing, precedes those of the settings."""
         with ExitStack() as stack:
             for name, switch in NETWORK.switches.items():
                 target = SwitchTarget(name, self.p4runtime, switch.device_id)
@@ -135,7 +135,7 @@ class Deployment:
             yield
 
     def rob(self, switch: str) -> None:
-        """Somebody else takes the lead of a switch, removes half of what it holds, and leaves."""
+        """As another client, lead a switch, remove half of its entries, and disconnect."""
         device = NETWORK.switches[switch].device_id
         with SwitchConnection.connect(self.p4runtime, device, 1 << 62) as connection:
             highest, _ = connection.rivals
@@ -145,14 +145,14 @@ class Deployment:
             assert connection.write(Difference((), (), labels[::2])) == []
 
     def status(self, since: int) -> list[dict]:
-        """Rows of switch_status that came after a version of it."""
+        """Returns the rows of switch_status that are newer than a version of it."""
         old = len(self.tables.rows("switch_status", since))
         rows = self.tables.rows("switch_status")
         return sorted(rows, key=lambda row: row["checked_at"])[old:]
 
     @contextmanager
     def following(self, refresher: Refresher) -> Iterator[list[BaseException]]:
-        """The job follows, on a thread of its own; what it fails with is in the list."""
+        """Run the job on a thread; yields a list to which it adds an error that ends it."""
         lifecycle = Lifecycle()
         failures: list[BaseException] = []
 
@@ -168,7 +168,7 @@ class Deployment:
             yield failures
         finally:
             lifecycle.stopping.set()
-            thread.join(60)
+            thread.join(600)
             if failures:
                 raise failures[0]
         assert not thread.is_alive()
@@ -185,11 +185,11 @@ def deployment(
     line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
-        where = json.loads(child.start(60))
+        where = json.loads(child.start(600))
         yield Deployment(spark, folder, where["p4runtime"], where["ingress"]["feed1"])
 
 
-#: A write of a switch, or a commit of `switch_entries`, of which nothing is left but to do it.
+#: A write to a switch and a commit of `switch_entries`: functions that do this and nothing else.
 STEPS = {
     "switch": "jobs.adapters.switches.p4runtime:SwitchConnection._sign",
     "table": "jobs.adapters.tables.local:merge",
@@ -197,8 +197,8 @@ STEPS = {
 
 
 @contextmanager
-def in_a_process(deployment: Deployment, folder: Path, step: str) -> Iterator[StoppingJob]:
-    """A refresher of election id 2, which leads."""
+def leading_process(deployment: Deployment, folder: Path, step: str) -> Iterator[StoppingJob]:
+    """A refresher of election id 2, which leads, and which can be suspended at a step."""
     since = deployment.tables.version("network_versions")
     conf = {
         "spark.stackcast.tables": deployment.tables.location,
@@ -206,78 +206,91 @@ def in_a_process(deployment: Deployment, folder: Path, step: str) -> Iterator[St
         "spark.sql.warehouse.dir": folder / "warehouse",
     }
     job = StoppingJob(folder, STEPS[step], "refresh_switches.py", conf=conf)
-    ends = job.program.process.poll
     try:
-        until(lambda: deployment.tables.version("network_versions") > since or ends() is not None)
-        until(lambda: deployment.ready() == deployment.current() or ends() is not None)
-        assert ends() is None, job.program.output[-4000:]
+        until(lambda: deployment.tables.version("network_versions") > since, job.program)
+        until(lambda: deployment.ready() == deployment.current(), job.program)
         yield job
     finally:
         job.program.kill()
 
 
-# The first, as later ones put batches on record, for which switches keep trees that were there.
-@pytest.mark.parametrize("step", STEPS)
-def test_a_leader_that_stood_still_and_goes_on_writes_over_nothing_of_who_led_meanwhile(
-    deployment: Deployment, tmp_path: Path, step: str
-) -> None:
+def check_late_write(deployment: Deployment, job: StoppingJob) -> None:
+    """Suspend a leader at its step while another refresher leads; it must overwrite nothing."""
     tables = deployment.tables
-    other = VirtualTree(903, frozenset({("h3", NETWORK.hosts["h3"].switch)}), "test", "active")
-    with in_a_process(deployment, tmp_path, step) as job:
-        job.stop_at_step()
-        deployment.trees(BROADCAST, SMALL)
-        job.wait_until_stopped()
-        deployment.trees(BROADCAST, other)
-        with closing(deployment.refresher(RIVAL)) as rival:
-            assert rival.once() == {}
-            assert deployment.in_step(BROADCAST, other)
-            written = {name: tables.version(name) for name in TABLES}
-            job.go_on()
-            until(lambda: "another refresher writes the switches" in job.program.output)
-            for _ in range(10):
-                assert deployment.in_step(BROADCAST, other)
-                time.sleep(0.1)
-            assert {name: tables.version(name) for name in TABLES} == written
-        # Once that one is gone it leads again, by the tables of now.
-        deployment.trees(BROADCAST)
-        until(lambda: deployment.in_step(BROADCAST))
-        assert job.program.process.poll() is None
-    deployment.reset()
-
-
-def test_a_standby_of_a_lower_id_does_the_edits_of_a_leader_that_stands_still(
-    deployment: Deployment,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    # Less than the lab's switches need to find out that nobody is behind a connection.
-    monkeypatch.setattr(leader_watch, "QUIET_SECONDS", 1.0)
-    standby = deployment.refresher(1)
-    with (
-        in_a_process(deployment, tmp_path, "switch") as job,
-        deployment.following(standby) as failures,
-    ):
-        until(lambda: bool(failures) or "another refresher writes" in caplog.text)
-        job.program.process.send_signal(signal.SIGSTOP)
-        job.wait_until_stopped()
-        deployment.trees(BROADCAST, SMALL)
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
-        until(lambda: bool(failures) or deployment.ready() == deployment.current())
-        assert "election id 2 leads and does not answer" in caplog.text and standby.metrics.leads
-        # It goes on: it takes its place again, and writes nothing of what it knew before.
+    later = VirtualTree(903, frozenset({("h3", NETWORK.hosts["h3"].switch)}), "test", "active")
+    job.stop_at_step()
+    deployment.trees(BROADCAST, SMALL)
+    job.wait_until_stopped()
+    deployment.trees(BROADCAST, later)
+    with closing(deployment.refresher(RIVAL)) as rival:
+        assert rival.once() == {}
+        assert deployment.in_step(BROADCAST, later)
+        versions = {name: tables.version(name) for name in TABLES}
         job.go_on()
-        until(lambda: bool(failures) or not standby.metrics.leads)
-        for _ in range(10):
-            assert deployment.in_step(BROADCAST, SMALL)
-            time.sleep(0.1)
-        deployment.trees(BROADCAST)
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST))
-        assert job.program.process.poll() is None and not standby.metrics.leads
+        until(lambda: "another refresher writes the switches" in job.program.output, job.program)
+        for _ in range(5):
+            assert deployment.in_step(BROADCAST, later)
+        assert {name: tables.version(name) for name in TABLES} == versions
+    # It leads again after the rival has ended, and applies the tables as they are now.
+    deployment.trees(BROADCAST)
+    until(lambda: deployment.in_step(BROADCAST), job.program)
+
+
+# These come first: later tests record batches, for which switches keep trees that existed then.
+@pytest.fixture(scope="class")
+def leader(
+    deployment: Deployment, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StoppingJob]:
+    with leading_process(deployment, tmp_path_factory.mktemp("leader"), "switch") as job:
+        yield job
     deployment.reset()
 
 
-def test_what_a_switch_drops_is_in_a_table_by_the_reason_of_its_program(
+class TestLeaderThatIsSuspended:
+    def test_it_overwrites_nothing_of_a_later_leader_when_it_continues(
+        self, deployment: Deployment, leader: StoppingJob
+    ) -> None:
+        check_late_write(deployment, leader)
+
+    def test_a_standby_of_a_lower_id_takes_over_its_edits(
+        self,
+        deployment: Deployment,
+        leader: StoppingJob,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        # The lab's switches need longer to notice that a client does not answer.
+        monkeypatch.setattr(leader_watch, "QUIET_SECONDS", 1.0)
+        standby, program = deployment.refresher(1), leader.program
+        with deployment.following(standby) as failures:
+            until(lambda: failures or "another refresher writes" in caplog.text, program)
+            program.process.send_signal(signal.SIGSTOP)
+            leader.wait_until_stopped()
+            deployment.trees(BROADCAST, SMALL)
+            until(lambda: failures or deployment.in_step(BROADCAST, SMALL))
+            until(lambda: failures or deployment.ready() == deployment.current())
+            assert "election id 2 leads and does not answer" in caplog.text
+            assert standby.metrics.leads
+            # When it continues, it leads again and writes nothing by its old knowledge.
+            leader.go_on()
+            until(lambda: failures or not standby.metrics.leads, program)
+            for _ in range(5):
+                assert deployment.in_step(BROADCAST, SMALL)
+            deployment.trees(BROADCAST)
+            until(lambda: failures or deployment.in_step(BROADCAST), program)
+            assert not standby.metrics.leads
+
+
+@pytest.mark.long
+def test_a_leader_that_is_suspended_before_a_commit_overwrites_nothing_of_a_later_leader(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    with leading_process(deployment, tmp_path, "table") as job:
+        check_late_write(deployment, job)
+    deployment.reset()
+
+
+def test_drops_of_a_switch_are_in_a_table_by_the_reason_of_its_program(
     deployment: Deployment,
 ) -> None:
     host, _, port = deployment.ingress.rpartition(":")
@@ -289,16 +302,16 @@ def test_what_a_switch_drops_is_in_a_table_by_the_reason_of_its_program(
                 for _ in range(times):
                     publisher.sendto(frame, (host, int(port)))
         home = NETWORK.hosts["feed1"].switch
-        wanted = {("EMPTY_STACK", 3), ("NOT_IPV4", 2)}
+        drops = {("EMPTY_STACK", 3), ("NOT_IPV4", 2)}
 
-        def told() -> bool:
+        def recorded() -> bool:
             rows = polled(deployment.tables, "switch_drops")
-            return wanted <= {(r["reason"], r["packets"]) for r in rows if r["switch"] == home}
+            return drops <= {(r["reason"], r["packets"]) for r in rows if r["switch"] == home}
 
-        until(told)
+        until(recorded)
 
 
-def test_a_refresh_brings_every_switch_in_step_and_says_so(deployment: Deployment) -> None:
+def test_a_refresh_brings_every_switch_in_step_and_records_it(deployment: Deployment) -> None:
     before = deployment.tables.version("switch_status")
     with deployment.refresher() as refresher:
         assert refresher.once() == {}
@@ -308,15 +321,15 @@ def test_a_refresh_brings_every_switch_in_step_and_says_so(deployment: Deploymen
     assert sorted(row["switch"] for row in rows) == sorted(NETWORK.switches)
     for row in rows:
         assert row["in_step"] and row["errors"] == [] and row["entries_version"] == version
-        assert row["held"] == row["desired"] == len(deployment.held(row["switch"]))
-        assert 0 < row["seconds"] < 60
-    # The versions are ready, and it is on record how long that took.
+        assert row["held"] == row["desired"] == len(deployment.entries(row["switch"]))
+        assert row["seconds"] > 0
+    # The versions are ready, and the table says how long that took.
     current = deployment.current()
     assert deployment.ready() == current
     (ready,) = [r for r in deployment.tables.rows("network_versions") if r["versions"] == current]
     assert ready["entries_version"] == version and ready["topic"] is None
     assert ready["seconds"] == (ready["ready_at"] - ready["committed_at"]).total_seconds()
-    assert 0 < ready["seconds"] < 600
+    assert ready["seconds"] > 0
 
 
 def test_a_switch_that_forgot_entries_is_repaired(deployment: Deployment) -> None:
@@ -328,7 +341,7 @@ def test_a_switch_that_forgot_entries_is_repaired(deployment: Deployment) -> Non
         assert deployment.in_step(BROADCAST)
 
 
-def test_a_switch_that_is_away_is_told_and_the_others_are_in_step(
+def test_an_unreachable_switch_is_reported_and_the_others_are_in_step(
     deployment: Deployment,
 ) -> None:
     deployment.place({RACK: "127.0.0.1:1"})
@@ -337,13 +350,13 @@ def test_a_switch_that_is_away_is_told_and_the_others_are_in_step(
         with deployment.refresher() as refresher:
             assert refresher.once().keys() == {RACK}
         rows = {row["switch"]: row for row in deployment.status(before)}
-        away = rows.pop(RACK)
-        assert not away["in_step"] and away["held"] is None
-        (error,) = away["errors"]
+        row = rows.pop(RACK)
+        assert not row["in_step"] and row["held"] is None
+        (error,) = row["errors"]
         assert "SWITCH.UNREACHABLE" in error and "127.0.0.1:1" in error
         assert rows.keys() == NETWORK.switches.keys() - {RACK}
         assert all(row["in_step"] for row in rows.values())
-        # Nothing is ready that one of them may lack.
+        # The new version is not ready, as one switch may not have its entries.
         assert deployment.ready()["switches"] < deployment.tables.version("switches")
     finally:
         deployment.reset()
@@ -354,11 +367,11 @@ def test_odd_values_of_one_switch_cost_no_other_its_status(deployment: Deploymen
     with deployment.refresher() as refresher:
         assert refresher.once() == {}
     version, before = tables.version("switch_entries"), tables.version("switch_status")
-    other = NETWORK.hosts["h3"].switch
+    second = NETWORK.hosts["h3"].switch
     row = entry_to_row(next(e for e in switch_entries(NETWORK, []) if e.switch == RACK))
     odd = {**row, "entry_key": "odd", "match": [{"field": "port", "kind": "exact", "value": None}]}
     switches = [
-        row | {"pipeline": "unheard"} if row["switch"] == other else row
+        row | {"pipeline": "unknown"} if row["switch"] == second else row
         for row in tables.rows("switches")
     ]
     rows = [*tables.rows("switch_entries"), odd]
@@ -366,15 +379,15 @@ def test_odd_values_of_one_switch_cost_no_other_its_status(deployment: Deploymen
     programs = Programs(deployment.settings.p4_folder)
     with closing(SwitchSessions(programs, SwitchSession)) as sessions:
         applied = Applier(tables, sessions, SwitchMetrics(), lambda: True).apply(derived, 60.0)
-    assert applied.behind.keys() == {RACK, other} and not applied.ready
-    told = {row["switch"]: row for row in deployment.status(before)}
-    assert told.keys() == NETWORK.switches.keys()
-    assert {name for name, row in told.items() if not row["in_step"]} == {RACK, other}
-    assert "TypeError" in told[RACK]["errors"][0]
-    assert "SWITCH.NO_P4INFO" in told[other]["errors"][0]
+    assert applied.behind.keys() == {RACK, second} and not applied.ready
+    status = {row["switch"]: row for row in deployment.status(before)}
+    assert status.keys() == NETWORK.switches.keys()
+    assert {name for name, row in status.items() if not row["in_step"]} == {RACK, second}
+    assert "TypeError" in status[RACK]["errors"][0]
+    assert "SWITCH.NO_P4INFO" in status[second]["errors"][0]
 
 
-def test_what_somebody_wrote_by_hand_is_taken_back(deployment: Deployment) -> None:
+def test_rows_written_by_hand_are_reverted(deployment: Deployment) -> None:
     row = entry_to_row(next(e for e in switch_entries(NETWORK, []) if e.switch == RACK))
     deployment.tables.append("switch_entries", [row | {"entry_key": "odd"}])
     with deployment.refresher() as refresher:
@@ -383,12 +396,12 @@ def test_what_somebody_wrote_by_hand_is_taken_back(deployment: Deployment) -> No
     assert deployment.in_step(BROADCAST)
 
 
-def test_deriving_again_what_is_there_makes_no_version(deployment: Deployment) -> None:
-    with deployment.refresher() as one:
-        assert one.once() == {}
+def test_deriving_the_same_entries_again_makes_no_version(deployment: Deployment) -> None:
+    with deployment.refresher() as refresher:
+        assert refresher.once() == {}
     version = deployment.tables.version("switch_entries")
-    with deployment.refresher() as other:
-        assert other.once() == {}
+    with deployment.refresher() as refresher:
+        assert refresher.once() == {}
     assert deployment.tables.version("switch_entries") == version
 
 
@@ -403,7 +416,7 @@ def test_sources_that_do_not_fit_leave_the_derived_entries_as_they_are(
         try:
             with pytest.raises(NetworkError):
                 refresher.once()
-            # It is not tried again until somebody edits the tables.
+            # It is not tried again until the next edit of the tables.
             for _ in range(3):
                 refresher.wake.set()
                 refresher.poll()
@@ -424,62 +437,62 @@ def test_edits_arrive_on_exactly_the_switches_they_concern_while_it_follows(
     # An edit between a refresh and the start must not be lost.
     deployment.trees(BROADCAST, SMALL)
     with deployment.following(refresher) as failures:
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
-        until(lambda: bool(failures) or deployment.ready() == deployment.current())
+        until(lambda: failures or deployment.in_step(BROADCAST, SMALL))
+        until(lambda: failures or deployment.ready() == deployment.current())
         added = tables.version("switch_status")
         assert added > begun
-        # A tree that makes no sense harms nobody; one that is removed disappears.
+        # An invalid tree changes no switch; a tree that is removed disappears.
         deployment.trees(BROADCAST, VirtualTree(901, frozenset({("h1", "h2")}), "x", "active"))
-        time.sleep(3)
+        until(lambda: failures or refresher.metrics.refused_why)
         assert deployment.in_step(BROADCAST, SMALL)
         deployment.trees(BROADCAST)
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST))
+        until(lambda: failures or deployment.in_step(BROADCAST))
         assert {row["switch"] for row in deployment.status(added)} == {RACK}
-        # Somebody writes the table by hand: that is taken back, and no switch ever sees it.
-        seen = tables.version("switch_status")
+        # Rows written by hand are reverted, and no switch ever gets them.
+        status = tables.version("switch_status")
         entries = tables.version("switch_entries")
         tables.overwrite("switch_entries", [])
-        until(lambda: bool(failures) or tables.version("switch_entries") > entries + 1)
-        assert deployment.in_step(BROADCAST) and tables.version("switch_status") == seen
-        # One that somebody robbed is mended within seconds.
+        until(lambda: failures or tables.version("switch_entries") > entries + 1)
+        assert deployment.in_step(BROADCAST) and tables.version("switch_status") == status
+        # Entries that another client removed come back.
         deployment.rob(RACK)
         assert not deployment.in_step(BROADCAST)
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST), seconds=10)
+        until(lambda: failures or deployment.in_step(BROADCAST))
     refresher.close()
 
 
-def test_trees_are_exchanged_without_a_moment_in_which_a_stack_names_what_is_not_there(
+def test_trees_are_exchanged_so_that_no_stack_ever_names_a_tree_that_is_not_there(
     deployment: Deployment,
 ) -> None:
-    """New ones become active when all switches hold them, old ones go when streams went on."""
+    """A new tree is active once all switches have it; an old one goes once no stream uses it."""
     old, new = SMALL, VirtualTree(902, frozenset({("h2", NETWORK.hosts["h2"].switch)}), "t")
     deployment.trees(BROADCAST, old)
     refresher = deployment.refresher()
     with deployment.following(refresher) as failures:
-        until(lambda: bool(failures) or deployment.ready() == deployment.current())
+        until(lambda: failures or deployment.ready() == deployment.current())
         until(lambda: deployment.in_step(BROADCAST, old))
-        used = deployment.ready() | {"subscriptions": 3}
-        deployment.batch(used)
+        versions = deployment.ready() | {"subscriptions": 3}
+        deployment.batch(versions)
         rows = [tree_to_row(tree) for tree in (BROADCAST, old, new)]
         rows[1]["state"], rows[2]["state"] = "retiring", "installing"
         deployment.tables.overwrite("virtual_trees", rows)
-        until(lambda: bool(failures) or deployment.states().get(new.id) == "active")
-        until(lambda: deployment.ready()["virtual_trees"] > used["virtual_trees"] + 1)
-        # The stream has not taken them up yet: the old tree stays.
-        time.sleep(3)
+        until(lambda: failures or deployment.states().get(new.id) == "active")
+        until(lambda: deployment.ready()["virtual_trees"] > versions["virtual_trees"] + 1)
+        # The stream does not use them yet, so the old tree stays.
+        wait_for_rounds(refresher, 4)
         assert deployment.states()[old.id] == "retiring"
         assert deployment.in_step(BROADCAST, old, new)
         deployment.batch(deployment.ready() | {"subscriptions": 3})
-        until(lambda: bool(failures) or deployment.states()[old.id] == "retired")
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST, new))
-        # No other tree gets its id while a stream may go back to versions before it was retired.
-        held = deployment.tables.version("switch_entries")
+        until(lambda: failures or deployment.states()[old.id] == "retired")
+        until(lambda: failures or deployment.in_step(BROADCAST, new))
+        # No other tree gets its id while a stream may return to versions before its retirement.
+        version = deployment.tables.version("switch_entries")
         rows[1] |= {"state": "installing", "edges": rows[2]["edges"]}
         rows[2]["state"] = "active"
         deployment.tables.overwrite("virtual_trees", rows)
-        until(lambda: bool(failures) or "TREE_ID_REUSED" in refresher.metrics.refused_why)
+        until(lambda: failures or "TREE_ID_REUSED" in refresher.metrics.refused_why)
         assert deployment.states()[old.id] == "installing"
-        assert deployment.tables.version("switch_entries") == held
+        assert deployment.tables.version("switch_entries") == version
         assert deployment.in_step(BROADCAST, new)
     refresher.close()
     deployment.tables.overwrite("egress_ledger", [])
@@ -493,25 +506,25 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
     leader, waiting = deployment.refresher(RIVAL), deployment.refresher()
     assert leader.once() == {}
     with closing(leader), closing(waiting), deployment.following(waiting) as failures:
-        until(lambda: bool(failures) or waiting.metrics.leads is not None)
+        until(lambda: failures or waiting.metrics.leads is not None)
         assert waiting.metrics.leads is False
-        written = {name: tables.version(name) for name in TABLES}
+        versions = {name: tables.version(name) for name in TABLES}
         deployment.trees(BROADCAST, SMALL)
-        time.sleep(4)
+        wait_for_rounds(waiting, 3)
         assert not failures
-        now = {name: tables.version(name) for name in TABLES}
-        assert now == written | {"virtual_trees": written["virtual_trees"] + 1}
+        versions["virtual_trees"] += 1
+        assert {name: tables.version(name) for name in TABLES} == versions
         assert deployment.in_step(BROADCAST)
         leader.close()
-        until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
-        until(lambda: bool(failures) or deployment.ready() == deployment.current())
+        until(lambda: failures or deployment.in_step(BROADCAST, SMALL))
+        until(lambda: failures or deployment.ready() == deployment.current())
     deployment.reset()
 
 
-def test_a_job_tells_by_its_exit_code_whether_all_are_in_step(
+def test_the_exit_code_of_the_job_says_whether_all_switches_are_in_step(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The session of the tests stands in for one of the job's own, which would take seconds.
+    # The session of the tests replaces one of the job, which would take seconds to start.
     monkeypatch.setattr(refresh_switches.session, "start", lambda _: deployment.spark)
     monkeypatch.setattr(Lifecycle, "hold_jvm", lambda *_: None)
     monkeypatch.setattr(Settings, "read", lambda _: deployment.settings)
@@ -521,7 +534,7 @@ def test_a_job_tells_by_its_exit_code_whether_all_are_in_step(
     assert deployment.ready()["virtual_trees"] == deployment.tables.version("virtual_trees")
     assert job(["--dry-run"]) == 0
     capsys.readouterr()
-    # A dry run says what an edit would change, and changes nothing.
+    # A dry run prints the changes of an edit, and changes nothing.
     deployment.trees(BROADCAST, SMALL)
     versions = {name: deployment.tables.version(name) for name in TABLES}
     assert job(["--dry-run"]) == 1
@@ -530,7 +543,7 @@ def test_a_job_tells_by_its_exit_code_whether_all_are_in_step(
     assert "|label=4384 -> ingress.label_1.tree(ports=" in lines[0]
     assert versions == {name: deployment.tables.version(name) for name in TABLES}
     assert deployment.in_step(BROADCAST)
-    # While another leads, a first pass has to wait; what mends takes over.
+    # While another refresher leads, --once has to wait, and --reconcile takes over.
     with deployment.led_by_another():
         assert job(["--once"]) == 2
         assert deployment.in_step(BROADCAST)

@@ -34,7 +34,7 @@ from udfs.states.switch_model import Message, Port, SwitchModel
 from udfs.switches.entry import Difference
 from udfs.switches.state_entries import STATE, STATES_ROLE, TREE, state_row
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 MODEL = SwitchModel({1: Port(0x0A000001, True), 2: Port(), 3: Port(0x0A000003)}, 0b10, LEASE + 12)
 HEADER = StateHeader(7, 1)

@@ -27,7 +27,7 @@ from udfs.switches.entry import GROUPS, SwitchEntry, group_id
 from udfs.switches.stack_entries import label_table, switch_entries
 from udfs.trees.broadcast import broadcast_trees
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)

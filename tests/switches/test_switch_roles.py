@@ -23,7 +23,7 @@ from udfs.states.switch_model import Port, SwitchModel
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.state_entries import STATES_ROLE, state_row
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 STATES = P4Program.read(P4, TABLE)
 OURS = entries_of(SwitchModel({1: Port(0x0A000001, True), 2: Port()}, 0b10, 20), 3)

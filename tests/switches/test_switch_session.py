@@ -18,7 +18,7 @@ from udfs.errors import SwitchError
 from udfs.switches.entry import GROUPS, SwitchEntry, group_entry
 from udfs.switches.stack_entries import label_table
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from session_cases import PIPELINE, SOME, group, tree
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.session import Comparison, SwitchSession, SwitchTarget
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 REBUILT = dataclasses.replace(PIPELINE, device_config=PIPELINE.device_config + b" ")
 MAX_RULES = 30

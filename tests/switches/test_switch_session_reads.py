@@ -13,7 +13,7 @@ from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.session import SwitchSession, SwitchTarget
 from udfs.switches.entry import SwitchEntry
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
 from udfs.trees.broadcast import broadcast_trees
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 

@@ -1,11 +1,13 @@
-"""Tables from a shell: made, filled, edited and asked by people who have nothing but the door."""
+"""Tables from a shell: jobs that create, fill, edit and query them, and their error messages."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from paths import ROOT
 from pyspark.sql import SparkSession
 
 from jobs import create_tables, run_sql
+from jobs.adapters.app import application
 from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
@@ -27,17 +30,18 @@ from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 
-DOOR = str(ROOT / "spark-submit.sh")
+SPARK_SUBMIT = str(ROOT / "spark-submit.sh")
+RUN_SQL = ROOT / "jobs" / "run_sql.py"
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 
 
 def deployment() -> dict[str, list[dict[str, Any]]]:
-    """Rows of a network and its first subscriptions, as ``stackcast lab up`` writes them."""
-    who = {"format": "itch", "enabled": True, "updated_by": "lab", "updated_at": None}
+    """Returns rows of a network and its subscriptions, as ``stackcast lab up`` writes them."""
+    common = {"format": "itch", "enabled": True, "updated_by": "lab", "updated_at": None}
     return {
         **network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "127.0.0.1:9559")),
         "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(NETWORK)],
-        "subscriptions": [{**row, **who} for row in subscriptions(NETWORK.subscribers(), 20)],
+        "subscriptions": [{**row, **common} for row in subscriptions(NETWORK.subscribers(), 20)],
     }
 
 
@@ -48,78 +52,110 @@ def write(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> Path:
     return folder
 
 
-def run(*arguments: str | Path, cwd: Path, program: str = DOOR) -> subprocess.CompletedProcess[str]:
-    # Not the conf folder of the process that runs the tests.
+def run(program: str, *arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    # The variables would name the conf folder of the process that runs the tests.
     environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_CONF_DIR", "SPARK_HOME")}
     return subprocess.run(
         [program, *map(str, arguments)],
-        cwd=cwd,
+        cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,  # spark-submit sends both of a job's streams to its own output
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 
 
-def our_lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if re.search(r" stackcast[.:]", line)]
+def check_error(process: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Check that a job failed with a single line of log that contains the words."""
+    assert process.returncode == 2, process.stdout
+    lines = process.stdout.splitlines()
+    (line,) = [line for line in lines if re.search(r" stackcast[.:]", line)]
+    assert "ERROR" in line
+    for word in words:
+        assert word in line
+    for noise in ("Traceback", "\tat ", "py4j.protocol"):
+        assert noise not in process.stdout
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables made through the door, with a self-contained properties file, from elsewhere."""
+def filled(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """Tables that the job has filled from files."""
     folder = tmp_path_factory.mktemp("deployment")
+    shutil.copytree(empty_tables, folder / "tables")
+    settings = Settings(tables=str(folder / "tables"))
     rows = write(folder / "rows", deployment())
-    settings = folder / "our.conf"
-    settings.write_text(
+    with pytest.MonkeyPatch.context() as patch:
+        # The session of the tests is running, and their logs need no new handler.
+        patch.setattr(Settings, "read", lambda _: settings)
+        patch.setattr(application, "set_up", lambda: None)
+        assert create_tables.main([str(rows)]) == 0
+    return settings
+
+
+def test_create_tables_fills_each_table_from_its_file(
+    filled: Settings, spark: SparkSession
+) -> None:
+    tables = Tables(spark, filled.tables)
+    for name, content in deployment().items():
+        assert len(tables.rows(name)) == len(content) > 0
+
+
+def test_run_sql_runs_by_plain_spark_submit_and_an_error_is_one_clear_line(
+    filled: Settings, tmp_path: Path
+) -> None:
+    properties = tmp_path / "our.conf"
+    properties.write_text(
         "spark.master local[1]\nspark.ui.enabled false\nspark.driver.host 127.0.0.1\n"
-        # Without these, Delta looks at each small table with 50 tasks, and sorts with 200.
+        # Without these, Delta reads each small table with 50 tasks, and sorts with 200.
         "spark.databricks.delta.snapshotPartitions 1\nspark.sql.shuffle.partitions 2\n"
-        f"spark.stackcast.tables {folder}/tables\n"
+        f"spark.stackcast.tables {filled.tables}\n"
     )
-    job = ROOT / "jobs" / "create_tables.py"
-    ended = run("--properties-file", settings, job, rows, cwd=folder)
-    assert ended.returncode == 0, ended.stdout
-    for table, content in deployment().items():
-        assert f"{table}: {len(content)} rows from" in ended.stdout
-    return folder
-
-
-def sql(folder: Path, *statements: str) -> subprocess.CompletedProcess[str]:
-    where = f"spark.stackcast.tables={folder}/tables"
-    return run("--conf", where, ROOT / "jobs" / "run_sql.py", *statements, cwd=folder)
-
-
-def check_clear(ended: subprocess.CompletedProcess[str], words: str) -> None:
-    """It failed, and said why in one line."""
-    assert ended.returncode == 2
-    (line,) = our_lines(ended.stdout)
-    assert "ERROR" in line and words in line
-    for noise in ("Traceback", "\tat ", "py4j.protocol"):
-        assert noise not in ended.stdout
-
-
-def test_an_update_by_sql_is_in_the_table_and_bad_sql_is_one_clear_line(filled: Path) -> None:
-    ended = sql(
-        filled,
+    process = run(
+        "bash",
+        "-c",
+        f'eval "$({SPARK_SUBMIT} env)" && spark-submit --properties-file {properties} '
+        f'{RUN_SQL} "$@"',
+        "sh",
         "UPDATE subscriptions SET enabled = false WHERE id = 's0001'",
         "SELECT id, enabled FROM subscriptions WHERE id IN ('s0001', 's0002') ORDER BY id",
         "SELECT id AS number FROM range(1005)",
-        "UPDATE subscriptions  SET enabeld = false",
+        "INSERT INTO hosts VALUES ('x', 's', 1, 1, '10.0.0.1', 'listener')",
         "--all",
+        folder=tmp_path,
     )
-    assert "|s0001|false  |" in ended.stdout
-    assert "|s0002|true   |" in ended.stdout
-    assert "|1004  |" in ended.stdout and "only showing" not in ended.stdout
-    check_clear(ended, "enabeld")
-    assert (
-        "TABLE.REFUSED: statement 4, UPDATE subscriptions SET enabeld = false: A col"
-        in ended.stdout
+    assert "|s0001|false  |" in process.stdout
+    assert "|s0002|true   |" in process.stdout
+    assert "|1004  |" in process.stdout and "only showing" not in process.stdout
+    # A task reports the violated constraint, so Spark's own log of it must not appear.
+    check_error(process, "statement 4", "role_known")
+
+
+def test_a_long_answer_is_cut_and_an_error_names_its_statement(
+    filled: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statements = [
+        "SELECT id AS number FROM range(1005)",
+        "UPDATE subscriptions  SET enabeld = false",
+    ]
+    with pytest.raises(TableError) as error:
+        run_sql.show(statements, filled, Lifecycle())
+    assert "only showing top 1000 rows" in capsys.readouterr().out
+    message = str(error.value)
+    assert message.startswith(
+        "TABLE.REFUSED: statement 2, UPDATE subscriptions SET enabeld = false: A col"
     )
-    for raw in ("UNRESOLVED_COLUMN", "SQLSTATE"):
-        assert raw not in ended.stdout
+    for raw in ("UNRESOLVED_COLUMN", "SQLSTATE", "\n"):
+        assert raw not in message
+
+
+def test_a_missing_table_is_one_clear_line_of_a_job(tmp_path: Path) -> None:
+    where = f"spark.stackcast.tables={tmp_path}/tables"
+    process = run(SPARK_SUBMIT, "--conf", where, RUN_SQL, "SELECT 1", folder=tmp_path)
+    check_error(process, "TABLE.MISSING", "create_tables", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -131,72 +167,41 @@ def test_an_update_by_sql_is_in_the_table_and_bad_sql_is_one_clear_line(filled: 
         ("SELEC 1", "TABLE.REFUSED", "SELEC 1: Syntax error at or near 'SELEC'"),
     ],
 )
-def test_what_a_statement_does_wrong_has_a_code_of_ours_and_the_statement(
+def test_the_error_of_a_statement_has_a_code_and_the_statement(
     spark: SparkSession, statement: str, code: str, words: str
 ) -> None:
-    with pytest.raises(SQL_ERRORS) as raised:
+    with pytest.raises(SQL_ERRORS) as error:
         spark.sql(statement)
-    told = str(table_error(raised.value, statement))
-    assert told.startswith(f"{code}: {statement}: ") and words in told
+    message = str(table_error(error.value, statement))
+    assert message.startswith(f"{code}: {statement}: ") and words in message
     for raw in ("[", "SQLSTATE", "\n"):
-        assert raw not in told
+        assert raw not in message
 
 
-def test_of_a_long_answer_a_thousand_rows_are_shown(
-    spark: SparkSession, empty_tables: Path, capsys: pytest.CaptureFixture[str]
+def test_only_empty_tables_are_filled_and_the_log_says_which(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = Settings(tables=str(empty_tables))
-    run_sql.show(["SELECT id AS number FROM range(1005)"], settings, Lifecycle())
-    assert "only showing top 1000 rows" in capsys.readouterr().out
-
-
-def test_a_missing_table_is_one_clear_line(tmp_path: Path) -> None:
-    ended = sql(tmp_path, "SELECT 1")
-    assert ended.returncode == 2
-    (line,) = our_lines(ended.stdout)
-    assert "TABLE.MISSING" in line and "create_tables" in line and str(tmp_path) in line
-    assert "Traceback" not in ended.stdout
-
-
-def test_plain_spark_submit_works_elsewhere_after_the_environment_is_taken(filled: Path) -> None:
-    where = f"--conf spark.stackcast.tables={filled}/tables"
-    count = "SELECT count(*) AS switches FROM switches"
-    job = f"{ROOT}/jobs/run_sql.py"
-    ended = run(
-        "-c",
-        f'eval "$({DOOR} env)" && spark-submit {where} {job} "$@"',
-        "sh",
-        count,
-        "INSERT INTO hosts VALUES ('x', 's', 1, 1, '10.0.0.1', 'listener')",
-        cwd=filled,
-        program="bash",
-    )
-    assert f"|{len(NETWORK.switches)}" in ended.stdout
-    # Rows that a table takes from nobody are refused here, too.
-    check_clear(ended, "role_known")
-
-
-def test_only_empty_tables_are_filled(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path / "tables"))
     tables.create("hosts", "links")
     rows = deployment()
     tables.append("hosts", rows["hosts"][:1])
     folder = write(tmp_path / "rows", {name: rows[name] for name in ("hosts", "links")})
-    create_tables.fill(tables, folder)
+    with caplog.at_level(logging.INFO, "stackcast.create_tables"):
+        create_tables.fill(tables, folder)
     assert tables.rows("hosts") == rows["hosts"][:1]
     assert len(tables.rows("links")) == len(rows["links"])
+    assert f"links: {len(rows['links'])} rows from" in caplog.text
+    assert "hosts has rows already and stays as it is" in caplog.text
 
 
-def test_rows_may_leave_out_nulls_and_say_times_as_text(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_rows_may_omit_nulls_and_write_times_as_text(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path / "tables"))
     tables.create("subscriptions")
     row = {"id": "a", "subscriber": "h1", "format": "itch", "filter": "price > 1", "enabled": True}
     later = {**row, "id": "b", "updated_at": "2026-01-02T03:04:05Z"}
     create_tables.fill(tables, write(tmp_path / "rows", {"subscriptions": [row, later]}))
-    found = {r["id"]: r["updated_at"] for r in tables.rows("subscriptions")}
-    assert found == {"a": None, "b": dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)}
+    times = {r["id"]: r["updated_at"] for r in tables.rows("subscriptions")}
+    assert times == {"a": None, "b": dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)}
 
 
 @pytest.mark.parametrize(
@@ -225,7 +230,7 @@ def test_bad_rows_are_named_by_file_and_line(
 
 
 class Rows:
-    """Tables of one network with these rules."""
+    """Stub of the tables of one network with these rules."""
 
     def __init__(
         self, rules: list[tuple[str, str, str]], hosts: bool = True, granted: str = ""
@@ -248,17 +253,17 @@ class Rows:
         return self._rows[name]
 
 
-def test_who_loads_rules_is_told_which_will_not_be_live_and_which_are_hardly_meant() -> None:
+def test_remarks_name_rules_that_will_not_be_live_and_rules_that_never_match() -> None:
     rules = [
         ("good", "itch", "price > 5"),
         ("slip", "itch", "prise > 5"),
-        ("away", "itch", "price > 5 : fwd(nobody)"),
+        ("away", "itch", "price > 5 : fwd(stranger)"),
         ("never", "itch", "price > 5 and price < 3"),
         ("off", "itch", "prise > 5"),
         ("other", "fix", "price > 5"),
     ]
-    made: Any = Rows(rules)
-    lines = create_tables.remarks(made, Settings())
+    tables: Any = Rows(rules)
+    lines = create_tables.remarks(tables, Settings())
     assert [line.split(": ")[:2] for line in lines] == [
         ["subscription other will not be live", "SUBSCRIPTION.UNKNOWN_FORMAT"],
         ["subscription away will not be live", "SUBSCRIPTION.UNKNOWN_HOST"],
@@ -268,11 +273,11 @@ def test_who_loads_rules_is_told_which_will_not_be_live_and_which_are_hardly_mea
     many: Any = Rows([(f"r{n:02}", "itch", "prise > 5") for n in range(30)])
     *first, last = create_tables.remarks(many, Settings())
     assert len(first) == create_tables.SHOWN and last == "10 more have a remark"
-    asked: Any = Rows(
+    restricted: Any = Rows(
         [("more", "itch", "price > 5"), ("less", "itch", "price > 7")], granted="price > 6"
     )
-    (line,) = create_tables.remarks(asked, Settings())
+    (line,) = create_tables.remarks(restricted, Settings())
     assert line.startswith("subscription more will not be live: SUBSCRIPTION.NOT_GRANTED: ")
-    # Rules may be there before the network is.
-    nowhere: Any = Rows(rules, hosts=False)
-    assert create_tables.remarks(nowhere, Settings()) == []
+    # Rules may be loaded before the network.
+    without_hosts: Any = Rows(rules, hosts=False)
+    assert create_tables.remarks(without_hosts, Settings()) == []

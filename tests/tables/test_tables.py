@@ -1,4 +1,4 @@
-"""The tables are real Delta tables that keep what the design promises of them."""
+"""Real Delta tables: layout, versions, transactions, change feed, names in SQL, and checkpoints."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import numpy as np
 import pytest
 from delta.tables import DeltaTable
@@ -39,11 +40,15 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def held(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """One deployment for all tests here: making 13 tables takes seconds. Its path is awkward."""
-    made = Tables(spark, str(tmp_path_factory.mktemp("of") / "somebody's tables"))
-    made.create()
-    return made
+def shared_tables(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Tables:
+    """Tables that the tests of this file share, in a path with a space and a quote."""
+    folder = tmp_path_factory.mktemp("of") / "somebody's tables"
+    shutil.copytree(empty_tables, folder, ignore=shutil.ignore_patterns("hosts"))
+    tables = Tables(spark, str(folder))
+    tables.create("hosts")
+    return tables
 
 
 def host(name: str, role: str = "subscriber", port: int = 1, mac: int = 1) -> dict[str, object]:
@@ -86,12 +91,12 @@ def test_there_is_one_form_for_every_table_and_one_table_for_every_form() -> Non
     assert sorted(NAMES) == sorted(path.stem for path in folder.glob("*.sql"))
 
 
-def test_creating_again_changes_nothing(spark: SparkSession, held: Tables) -> None:
-    held.overwrite("hosts", [host("h1")])
-    before = {name: held.version(name) for name in NAMES}
-    held.create()
-    assert {name: held.version(name) for name in NAMES} == before
-    assert [row["host"] for row in held.rows("hosts")] == ["h1"]
+def test_creating_again_changes_nothing(spark: SparkSession, shared_tables: Tables) -> None:
+    shared_tables.overwrite("hosts", [host("h1")])
+    before = {name: shared_tables.version(name) for name in NAMES}
+    shared_tables.create()
+    assert {name: shared_tables.version(name) for name in NAMES} == before
+    assert [row["host"] for row in shared_tables.rows("hosts")] == ["h1"]
 
 
 def test_a_table_of_a_newer_version_is_refused_and_the_error_says_what_to_do(
@@ -111,14 +116,20 @@ def test_a_table_of_a_newer_version_is_refused_and_the_error_says_what_to_do(
     assert later.version("hosts") == 0
 
 
-def test_every_table_and_every_column_says_what_it_is(held: Tables) -> None:
+def test_every_table_and_every_column_has_a_comment_also_in_sql(
+    spark: SparkSession, shared_tables: Tables
+) -> None:
     for name in NAMES:
-        for column in held.read(name).schema.fields:
+        stored = deltalake.DeltaTable(f"{shared_tables.location}/{name}")
+        assert stored.metadata().description, f"{name} has no comment"
+        for column in stored.schema().fields:
             assert column.metadata.get("comment"), f"{name}.{column.name} has no comment"
-    held.attach()
-    for name in NAMES:
-        described = held._spark.sql(f"DESCRIBE TABLE EXTENDED {held.sql_name(name)}").collect()
-        assert any(row["col_name"] == "Comment" and row["data_type"] for row in described), name
+    shared_tables.attach()
+    table = shared_tables.sql_name("links")
+    description = {
+        row["col_name"]: row for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()
+    }
+    assert description["Comment"]["data_type"] and description["link_id"]["comment"]
 
 
 @pytest.mark.parametrize(
@@ -145,52 +156,56 @@ def test_every_table_and_every_column_says_what_it_is(held: Tables) -> None:
         ),
     ],
 )
-def test_a_row_that_cannot_be_is_refused_and_leaves_no_trace(
-    held: Tables, table: str, row: dict[str, object], words: str
+def test_a_row_that_violates_a_constraint_is_refused_and_leaves_no_trace(
+    shared_tables: Tables, table: str, row: dict[str, object], words: str
 ) -> None:
-    before = held.version(table)
-    with pytest.raises(SQL_ERRORS) as refused:
-        held.append(table, [row])
-    assert words in one_line(refused.value)
-    assert "\n" not in one_line(refused.value)
-    assert held.version(table) == before
+    before = shared_tables.version(table)
+    with pytest.raises(SQL_ERRORS) as error:
+        shared_tables.append(table, [row])
+    assert words in one_line(error.value)
+    assert "\n" not in one_line(error.value)
+    assert shared_tables.version(table) == before
 
 
 def test_a_version_is_deltas_own_and_can_be_read_for_ever(
-    spark: SparkSession, held: Tables
+    spark: SparkSession, shared_tables: Tables
 ) -> None:
-    held.overwrite("hosts", [])
-    empty = held.version("hosts")
-    held.append("hosts", [host("h1"), host("h2", port=2)])
-    filled = held.version("hosts")
-    held.overwrite("hosts", [host("h3")])
+    shared_tables.overwrite("hosts", [])
+    empty = shared_tables.version("hosts")
+    shared_tables.append("hosts", [host("h1"), host("h2", port=2)])
+    filled = shared_tables.version("hosts")
+    shared_tables.overwrite("hosts", [host("h3")])
     assert filled == empty + 1
-    assert held.version("hosts") == delta_version(spark, held, "hosts") == filled + 1
-    assert held.rows("hosts", empty) == []
-    assert sorted(row["host"] for row in held.rows("hosts", filled)) == ["h1", "h2"]
-    assert held.rows("hosts") == [host("h3")]
+    assert (
+        shared_tables.version("hosts") == delta_version(spark, shared_tables, "hosts") == filled + 1
+    )
+    assert shared_tables.rows("hosts", empty) == []
+    assert sorted(row["host"] for row in shared_tables.rows("hosts", filled)) == ["h1", "h2"]
+    assert shared_tables.rows("hosts") == [host("h3")]
 
 
-def test_a_path_with_a_scheme_has_the_same_versions(spark: SparkSession, held: Tables) -> None:
-    same = Tables(spark, f"file://{held.location}")
-    assert same.version("hosts") == held.version("hosts")
+def test_a_path_with_a_scheme_has_the_same_versions(
+    spark: SparkSession, shared_tables: Tables
+) -> None:
+    same = Tables(spark, f"file://{shared_tables.location}")
+    assert same.version("hosts") == shared_tables.version("hosts")
 
 
-def test_a_transaction_counts_once_whoever_repeats_it(held: Tables) -> None:
+def test_a_transaction_counts_once_whoever_repeats_it(shared_tables: Tables) -> None:
     for row, number in (
         (host("once1"), 1),
         (host("once1"), 1),
         (host("once2"), 2),
         (host("once1"), 1),
     ):
-        held.append("hosts", [row], ("once-stream", number))
-    held.append("hosts", [host("once4")], ("another-stream", 1))
-    names = [row["host"] for row in held.rows("hosts")]
+        shared_tables.append("hosts", [row], ("once-stream", number))
+    shared_tables.append("hosts", [host("once4")], ("another-stream", 1))
+    names = [row["host"] for row in shared_tables.rows("hosts")]
     assert (names.count("once1"), names.count("once2"), names.count("once4")) == (1, 1, 1)
 
 
 def a_value(kind: types.DataType, number: int) -> Any:
-    """Some value of a column's type."""
+    """Returns a value of a column's type; another one for each number."""
     if isinstance(kind, types.ArrayType):
         return [a_value(kind.elementType, number)] * (number % 3)
     if isinstance(kind, types.MapType):
@@ -209,46 +224,56 @@ def a_value(kind: types.DataType, number: int) -> Any:
     }[kind.simpleString()]
 
 
+def by_first_column(rows: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    assert rows is not None
+    return sorted(rows, key=lambda row: next(iter(row.values())))
+
+
 @pytest.mark.parametrize("name", ["egress_ledger", "switch_entries", "live_subscriptions"])
-def test_sparks_rows_and_those_of_delta_rs_are_the_same_whoever_wrote_them(
+def test_spark_and_delta_rs_read_the_same_rows_from_each_other(
     spark: SparkSession, tables: Tables, name: str
 ) -> None:
-    fields = tables.read(name).schema.fields
+    schema = tables.read(name).schema
     rows = [
         {
             f.name: None if f.nullable and number == 3 else a_value(f.dataType, number)
-            for f in fields
+            for f in schema.fields
         }
         for number in range(6)
     ]
     path = f"{tables.location}/{name}"
     assert local.write(path, rows[:3], "append")
-    frame = spark.createDataFrame(
-        [tuple(row.values()) for row in rows[3:]], tables.read(name).schema
-    )
+    frame = spark.createDataFrame([tuple(row.values()) for row in rows[3:]], schema)
     frame.write.format("delta").mode("append").save(path)
 
-    def sparks(version: int | None = None) -> list[dict[str, Any]]:
+    def rows_of_spark(version: int) -> list[dict[str, Any]]:
         return tables.read(name, version).toArrow().to_pylist(maps_as_pydicts="strict")
 
-    def order(found: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-        assert found is not None
-        return sorted(found, key=lambda row: row[fields[0].name])
+    for version, count in ((1, 3), (2, 6)):
+        expected = by_first_column(rows[:count])
+        assert by_first_column(local.rows(path, version)) == expected
+        assert by_first_column(rows_of_spark(version)) == expected
+    assert by_first_column(tables.added(name, 1, 2)) == by_first_column(rows[3:])
 
-    assert order(local.rows(path)) == order(sparks()) == order(rows)
-    assert order(local.rows(path, 1)) == order(sparks(1)) == order(rows[:3])
-    added = tables.added(name, 1, 2)
-    assert order(added) == order(rows[3:])
-    # Of a writer that marks rows as gone beside the file, Spark alone knows which are left.
-    tables.attach()
-    table, first = tables.sql_name(name), fields[0].name
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    value = rows[4][first]
-    spark.sql(f"DELETE FROM {table} WHERE {first} = {value!r}")
-    left = [row for row in rows if row[first] != value]
-    assert order(tables.rows(name)) == order(left)
-    tables.append(name, rows[4:5])
-    assert order(tables.rows(name)) == order(rows)
+
+def test_rows_that_a_deletion_vector_marks_as_deleted_are_not_read(
+    spark: SparkSession, tables: Tables
+) -> None:
+    rows = [entry("first"), entry("second"), entry("third")]
+    tables.append("switch_entries", rows)
+    place = f"delta.`{tables.location}/switch_entries`"
+    spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM {place} WHERE entry_key = 'second'")
+    # delta-rs does not read deletion vectors, so Spark reads the table.
+    path = f"{tables.location}/switch_entries"
+    assert local.rows(path) is None
+
+    def keys() -> list[str]:
+        return sorted(row["entry_key"] for row in tables.rows("switch_entries"))
+
+    assert keys() == ["first", "third"]
+    tables.append("switch_entries", [entry("second")])
+    assert keys() == ["first", "second", "third"]
 
 
 def test_the_last_row_of_each_is_the_same_for_spark_and_delta_rs(
@@ -260,29 +285,32 @@ def test_the_last_row_of_each_is_the_same_for_spark_and_delta_rs(
         for number in (4, 1, 0, 6, 2, 3, 5)
     ]
     tables.append(LEDGER, rows)
-    asked = [
-        (LEDGER, "topic", "batch_id", "versions", since)
-        for since in ({}, {"t0": rows[4]["batch_id"], "t1": 1 << 62})
-    ]
-    quick = [sorted(tables.last_of_each(*each), key=lambda row: row["topic"]) for each in asked]
-    with monkeypatch.context() as patched:
-        patched.setattr(local, "last_of_each", lambda *_: None)
-        sparks = [
-            sorted(tables.last_of_each(*each), key=lambda row: row["topic"]) for each in asked
+
+    def answers() -> list[list[dict[str, Any]]]:
+        return [
+            sorted(
+                tables.last_of_each(LEDGER, "topic", "batch_id", "versions", since),
+                key=lambda row: row["topic"],
+            )
+            for since in ({}, {"t0": rows[4]["batch_id"], "t1": 1 << 62})
         ]
-    assert quick == sparks
-    assert [[row["topic"] for row in each] for each in quick] == [["t0", "t1", "t2"], ["t0", "t2"]]
+
+    by_delta_rs = answers()
+    monkeypatch.setattr(local, "last_of_each", lambda *_: None)
+    assert answers() == by_delta_rs
+    topics = [[row["topic"] for row in answer] for answer in by_delta_rs]
+    assert topics == [["t0", "t1", "t2"], ["t0", "t2"]]
 
 
 def test_a_prepared_overwrite_replaces_also_what_others_wrote_since(
-    held: Tables, monkeypatch: pytest.MonkeyPatch
+    shared_tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_local", False)
-    held.overwrite("hosts", [host("h1")])
-    held.prepare_overwrite("hosts")
-    held.append("hosts", [host("h2")])
-    held.overwrite("hosts", [host("h3")])
-    assert held.rows("hosts") == [host("h3")]
+    monkeypatch.setattr(shared_tables, "_local", False)
+    shared_tables.overwrite("hosts", [host("h1")])
+    shared_tables.prepare_overwrite("hosts")
+    shared_tables.append("hosts", [host("h2")])
+    shared_tables.overwrite("hosts", [host("h3")])
+    assert shared_tables.rows("hosts") == [host("h3")]
 
 
 def test_a_commit_counts_once_where_its_log_can_have_no_checkpoint(
@@ -322,25 +350,29 @@ def test_a_log_gets_a_checkpoint_where_one_is_due(spark: SparkSession, tables: T
     assert len(tables.rows("hosts")) == tables.read("hosts").count() == 8
 
 
-def test_appending_nothing_makes_no_version(held: Tables) -> None:
-    before = held.version("links")
-    held.append("links", [])
-    assert held.version("links") == before
+def test_appending_nothing_makes_no_version(shared_tables: Tables) -> None:
+    before = shared_tables.version("links")
+    shared_tables.append("links", [])
+    assert shared_tables.version("links") == before
 
 
-def test_only_rows_that_differ_are_in_the_change_feed(spark: SparkSession, held: Tables) -> None:
+def test_only_rows_that_differ_are_in_the_change_feed(
+    spark: SparkSession, shared_tables: Tables
+) -> None:
     keys = ("switch", "entry_key")
-    held.replace_changed("switch_entries", [entry("same"), entry("other"), entry("gone")], keys)
-    before = held.version("switch_entries")
-    wanted = [entry("same"), entry("other", value=b"\x02"), entry("new")]
-    held.replace_changed("switch_entries", wanted, keys)
+    shared_tables.replace_changed(
+        "switch_entries", [entry("same"), entry("other"), entry("gone")], keys
+    )
+    before = shared_tables.version("switch_entries")
+    rows = [entry("same"), entry("other", value=b"\x02"), entry("new")]
+    shared_tables.replace_changed("switch_entries", rows, keys)
 
     def feed(first: int) -> list[tuple[str, str]]:
         changes = (
             spark.read.format("delta")
             .option("readChangeFeed", "true")
             .option("startingVersion", first)
-            .load(f"{held.location}/switch_entries")
+            .load(f"{shared_tables.location}/switch_entries")
         )
         return sorted((row["entry_key"], row["_change_type"]) for row in changes.collect())
 
@@ -350,37 +382,37 @@ def test_only_rows_that_differ_are_in_the_change_feed(spark: SparkSession, held:
         ("other", "update_postimage"),
         ("other", "update_preimage"),
     ]
-    found = {row["entry_key"]: row for row in held.rows("switch_entries")}
-    assert found == {row["entry_key"]: row for row in wanted}
-    after = held.version("switch_entries")
-    held.replace_changed("switch_entries", wanted, keys)
-    assert held.version("switch_entries") == after
+    by_key = {row["entry_key"]: row for row in shared_tables.rows("switch_entries")}
+    assert by_key == {row["entry_key"]: row for row in rows}
+    after = shared_tables.version("switch_entries")
+    shared_tables.replace_changed("switch_entries", rows, keys)
+    assert shared_tables.version("switch_entries") == after
 
 
-def test_whoever_makes_a_table_hold_rows_knows_which_version_is_its_own(held: Tables) -> None:
-    """Also where somebody else has just done the same, or part of it."""
+def test_a_writer_knows_which_version_is_its_own(shared_tables: Tables) -> None:
+    """Another writer may have written the same rows, or some of them, just before."""
     keys, name = ("switch", "entry_key"), "switch_entries"
     rows = [entry("same"), entry("gone")]
-    held.replace_changed(name, rows, keys)
-    for others, wanted in (
+    shared_tables.replace_changed(name, rows, keys)
+    for written_before, target in (
         ([entry("same")], rows),
         ([entry("same")], [entry("same")]),
         ([entry("same"), entry("new")], [entry("same"), entry("new")]),
         ([entry("gone")], [*rows, entry("new")]),
     ):
-        held.overwrite(name, rows)
-        before = held.version(name)
-        held.overwrite(name, others)
-        wrote = held.replace_changed(name, wanted, keys, rows)
-        assert held.version(name) == before + 1 + wrote
+        shared_tables.overwrite(name, rows)
+        before = shared_tables.version(name)
+        shared_tables.overwrite(name, written_before)
+        wrote = shared_tables.replace_changed(name, target, keys, rows)
+        assert shared_tables.version(name) == before + 1 + wrote
 
 
 @pytest.mark.parametrize("place", ["{}", "file://{}"])
-def test_what_is_worked_out_from_an_older_version_is_not_written_where_that_is_asked_for(
-    spark: SparkSession, held: Tables, place: str
+def test_rows_computed_from_an_older_version_are_not_written(
+    spark: SparkSession, shared_tables: Tables, place: str
 ) -> None:
-    """In a folder, and behind a URL, where Spark writes."""
-    tables = Tables(spark, place.format(held.location))
+    """delta-rs writes to a folder; Spark writes to a URL."""
+    tables = Tables(spark, place.format(shared_tables.location))
     name, keys = "virtual_trees", ("tree_id",)
 
     def tree(number: int, state: str) -> dict[str, Any]:
@@ -399,65 +431,69 @@ def test_what_is_worked_out_from_an_older_version_is_not_written_where_that_is_a
     assert not tables.replace_changed(name, [*rows, *more], keys, rows, before)
     assert not tables.replace_changed(name, more, keys, [], before)
     assert tables.version(name) == newest
-    # Of the newest it is.
+    # Rows computed from the newest version are written.
     assert tables.move(name, "tree_id", "state", moved, newest)
     assert tables.move_and_add(name, "tree_id", "state", {}, more, newest + 1)
-    held_now = tables.rows(name)
-    assert tables.replace_changed(name, held_now[1:], keys, held_now, newest + 2)
+    stored = tables.rows(name)
+    assert tables.replace_changed(name, stored[1:], keys, stored, newest + 2)
     assert tables.version(name) == newest + 3
     assert len(tables.rows(name)) == 2
 
 
 def test_sql_names_follow_the_deployment_that_was_attached(
-    spark: SparkSession, held: Tables, tmp_path: Path
+    spark: SparkSession, shared_tables: Tables, tmp_path: Path
 ) -> None:
-    held.overwrite("links", [link(7)])
-    held.attach()
-    spark.sql(f"UPDATE {held.sql_name('links')} SET weight = 2.5 WHERE link_id = 7")
-    assert [row["weight"] for row in held.rows("links")] == [2.5]
-    # Another deployment in the same session: the names are its own now, no row is lost.
-    other = Tables(spark, str(tmp_path / "other"))
-    other.create("links")
-    assert other.rows("links") == []
+    shared_tables.overwrite("links", [link(7)])
+    shared_tables.attach()
+    spark.sql(f"UPDATE {shared_tables.sql_name('links')} SET weight = 2.5 WHERE link_id = 7")
+    assert [row["weight"] for row in shared_tables.rows("links")] == [2.5]
+    # The names now belong to a second deployment in the same session; no row is lost.
+    second = Tables(spark, str(tmp_path / "second"))
+    second.create("links")
+    assert second.rows("links") == []
     with pytest.raises(TableError) as failure:
-        other.attach()
+        second.attach()
     assert failure.value.code == "TABLE.MISSING"
     assert "subscriptions" in failure.value.message
     spark.sql("DROP SCHEMA stackcast CASCADE")
-    assert [row["link_id"] for row in held.rows("links")] == [7]
-    held.attach()
-    assert spark.sql(f"SELECT link_id FROM {held.sql_name('links')}").collect() == [(7,)]
+    assert [row["link_id"] for row in shared_tables.rows("links")] == [7]
+    shared_tables.attach()
+    assert spark.sql(f"SELECT link_id FROM {shared_tables.sql_name('links')}").collect() == [(7,)]
 
 
-def test_a_table_of_somebody_elses_is_never_dropped_for_its_name(
-    spark: SparkSession, held: Tables, tmp_path: Path
+def test_a_table_of_another_owner_is_never_dropped_for_its_name(
+    spark: SparkSession, shared_tables: Tables, tmp_path: Path
 ) -> None:
-    held.attach()
-    # A folder that is gone does not keep its name.
-    spark.sql(f"DROP TABLE {held.sql_name('hosts')}")
-    gone = tmp_path / "gone"
-    spark.sql(f"CREATE TABLE {held.sql_name('hosts')} (a INT) USING delta LOCATION '{gone}'")
-    shutil.rmtree(gone)
-    held.attach()
-    spark.sql(f"DROP TABLE {held.sql_name('links')}")
-    spark.sql(f"CREATE TABLE {held.sql_name('links')} USING delta AS SELECT 42 AS theirs")
+    shared_tables.attach()
+    # A name whose folder was deleted is free again.
+    spark.sql(f"DROP TABLE {shared_tables.sql_name('hosts')}")
+    deleted = tmp_path / "deleted"
+    spark.sql(
+        f"CREATE TABLE {shared_tables.sql_name('hosts')} (a INT) USING delta LOCATION '{deleted}'"
+    )
+    shutil.rmtree(deleted)
+    shared_tables.attach()
+    spark.sql(f"DROP TABLE {shared_tables.sql_name('links')}")
+    spark.sql(f"CREATE TABLE {shared_tables.sql_name('links')} USING delta AS SELECT 42 AS theirs")
     try:
         with pytest.raises(TableError, match=r"NAME_TAKEN: stackcast\.links .* MANAGED"):
-            held.attach()
-        assert spark.sql(f"SELECT theirs FROM {held.sql_name('links')}").collect() == [(42,)]
+            shared_tables.attach()
+        assert spark.sql(f"SELECT theirs FROM {shared_tables.sql_name('links')}").collect() == [
+            (42,)
+        ]
     finally:
-        spark.sql(f"DROP TABLE {held.sql_name('links')}")
-    held.attach()
+        spark.sql(f"DROP TABLE {shared_tables.sql_name('links')}")
+    shared_tables.attach()
 
 
 @pytest.mark.parametrize("where", ["{0}", "file://{0}", "no_such_schema"])
-def test_a_missing_table_names_itself_and_what_to_do(
+def test_the_error_of_a_missing_table_names_it_and_the_remedy(
     spark: SparkSession, tmp_path: Path, where: str
 ) -> None:
     nothing = Tables(spark, where.format(tmp_path / "nothing"))
-    for ask in (lambda: nothing.version("hosts"), nothing.attach):
+    for call in (lambda: nothing.version("hosts"), nothing.attach):
         with pytest.raises(TableError) as failure:
-            ask()
+            call()
         assert failure.value.code == "TABLE.MISSING"
         assert failure.value.table in ("hosts", "subscriptions")
         assert failure.value.table in failure.value.message
@@ -491,9 +527,9 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     assert pins.get(0) is None
 
     def pin(batch: int) -> Pin:
-        told = {0: Told.all(batch), 1: Told(9, 5, {7: ["h1", "h2"], 9: ["h4"]}, {"h3": OWED})}
+        progress = {0: Told.all(batch), 1: Told(9, 5, {7: ["h1", "h2"], 9: ["h4"]}, {"h3": OWED})}
         versions, even = {"subscriptions": batch, "hosts": 2}, batch % 2 == 0
-        return Pin(versions, {"mtu": "1400"}, told, {0: 7}, even, not even)
+        return Pin(versions, {"mtu": "1400"}, progress, {0: 7}, even, not even)
 
     for batch in range(KEPT + 3):
         pins.put(batch, pin(batch))
@@ -502,7 +538,7 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     assert again.get(KEPT + 2) == last
     assert again.get(3) == pin(3)
     assert [again.get(batch) for batch in range(3)] == [None] * 3
-    # The first try may have sent frames: its versions stand.
+    # The first try may have sent frames, so its versions stay.
     with pytest.raises(TableError, match="PIN_NOT_WRITTEN"):
         again.put(KEPT + 2, Pin({"subscriptions": 99, "hosts": 2}, {}, {}, {}))
     assert pins.newest() == (KEPT + 2, last)
@@ -510,24 +546,24 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     assert not [name for name in files if "draft" in name]
 
 
-def test_how_far_hosts_were_told_is_on_record_where_it_was_not_all_of_them(
+def test_the_progress_of_summaries_is_recorded_unless_it_is_complete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    some, other = Told(9, 5, {7: ["h1"]}, {"h1": OWED, "h2": OWED}), Told(20, 9, {}, {})
-    told = ToldHosts(spark, str(tmp_path))
-    told.put(3, {0: some, 1: Told.all(8)})
-    told.put(4, {0: Told.all(12)})
+    first, second = Told(9, 5, {7: ["h1"]}, {"h1": OWED, "h2": OWED}), Told(20, 9, {}, {})
+    store = ToldHosts(spark, str(tmp_path))
+    store.put(3, {0: first, 1: Told.all(8)})
+    store.put(4, {0: Told.all(12)})
     again = ToldHosts(spark, str(tmp_path))
-    assert again.after(3, {0: 9, 1: 8}) == {0: some, 1: Told.all(8)}
+    assert again.after(3, {0: 9, 1: 8}) == {0: first, 1: Told.all(8)}
     assert again.after(4, {0: 12}) == {0: Told.all(12)}
-    # A try that was cut off ended elsewhere; the next one is on record in its place.
+    # An interrupted try ended at another offset; the next try replaces its record.
     assert again.after(3, {0: 10}) == {0: Told.all(10)}
-    again.put(3, {0: other})
-    assert again.after(3, {0: 20}) == {0: other}
+    again.put(3, {0: second})
+    assert again.after(3, {0: 20}) == {0: second}
     again.all(3)
     assert again.after(3, {0: 20}) == {0: Told.all(20)}
     for batch in (5, 6):
-        again.put(batch, {0: some})
+        again.put(batch, {0: first})
     ToldHosts(spark, str(tmp_path)).put(KEPT + 5, {0: Told.all(99)})
     assert [path.name for path in (tmp_path / "stackcast-told").glob("*.json")] == ["6.json"]
 
@@ -546,9 +582,9 @@ def test_a_damaged_pin_is_one_clear_error_and_says_what_to_do(
 
 
 def row(partition: int, **cells: int) -> dict:
-    """What a task reports of a partition: cells by name, as many updates as given."""
-    held = np.array([(0, count, 0) for count in cells.values()], CELL)
-    return {"partition": partition, "cells": pack(Carried(tuple(cells), held))}
+    """Returns the report of a task about a partition. cells: number of updates by name."""
+    values = np.array([(0, count, 0) for count in cells.values()], CELL)
+    return {"partition": partition, "cells": pack(Carried(tuple(cells), values))}
 
 
 def counts(state: Mapping[int, bytes]) -> dict[int, dict[str, int]]:
@@ -561,15 +597,15 @@ def test_state_goes_from_batch_to_batch_and_from_run_to_run(spark: SparkSession,
     state = CarriedState(spark, checkpoint)
     assert state.before(0) == {}
     state.put(0, state.merged({}, [row(0, a=1, b=2), row(1, a=3)], {"a", "b"}))
-    # Partition 1 has no records in batch 1 and keeps what it has, but for cells of no rule.
+    # Partition 1 has no records in batch 1 and keeps its cells, except those that no rule uses.
     state.put(1, state.merged(state.before(1), [row(0, b=9)], {"b", "c"}))
     assert counts(state.before(2)) == {0: {"b": 9}, 1: {}}
-    # A batch that runs again, here in another run, begins where it began.
+    # A batch that is repeated, here by another run, starts from the same state.
     again = CarriedState(spark, checkpoint)
     assert counts(again.before(1)) == {0: {"a": 1, "b": 2}, 1: {"a": 3}}
     again.put(1, again.merged(again.before(1), [row(0, b=9)], {"b", "c"}))
     assert counts(CarriedState(spark, checkpoint).before(2)) == {0: {"b": 9}, 1: {}}
-    # Batch 2 had rules without state, so batch 3 begins empty.
+    # The rules of batch 2 had no state, so batch 3 starts with none.
     assert again.before(3) == {}
     for batch in range(3, KEPT + 6):
         again.put(batch, again.merged(again.before(batch), [], {"b"}))
@@ -591,16 +627,16 @@ def test_a_partition_of_several_tasks_and_damaged_state_are_errors(
 
 
 def loaded(tables: Tables, *arguments: str) -> int:
-    """What jobs/load_topology.py does with the tables of this session."""
+    """Run the work of jobs/load_topology.py in this session; returns its exit code."""
     options = load_topology.parser().parse_args(list(arguments))
     return load_topology.work(options, Settings(tables=tables.location), Lifecycle())
 
 
-def held_network(tables: Tables) -> Network:
+def stored_network(tables: Tables) -> Network:
     return network_from_rows(*(tables.rows(name) for name in ("switches", "hosts", "links")))
 
 
-def test_a_network_is_loaded_once_and_replaced_only_by_those_who_say_so(
+def test_a_network_is_loaded_once_and_replaced_only_with_the_option_replace(
     tables: Tables, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("switches", "hosts", "links", "virtual_trees")
@@ -614,13 +650,12 @@ def test_a_network_is_loaded_once_and_replaced_only_by_those_who_say_so(
     assert versions() == before
     assert "switches 6 new, 0 gone" in capsys.readouterr().out
     assert loaded(tables, *ring) == 0
-    network = held_network(tables)
+    network = stored_network(tables)
     assert network == jellyfish(6, 2, seed=1)
     assert {row["address"] for row in tables.rows("switches")} == {
         f"h:{9559 + place}" for place in range(6)
     }
-    # The same again writes nothing, and forgets neither a failed link, nor that it is a tunnel, nor
-    # what somebody wrote.
+    # Loading the same network writes nothing: a failed link, a tunnel and a tree stay.
     failed = next(link for link in network.links if link.neighbor in network.switches)
     islands = tunnelled(network, {failed.id})
     states = {failed.id: {"up": False}}
@@ -628,29 +663,29 @@ def test_a_network_is_loaded_once_and_replaced_only_by_those_who_say_so(
         "links",
         [{"tunnel": None} | link_to_row(link) | states.get(link.id, {}) for link in islands.links],
     )
-    assert held_network(tables).tunnels == islands.tunnels and len(islands.tunnels) == 2
+    assert stored_network(tables).tunnels == islands.tunnels and len(islands.tunnels) == 2
     tables.append("virtual_trees", [tree_to_row(broadcast_trees(network)[0])])
-    now = versions()
+    current = versions()
     assert loaded(tables, *ring) == 0
-    assert versions() == now
+    assert versions() == current
     assert "as they should be" in capsys.readouterr().out
-    # Another network goes in its place only if that is said.
-    other = ("--fabric", "pods=2,racks=1,hosts=2,planes=1,spines=1")
-    assert loaded(tables, *other, "--dry-run") == load_topology.WOULD_REPLACE
+    # Another network replaces it only with --replace.
+    small = ("--fabric", "pods=2,racks=1,hosts=2,planes=1,spines=1")
+    assert loaded(tables, *small, "--dry-run") == load_topology.WOULD_REPLACE
     with pytest.raises(TableError, match=r"NETWORK_IN_USE.*--replace"):
-        loaded(tables, *other)
-    assert versions() == now
-    assert loaded(tables, *other, "--replace") == 0
+        loaded(tables, *small)
+    assert versions() == current
+    assert loaded(tables, *small, "--replace") == 0
     assert "1 lose links" in capsys.readouterr().out
-    replaced = held_network(tables)
+    replaced = stored_network(tables)
     assert list(replaced.switches) == list(fabric(2, 1, 2, 1, 1).switches)
-    # No id of the network before means another link now, and its tree is out of use.
+    # No link id of the previous network is reused, and its tree is retired.
     assert not {link.id for link in network.links} & {link.id for link in replaced.links}
     assert [tree["state"] for tree in tables.rows("virtual_trees")] == ["retired"]
-    # Between its first write and its last, no version of the hosts makes a network of the rest.
+    # The first write empties the hosts, so no reader combines old and new rows to a network.
     assert tables.rows("hosts", tables.version("hosts") - 1) == []
     again = versions()
-    assert loaded(tables, *other) == 0
+    assert loaded(tables, *small) == 0
     assert versions() == again
 
 

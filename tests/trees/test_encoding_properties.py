@@ -385,7 +385,7 @@ def labels(algorithm, network, trees, publisher, receivers):
     return size.labels
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("seeds", "switches", "trees"), [(30, 8, 8), (15, 10, 12)])
 def test_refined_is_within_five_percent_of_the_fewest_labels_on_average(seeds, switches, trees):
     refined, greedy = [], []
@@ -422,7 +422,7 @@ def trees_of_strategies(seed):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_refined_is_near_the_fewest_labels_with_the_trees_of_all_strategies():
     refined, greedy = [], []
     for seed in range(3):

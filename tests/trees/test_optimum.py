@@ -112,7 +112,7 @@ def test_of_a_receiver_out_of_reach_there_is_no_optimum():
         label_optimum(network, "feed1", {"h8"}, [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_its_stacks_deliver_in_a_network_of_80_switches():
     network = fabric(pods=8, racks=4, hosts=2, planes=4, spines=4)
     situation = Situation(network, Clients({}), Statistics(), 0)

@@ -135,7 +135,7 @@ def sample(seeds, switches):
         yield network, rng.sample(sorted(network.switches), switches // 3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_on_average_a_tree_is_nearly_the_lightest_like_those_of_the_references():
     ratios = {"ours": [], "kou": [], "mehlhorn": []}
     for network, ends in sample(100, 24):

@@ -137,7 +137,7 @@ for name, strategy in STRATEGIES.items():
 """
 
 
-@pytest.mark.server
+@pytest.mark.integration
 def test_the_seed_of_hashes_has_no_effect():
     said = {
         subprocess.run(

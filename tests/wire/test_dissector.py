@@ -47,7 +47,7 @@ EDITCAP = shutil.which("editcap")
 DISSECTOR = ROOT / "schemas" / "messages" / "stackcast.lua"
 
 pytestmark = [
-    pytest.mark.server,
+    pytest.mark.integration,
     pytest.mark.skipif(not TSHARK, reason="needs tshark: apt-get install tshark"),
 ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.adapters.wire.pcap import read_pcap
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 # A limit on the size of files stands for the end of the disk: the write is a partial one, too.
 PROGRAM = """

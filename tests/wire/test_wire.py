@@ -25,7 +25,7 @@ from jobs.adapters.wire.pcap import read_pcap
 from jobs.adapters.wire.sendmmsg import BATCH, FrameSender
 from udfs.errors import SettingsError, SinkError, StackError
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.integration
 
 
 def buffer(frames: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
