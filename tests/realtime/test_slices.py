@@ -36,6 +36,10 @@ def live(deployment: Deployment) -> Deployment:
     return deployment
 
 
+#: Ends a test that hangs, seconds.
+HANG_S = 600
+
+
 def edit(deployment: Deployment, text: str) -> None:
     deployment.change("subscriptions", {"id": "high"}, filter=text)
 
@@ -151,9 +155,14 @@ def test_a_slice_with_the_maximum_of_records_hands_over_to_a_slice_that_waits(
     def look() -> None:
         ahead.update(slices_ahead(live))
 
-    # A slice has its maximum after half a second.
-    live.run(lambda: feed(live, packets[20:200], 0.5 / 20 / PARTITIONS, look))
-    assert ahead
+    def feed_until_one_waits() -> None:
+        deadline = time.monotonic() + HANG_S
+        while not ahead:
+            assert time.monotonic() < deadline, "no slice waited for the one before it"
+            # A slice has its maximum after half a second.
+            feed(live, packets[20:100], 0.5 / 20 / PARTITIONS, look)
+
+    live.run(feed_until_one_waits)
     exact(live, itch)
     check_ledger(live)
     assert max(row["packets"] for row in live.ledger) <= 20 * PARTITIONS
