@@ -1,4 +1,4 @@
-"""`stackcast receive --events` hears attribute/value events on an interface, without IP."""
+"""`stackcast receive --events` receives attribute/value events on an interface, without IP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from lossy_network import summary_bytes
-from paths import ROOT
+from paths import ROOT, SUPPORT
 
 from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
 from udfs.messages.attributes.keyed_events import KEY
@@ -20,9 +20,12 @@ pytestmark = pytest.mark.integration
 SESSION = b"EVENTS0000"
 SOURCE = "020000000001"
 
-#: One end of a pair sends, the command hears the other; its lines are the output.
+#: One end of a pair of interfaces sends, and the command listens at the other. The script prints
+#: the lines of the command.
 SCRIPT = """
-import socket, subprocess, sys, time
+import signal, socket, subprocess, sys
+from pathlib import Path
+from waiting import until
 
 def ip(words):
     subprocess.run(["ip", *words.split()], check=True)
@@ -33,17 +36,27 @@ for name in ("near", "far"):
     ip(f"link set {name} addrgenmode none arp off up")
 ip("addr add 10.0.0.7/24 dev far")
 command = [sys.executable, "-m", "cli.main", "receive", "--json", *sys.argv[1].split()]
-heard = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-line = heard.stderr.readline()
+receiver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+line = receiver.stderr.readline()
 assert "listening at far" in line, line
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 wire.bind(("near", 3))
 for frame in sys.argv[3:]:
     wire.send(bytes.fromhex(frame))
-time.sleep(0.5)
-told = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-told.sendto(bytes.fromhex(sys.argv[2]), ("10.0.0.7", 26401))
-sys.exit(heard.wait(60))
+for _ in range(3):
+    print(receiver.stdout.readline(), end="")
+publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+publisher.sendto(bytes.fromhex(sys.argv[2]), ("10.0.0.7", 26401))
+
+def summary_is_read():
+    rows = [row.split() for row in Path("/proc/net/udp").read_text().splitlines()]
+    queues = [row[4].partition(":")[2] for row in rows if row[1].endswith(":6721")]
+    return queues == ["00000000"]
+
+until(summary_is_read)
+receiver.send_signal(signal.SIGTERM)
+print(receiver.stdout.read(), end="")
+sys.exit(receiver.wait(600))
 """
 
 
@@ -58,24 +71,24 @@ def test_events_of_an_interface_and_their_summaries_are_heard(
     namespace: list[str], encoding: str, group: int
 ) -> None:
     headers = [write_event({1: number, 3: 7}, encoding) for number in range(3)]
-    frames = [frame(group, h + KEY.pack(SESSION, at << 26)) for at, h in enumerate(headers)]
+    frames = [frame(group, h + KEY.pack(SESSION, n << 26)) for n, h in enumerate(headers)]
     noise = frame(group, b"\0" * 46, "88b5")
-    summary = summary_bytes(SESSION, 0, 3 << 26, {at << 26: 1 for at in range(3)})
-    arguments = f"--events {encoding} --interface far --summary-address 10.0.0.7 --seconds 4"
-    done = subprocess.run(
+    summary = summary_bytes(SESSION, 0, 3 << 26, {number << 26: 1 for number in range(3)})
+    arguments = f"--events {encoding} --interface far --summary-address 10.0.0.7"
+    process = subprocess.run(
         [*namespace, sys.executable, "-c", SCRIPT, arguments, summary.hex(), *frames[:2], noise,
          frames[2]],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{SUPPORT}"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    *lines, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert process.returncode == 0, process.stderr
+    *lines, last = [json.loads(line) for line in process.stdout.splitlines()]
     assert [(line["sequence"], line["hex"]) for line in lines] == [
-        (at << 26, header.hex()) for at, header in enumerate(headers)
+        (number << 26, header.hex()) for number, header in enumerate(headers)
     ]
     (session,) = last["sessions"]
     assert (session["session"], session["state"]) == (SESSION.decode(), "even")

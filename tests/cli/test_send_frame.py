@@ -79,7 +79,7 @@ def test_a_frame_in_a_tunnel_between_switches_is_read_as_it_went_in():
 def test_it_leaves_by_the_tunnel_as_one_datagram():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
         far.bind(("127.0.0.1", 0))
-        far.settimeout(10)
+        far.settimeout(600)
         frame = sent("tree:1", "stop:3", "--udp", f"127.0.0.1:{far.getsockname()[1]}")
         assert far.recv(65_536) == frame
 

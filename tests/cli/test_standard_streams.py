@@ -23,7 +23,7 @@ def run(command: str, closed: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -38,7 +38,7 @@ def events(tmp_path: Path) -> Path:
 def test_a_file_is_published_though_standard_streams_are_closed(closed, events):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
         far.bind(("127.0.0.1", 0))
-        far.settimeout(60)
+        far.settimeout(600)
         tunnel = "{}:{}".format(*far.getsockname())
         done = run(f"attributes publish {events} --tunnel {tunnel}", closed)
         assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from lab.up.broker import Broker
 
 pytestmark = pytest.mark.integration
 
-WAIT_S = 120
+WAIT_S = 600
 
 
 def command(*given: str) -> list[str]:
