@@ -1,4 +1,4 @@
-"""Workers that wait for a task are gone before Spark closes their sockets."""
+"""Python workers that wait for a task end before Spark closes their sockets."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ pytestmark = pytest.mark.integration
 
 
 def processes(spark) -> set[int]:
-    """Of the workers, by what two tasks say."""
+    """Returns the process ids of the workers, as two tasks report them."""
 
-    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield pa.record_batch({"id": pa.array([os.getpid()] * batch.num_rows, pa.int64())})
 
-    return {row.id for row in spark.range(0, 2, 1, 2).mapInArrow(tell, "id long").collect()}
+    return {row.id for row in spark.range(0, 2, 1, 2).mapInArrow(report, "id long").collect()}
 
 
-def test_workers_that_wait_end_and_others_begin_where_there_is_work_again(spark):
+def test_workers_that_wait_end_and_new_ones_start_for_new_tasks(spark):
     before = processes(spark)
     assert all(map(still_runs, before))
     end_workers(spark)
-    until(lambda: not any(map(still_runs, before)), seconds=10)
+    until(lambda: not any(map(still_runs, before)))
     assert not before & processes(spark)

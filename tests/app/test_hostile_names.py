@@ -65,7 +65,7 @@ def test_a_traceback_keeps_its_lines_and_nothing_else():
 
 def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, timeout=120, check=False
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, timeout=600, check=False
     )
 
 

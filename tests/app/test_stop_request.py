@@ -1,4 +1,4 @@
-"""A job that is asked to stop many times at once must stop, not wait for itself."""
+"""A job that is asked to stop many times at once stops, and does not wait for itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from udfs.stop_request import StopRequest
 
 pytestmark = pytest.mark.unit
 
-#: Signals by the thousand, into a main thread that waits for the request all the time.
+#: Thousands of signals to a main thread that waits for the request all the time.
 SHOWER = """
-import signal, sys, time
+import signal
 from udfs.stop_request import StopRequest
 
 stop = StopRequest()
@@ -27,8 +27,7 @@ def handle(*_):
 
 signal.signal(signal.SIGALRM, handle)
 signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
-until = time.monotonic() + 2
-while time.monotonic() < until or handled < 1000:
+while handled < 5000:
     stop.set()
     assert stop.wait(1e-5) and stop.is_set()
 signal.setitimer(signal.ITIMER_REAL, 0)
@@ -36,22 +35,22 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @pytest.mark.integration
-def test_signals_close_to_each_other_do_not_lock_a_program_up():
-    subprocess.run([sys.executable, "-c", SHOWER], check=True, timeout=60)
+def test_signals_close_to_each_other_do_not_block_a_program():
+    subprocess.run([sys.executable, "-c", SHOWER], check=True, timeout=600)
 
 
-def test_it_is_set_for_all_who_wait_and_stays_set():
+def test_it_is_set_for_all_waiting_threads_and_stays_set():
     stop = StopRequest()
     assert not stop.is_set() and not stop.wait(0.01)
     answers: list[bool] = []
     waiting = [
-        threading.Thread(target=lambda: answers.append(stop.wait(30)), daemon=True)
+        threading.Thread(target=lambda: answers.append(stop.wait(600)), daemon=True)
         for _ in range(4)
     ]
-    for each in waiting:
-        each.start()
+    for thread in waiting:
+        thread.start()
     stop.set()
-    for each in waiting:
-        each.join(30)
+    for thread in waiting:
+        thread.join(600)
     assert answers == [True] * 4
     assert stop.is_set() and stop.wait() and stop.wait(0)

@@ -32,7 +32,7 @@ def tried(monkeypatch: pytest.MonkeyPatch, ended: bool) -> dict[str, Any]:
     view.propose()
     for thread in threading.enumerate():
         if thread.name == "retuning":
-            thread.join(60)
+            thread.join(600)
     return view.proposal()
 
 

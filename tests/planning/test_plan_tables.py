@@ -42,7 +42,7 @@ class SlowTables:
     def overwrite(self, name: str, rows: Any) -> None:
         if name == self.slow:
             self.began.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(600)
         self.written.setdefault(name, []).append(rows)
 
 
@@ -76,7 +76,7 @@ def test_what_became_of_a_rule_waits_for_no_other_table(slow, itch):
     tables = SlowTables(slow)
     made = PlanTables(tables, "feed1")  # type: ignore[arg-type]
     submit(made, itch, 0)
-    assert tables.began.wait(60)
+    assert tables.began.wait(600)
     submit(made, itch, 1)
 
     def last(name: str) -> Any:
@@ -95,7 +95,7 @@ def test_plans_that_were_replaced_before_they_were_written_are_given_up(itch):
     tables = SlowTables("filter_entries")
     made = PlanTables(tables, "feed1")  # type: ignore[arg-type]
     submit(made, itch, 0)
-    assert tables.began.wait(60)
+    assert tables.began.wait(600)
     submit(made, itch, *range(1, 50))
     # It is handed on behind the table of live ones, and this is made ready again after that.
     until(lambda: tables.ready.get(LIVE) == 49)

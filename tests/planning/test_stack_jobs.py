@@ -137,7 +137,7 @@ def test_a_newer_plan_has_its_turn_after_the_job_that_runs():
     jobs.go = threading.Semaphore(0)
     old, new = plans(150, 3, planner=Planner(Packets(ITCH), ADDRESSING))
     first = jobs.submit(old)
-    assert jobs.began.wait(60)
+    assert jobs.began.wait(600)
     second = jobs.submit(new)
     jobs.go.release(100)
     first.result()
@@ -165,7 +165,7 @@ def test_the_end_of_a_stream_does_not_wait_for_ever(monkeypatch):
     jobs.go = threading.Semaphore(0)
     (plan,) = plans(150)
     jobs.submit(plan)
-    assert jobs.began.wait(60)
+    assert jobs.began.wait(600)
     threading.Timer(0.2, jobs.go.release).start()
     jobs.close()
     assert len(jobs.jobs) == 1 and plan.unknown() and not jobs.written

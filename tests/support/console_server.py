@@ -35,5 +35,5 @@ def serving(made: Console) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(120)
+        thread.join(600)
         listening.close()
