@@ -1,15 +1,15 @@
-"""One switch whose agent hangs holds up no other, and nothing reaches it out of order."""
+"""A switch whose agent hangs delays no other switch, and nothing reaches it out of order."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from fault_server import FaultServer
 from rollout_world import Clock, FakeSession, World, refresher
 from session_cases import PIPELINE, SOME, tree
+from waiting import until
 
 from jobs.adapters.switches import apply, derive, lead
 from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
@@ -33,7 +33,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Session(FakeSession):
-    """One switch that answers nothing while the site says that it hangs."""
+    """A session whose switch does not answer while the site hangs."""
 
     def __init__(self, site: Site, owner: str, target: SwitchTarget) -> None:
         super().__init__(site.world, owner, target, lambda: None)
@@ -58,7 +58,7 @@ class Session(FakeSession):
 
 
 class AtOnce:
-    """Fails where two of its blocks run at once."""
+    """A block that fails if two threads are in it at once."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -72,7 +72,7 @@ class AtOnce:
 
 
 class Site:
-    """A network of which one switch hangs. begun: how often it was to be refreshed."""
+    """A network of which one switch hangs. begun: the number of its refreshes that have begun."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -84,8 +84,8 @@ class Site:
 
     def tree(self, number: int, host: str) -> None:
         rows = self.tables.rows("virtual_trees")
-        made = VirtualTree(number, frozenset([(host, NETWORK.hosts[host].switch)]), "test")
-        self.tables.overwrite("virtual_trees", [*rows, tree_to_row(made)])
+        added = VirtualTree(number, frozenset([(host, NETWORK.hosts[host].switch)]), "test")
+        self.tables.overwrite("virtual_trees", [*rows, tree_to_row(added)])
 
     def holds(self, switch: str, number: int) -> bool:
         label = canonical(0x4000 | number)
@@ -97,10 +97,11 @@ class Site:
         return NetworkVersions(self.tables).newest(current) == current
 
     def polls_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
+        def polled() -> bool:
             self.job.poll()
+            return condition()
+
+        until(lambda: condition() or polled())
 
 
 @pytest.fixture
@@ -116,9 +117,9 @@ def test_edits_reach_all_other_switches_while_one_hangs_and_it_too_once_it_answe
     site.tree(6, "h2")
     site.tree(7, "h1")
     site.polls_until(lambda: site.holds(OTHER, 6))
-    told = {row["switch"] for row in site.tables.rows("switch_status")}
-    assert told == set(NETWORK.switches) - {HALF_DEAD}
-    # It was begun with what is old by now: that does not make it ready, nor the edits.
+    checked = {row["switch"] for row in site.tables.rows("switch_status")}
+    assert checked == set(NETWORK.switches) - {HALF_DEAD}
+    # The refresh that hangs began with old entries, so neither the switch nor the edits are ready.
     assert site.begun == 1 and not site.is_ready()
     assert list(site.job.metrics.out_of_step) == [HALF_DEAD]
     site.hangs = False
@@ -165,21 +166,20 @@ def test_a_refresh_that_hangs_ends_when_it_is_interrupted_and_writes_no_more(ser
     )
     thread.start()
     before = device.reads
-    while device.reads == before:
-        time.sleep(0.01)
+    until(lambda: device.reads > before)
     session.interrupt()
-    thread.join(30)
+    thread.join(600)
     assert not thread.is_alive() and not results[0].in_step
     assert len(device.writes) == writes
-    # It may be used again after that.
+    # The session works again afterwards.
     session.close()
     device.faults.slow = 0.0
     assert session.refresh(SOME, PIPELINE).in_step
     session.close()
 
 
-def test_who_leads_is_told_without_a_word_to_the_switch(server):
-    """As of one that has stopped answering: nobody may wait for it."""
+def test_a_session_knows_who_leads_without_a_message_to_the_switch(server):
+    """A switch that does not answer must not delay the refresher."""
     device = server.devices["s1"]
     with SwitchSession(SwitchTarget("s1", server.address, 1)) as session:
         assert session.leads(connect=False) is None
@@ -187,13 +187,11 @@ def test_who_leads_is_told_without_a_word_to_the_switch(server):
         with device.lock:
             assert session.leads(connect=False)
         device.bring_rival()
-        while session.is_primary:
-            time.sleep(0.01)
+        until(lambda: not session.is_primary)
         with device.lock:
             assert session.leads(connect=False) is False and "another client" in session.rival
         device.send_rival_away()
-        while session.leads(connect=False) is False:
-            time.sleep(0.01)
-        # It could be ours again, and a refresh makes it so.
+        until(lambda: session.leads(connect=False) is not False)
+        # The switch has no primary, and a refresh makes this session primary.
         assert not session.is_primary and session.disturbed()
         assert session.refresh(SOME, PIPELINE).in_step and session.is_primary

@@ -216,5 +216,5 @@ def test_many_threads_may_ask_whether_another_leads():
     other.begin_term()
     ended.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(600)
     assert wrong == [] and asked == [True] * 16

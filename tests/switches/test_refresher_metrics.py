@@ -1,14 +1,13 @@
-"""What a refresher that follows its tables tells Prometheus, and says of its health."""
+"""Metrics and health of a refresher that follows its tables."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 from paths import ROOT
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rollout_world import FakeSession, World, in_order, refresher
+from waiting import until
 
 from jobs.adapters.switches import apply, drops
 from jobs.adapters.switches.program import Programs
@@ -91,27 +90,27 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
 def test_all_switches_in_step_are_told_with_the_trees_and_who_leads(site: Site):
     assert site.refresher.metrics.health().status == "unhealthy"
     site.polls()
-    seen = site.read()
-    in_step = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_switch_in_step"}
+    metrics = site.read()
+    in_step = {k[1]: v for k, v in metrics.items() if k[0] == "stackcast_switch_in_step"}
     assert in_step == dict.fromkeys(NETWORK.switches, 1)
-    assert all(seen["stackcast_switch_entries", name] > 0 for name in NETWORK.switches)
-    assert seen["stackcast_refresher_leads",] == 1
-    assert seen["stackcast_virtual_trees", "active"] == 1
+    assert all(metrics["stackcast_switch_entries", name] > 0 for name in NETWORK.switches)
+    assert metrics["stackcast_refresher_leads",] == 1
+    assert metrics["stackcast_virtual_trees", "active"] == 1
     health = site.refresher.metrics.health()
     assert health.status == "ok"
     assert health.facts["switch_entries"] == site.tables.version("switch_entries")
     assert health.facts["switches"] == len(NETWORK.switches)
     # An edit is derived and all hold it.
-    ready = seen["stackcast_ready_seconds_count",]
+    ready = metrics["stackcast_ready_seconds_count",]
     site.trees("active", "installing")
     site.polls()
     again = site.read()
-    assert again["stackcast_derive_seconds_count",] > seen["stackcast_derive_seconds_count",]
+    assert again["stackcast_derive_seconds_count",] > metrics["stackcast_derive_seconds_count",]
     assert again["stackcast_ready_seconds_count",] > ready
     assert again["stackcast_virtual_trees", "active"] == 2
     assert (
         again["stackcast_switch_refresh_seconds_count", RACK]
-        > (seen["stackcast_switch_refresh_seconds_count", RACK])
+        > (metrics["stackcast_switch_refresh_seconds_count", RACK])
     )
 
 
@@ -122,10 +121,10 @@ def test_tables_that_cannot_be_used_are_a_remark_until_they_can(site: Site, capl
     site.tables.overwrite("links", links[1:])
     site.polls()
     health = site.refresher.metrics.health()
-    seen = site.read()
+    metrics = site.read()
     assert health.status == "degraded" and "NETWORK." in health.remarks[0]
-    assert seen["stackcast_versions_refused",] == 1
-    assert seen["stackcast_derive_failures_total",] == before + 1
+    assert metrics["stackcast_versions_refused",] == 1
+    assert metrics["stackcast_derive_failures_total",] == before + 1
     # The log says which versions: of all sources, as they are now.
     (line,) = [r.getMessage() for r in caplog.records if "cannot be used" in r.getMessage()]
     assert f"links@{site.tables.version('links')}" in line
@@ -138,11 +137,11 @@ def test_tables_that_cannot_be_used_are_a_remark_until_they_can(site: Site, capl
 def test_one_that_waits_for_another_is_well_and_calls_no_switch_wrong(site: Site):
     site.others.add("another refresher")
     site.polls()
-    seen = site.read()
-    assert seen["stackcast_refresher_leads",] == 0
+    metrics = site.read()
+    assert metrics["stackcast_refresher_leads",] == 0
     assert site.refresher.metrics.health().status == "ok"
     assert not any(
-        value == 0 for key, value in seen.items() if key[0] == "stackcast_switch_in_step"
+        value == 0 for key, value in metrics.items() if key[0] == "stackcast_switch_in_step"
     )
 
 
@@ -151,32 +150,34 @@ def test_what_switches_drop_is_counted_and_written_by_reason(
 ):
     monkeypatch.setattr(drops, "LOOK_SECONDS", 0.0)
 
-    def seen(number: int) -> dict[str, float]:
-        """Counters of the rack's switch, once so many rows are written."""
-        ends = time.monotonic() + 60
-        while len(site.tables.rows("switch_drops")) < number:
-            assert time.monotonic() < ends
+    def counters(number: int) -> dict[str, float]:
+        """Returns the counters of the rack's switch when this number of rows is written."""
+
+        def written() -> bool:
             site.polls()
+            return len(site.tables.rows("switch_drops")) >= number
+
+        until(lambda: len(site.tables.rows("switch_drops")) >= number or written())
         name = "stackcast_switch_drops_total"
         return {k[1]: v for k, v in site.read().items() if k[0] == name and k[2] == RACK}
 
     site.world.drops[RACK] = {6: 10, 99: 1}
-    # Without the program's source a reason is told by its number.
-    assert seen(2) == {"6": 10, "99": 1}
+    # Without the program's source the number of a reason replaces its name.
+    assert counters(2) == {"6": 10, "99": 1}
     site.polls()
     assert len(site.tables.rows("switch_drops")) == 2, "nothing is written while nothing changes"
     site.world.drops[RACK] = {6: 15, 99: 1}
-    assert seen(3) == {"6": 15, "99": 1}
-    # A switch that was given its program anew counts from 0.
+    assert counters(3) == {"6": 15, "99": 1}
+    # A switch counts from 0 after its program was loaded again.
     site.world.drops[RACK] = {6: 4, 99: 1}
-    assert seen(4) == {"6": 19, "99": 1}
+    assert counters(4) == {"6": 19, "99": 1}
     assert [row["packets"] for row in site.tables.rows("switch_drops")] == [10, 1, 15, 4]
     # A switch that is gone takes its counters along.
     site.tables.overwrite(
         "switches", [row for row in site.tables.rows("switches") if row["switch"] != RACK]
     )
     site.refresher.metrics.behind((), NETWORK.switches.keys() - {RACK})
-    assert seen(4) == {}
+    assert counters(4) == {}
 
 
 def test_reasons_have_the_names_of_the_programs_source():

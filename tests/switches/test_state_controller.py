@@ -89,7 +89,7 @@ def controlled(lab: Lab, refresher: SwitchConnection) -> Iterator[Lab]:
     thread.start()
     yield lab
     stop.set()
-    thread.join(10)
+    thread.join(600)
     assert not thread.is_alive()
 
 

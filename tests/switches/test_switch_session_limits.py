@@ -1,9 +1,8 @@
-"""A session whose switch is asked for too much, or that another led meanwhile; and dry runs."""
+"""Sessions: entries beyond the limits of a switch, another leader in between, and dry runs."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +10,15 @@ import pytest
 from fault_server import RIVAL, FaultServer, FaultyDevice
 from p4.v1 import p4runtime_pb2
 from session_cases import PIPELINE, SOME, group, tree
+from waiting import until
 
 from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.session import Comparison, SwitchSession, SwitchTarget
+from jobs.adapters.switches.session import (
+    Comparison,
+    RefreshResult,
+    SwitchSession,
+    SwitchTarget,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -39,8 +44,8 @@ def device(running: FaultServer, monkeypatch: pytest.MonkeyPatch) -> FaultyDevic
 
 @pytest.fixture
 def limited(running: FaultServer, device: FaultyDevice) -> Iterator[SwitchSession]:
-    with SwitchSession(SwitchTarget("s1", running.address, 1, MAX_RULES), election_id=5) as made:
-        yield made
+    with SwitchSession(SwitchTarget("s1", running.address, 1, MAX_RULES), election_id=5) as session:
+        yield session
 
 
 def other_program() -> Any:
@@ -62,13 +67,15 @@ def test_a_switch_that_restarts_while_it_is_asked_for_too_much_holds_what_it_hel
     assert limited.refresh(SOME, PIPELINE).in_step
     for lose in (lambda: None, lambda: restart(device), device.held.clear):
         lose()
-        outcome = limited.refresh(TOO_MANY, PIPELINE)
-        for _ in range(100):
-            if outcome.primary:
-                break
-            # It has not heard yet that the switch is another one now.
-            time.sleep(0.05)
-            outcome = limited.refresh(TOO_MANY, PIPELINE)
+        outcomes: list[RefreshResult] = []
+
+        def refreshed(outcomes: list[RefreshResult] = outcomes) -> bool:
+            # The session is not primary until it notices a restart.
+            outcomes.append(limited.refresh(TOO_MANY, PIPELINE))
+            return bool(outcomes[-1].primary)
+
+        until(refreshed)
+        outcome = outcomes[-1]
         assert not outcome.in_step and outcome.primary and outcome.held == len(SOME)
         assert len(outcome.errors) == 1
         assert outcome.errors[0].startswith("SWITCH.LIMIT: switch 's1'")
@@ -97,12 +104,12 @@ def test_beyond_a_limit_what_another_wrote_meanwhile_stays(
 ) -> None:
     assert limited.refresh(SOME, PIPELINE).in_step
     limited.close()
-    theirs = [*SOME[1:], tree(60)]
-    with SwitchSession(SwitchTarget("s1", running.address, 1), election_id=3) as other:
-        assert other.refresh(theirs, PIPELINE).in_step
+    foreign = [*SOME[1:], tree(60)]
+    with SwitchSession(SwitchTarget("s1", running.address, 1), election_id=3) as session:
+        assert session.refresh(foreign, PIPELINE).in_step
     outcome = limited.refresh(TOO_MANY, PIPELINE)
-    assert "LIMIT" in outcome.errors[0] and outcome.held == len(theirs)
-    assert device.entries() == set(theirs)
+    assert "LIMIT" in outcome.errors[0] and outcome.held == len(foreign)
+    assert device.entries() == set(foreign)
 
 
 def test_one_that_comes_back_within_a_call_does_not_undo_what_another_led_to_meanwhile(
@@ -112,11 +119,11 @@ def test_one_that_comes_back_within_a_call_does_not_undo_what_another_led_to_mea
     newer = [*SOME, tree(99)]
 
     def other_leads() -> bool:
-        """Between two tries: the other takes over, and has to let go again."""
+        """Between two tries, let another session lead, write and end."""
         if not led:
             led.append(True)
-            with SwitchSession(SwitchTarget("s1", running.address, 1), election_id=3) as other:
-                assert other.refresh(newer, PIPELINE).in_step
+            with SwitchSession(SwitchTarget("s1", running.address, 1), election_id=3) as rival:
+                assert rival.refresh(newer, PIPELINE).in_step
         return False
 
     target = SwitchTarget("s1", running.address, 1)
@@ -128,33 +135,33 @@ def test_one_that_comes_back_within_a_call_does_not_undo_what_another_led_to_mea
         assert "another has led" in outcome.errors[0] and "'s1'" in outcome.errors[0]
         assert device.entries() == set(newer)
         assert session.disturbed()
-        led.clear()  # our side has caught up
+        led.clear()  # as if it had read the new tables
         assert session.refresh(newer, PIPELINE).in_step
 
 
 def test_a_session_that_stays_primary_is_not_asked_whether_it_was_superseded(
     running: FaultServer, device: FaultyDevice
 ) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
     target = SwitchTarget("s1", running.address, 1)
-    with SwitchSession(target, superseded=lambda: bool(asked.append(1))) as session:
+    with SwitchSession(target, superseded=lambda: bool(calls.append(1))) as session:
         for entries in (SOME, SOME[1:], SOME):
             assert session.refresh(entries, PIPELINE).in_step
-        assert len(asked) == 1
+        assert len(calls) == 1
         session.close()
-        assert session.refresh(SOME, PIPELINE).in_step and len(asked) == 2
+        assert session.refresh(SOME, PIPELINE).in_step and len(calls) == 2
 
 
-def test_a_foreign_primary_is_told_with_switch_address_and_election_id(
+def test_a_foreign_primary_is_reported_with_switch_address_and_election_id(
     limited: SwitchSession, running: FaultServer, device: FaultyDevice
 ) -> None:
     limited.refresh(SOME, PIPELINE)
     device.faults.rival = {device.number}
     between = limited.refresh([*SOME[1:], tree(50)], PIPELINE)
     later = limited.refresh(SOME, PIPELINE)
-    for told in (between, later):
-        assert not told.primary and not told.in_step
-        assert all(word in told.errors[0] for word in ("'s1'", running.address))
+    for outcome in (between, later):
+        assert not outcome.primary and not outcome.in_step
+        assert all(word in outcome.errors[0] for word in ("'s1'", running.address))
     assert f"election id {RIVAL}; ours is 5" in later.errors[0]
 
 
@@ -163,7 +170,7 @@ def test_one_that_loses_its_place_with_its_last_write_does_not_take_itself_for_p
 ) -> None:
     limited.refresh(SOME, PIPELINE)
     device.faults.rival = {device.number}
-    device.faults.slow = 0.2  # the notice comes before what is read
+    device.faults.slow = 0.2  # the notification arrives before the answer to a read
     outcome = limited.refresh([*SOME, tree(50)], PIPELINE)
     assert outcome.in_step and not outcome.primary
 

@@ -104,6 +104,34 @@ def test_create_tables_fills_each_table_from_its_file(
         assert len(tables.rows(name)) == len(content) > 0
 
 
+UPDATE = "UPDATE subscriptions SET enabled = false WHERE id = 's0001'"
+SELECT = "SELECT id, enabled FROM subscriptions WHERE id IN ('s0001', 's0002') ORDER BY id"
+RANGE = "SELECT id AS number FROM range(1005)"
+#: A row that violates a constraint, which a task of Spark reports.
+WRONG_ROW = "INSERT INTO hosts VALUES ('x', 's', 1, 1, '10.0.0.1', 'listener')"
+
+
+def check_answers(output: str) -> None:
+    assert "|s0001|false  |" in output
+    assert "|s0002|true   |" in output
+    assert "|1004  |" in output and "only showing" not in output
+
+
+def test_run_sql_prints_answers_and_reports_the_statement_that_failed(
+    filled: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(Settings, "read", lambda _: filled)
+    monkeypatch.setattr(application, "set_up", lambda: None)
+    assert run_sql.main([UPDATE, SELECT, RANGE, WRONG_ROW, "--all"]) == 2
+    check_answers(capsys.readouterr().out)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "statement 4" in message and "role_known" in message and "\n" not in message
+
+
+@pytest.mark.long
 def test_run_sql_runs_by_plain_spark_submit_and_an_error_is_one_clear_line(
     filled: Settings, tmp_path: Path
 ) -> None:
@@ -120,17 +148,14 @@ def test_run_sql_runs_by_plain_spark_submit_and_an_error_is_one_clear_line(
         f'eval "$({SPARK_SUBMIT} env)" && spark-submit --properties-file {properties} '
         f'{RUN_SQL} "$@"',
         "sh",
-        "UPDATE subscriptions SET enabled = false WHERE id = 's0001'",
-        "SELECT id, enabled FROM subscriptions WHERE id IN ('s0001', 's0002') ORDER BY id",
-        "SELECT id AS number FROM range(1005)",
-        "INSERT INTO hosts VALUES ('x', 's', 1, 1, '10.0.0.1', 'listener')",
+        UPDATE,
+        SELECT,
+        RANGE,
+        WRONG_ROW,
         "--all",
         folder=tmp_path,
     )
-    assert "|s0001|false  |" in process.stdout
-    assert "|s0002|true   |" in process.stdout
-    assert "|1004  |" in process.stdout and "only showing" not in process.stdout
-    # A task reports the violated constraint, so Spark's own log of it must not appear.
+    check_answers(process.stdout)
     check_error(process, "statement 4", "role_known")
 
 
@@ -152,9 +177,16 @@ def test_a_long_answer_is_cut_and_an_error_names_its_statement(
         assert raw not in message
 
 
-def test_a_missing_table_is_one_clear_line_of_a_job(tmp_path: Path) -> None:
+def test_a_missing_table_is_one_clear_line_of_a_job_that_plain_spark_submit_runs(
+    tmp_path: Path,
+) -> None:
     where = f"spark.stackcast.tables={tmp_path}/tables"
-    process = run(SPARK_SUBMIT, "--conf", where, RUN_SQL, "SELECT 1", folder=tmp_path)
+    process = run(
+        "bash",
+        "-c",
+        f'eval "$({SPARK_SUBMIT} env)" && spark-submit --conf {where} {RUN_SQL} "SELECT 1"',
+        folder=tmp_path,
+    )
     check_error(process, "TABLE.MISSING", "create_tables", str(tmp_path))
 
 

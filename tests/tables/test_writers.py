@@ -121,14 +121,14 @@ def test_a_take_over_waits_until_the_holder_has_ended(held):
     first, second = fence(held), fence(held)
     first.claim("one", "local-17")
     with ThreadPoolExecutor(1) as beside:
-        taking = beside.submit(second.claim, "two", "local-18", take_over=True, patience=120.0)
+        taking = beside.submit(second.claim, "two", "local-18", take_over=True, patience=600.0)
         while not first.lost():
             pass
         # As a batch in progress that is recorded yet.
         first.append(SEALED, row(), ("one", 1))
         assert not taking.done()
         first.release()
-        taking.result(60)
+        taking.result(600)
     second.check()
 
 

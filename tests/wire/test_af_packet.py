@@ -48,7 +48,7 @@ for name in ("near", "far"):
 
 capture = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x9999))
 capture.bind(("far", 0x9999))
-capture.settimeout(5)
+capture.settimeout(600)
 sink = open_sink(SinkOptions(kind, interface="near"))
 pcap = open_sink(SinkOptions("pcap", path=path))
 seen = []
@@ -99,7 +99,7 @@ def run(program: list[str], *arguments: str) -> str:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

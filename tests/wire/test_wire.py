@@ -1,4 +1,4 @@
-"""Sinks: the same bytes by every way, nothing lost without a word, errors that help."""
+"""Sinks: all send the same bytes, report each loss, and have helpful errors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.utils import rdpcap
+from waiting import until
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.wire import Opener, SinkOptions, open_sink, sink_options
@@ -43,7 +44,7 @@ def some_frames(count: int, seed: int = 1) -> list[bytes]:
 
 
 class FarEnd(threading.Thread):
-    """The far end of a tunnel: reads datagrams, answers with how many it has processed."""
+    """The far end of a tunnel: reads datagrams and answers with the number of those processed."""
 
     def __init__(self, *, answers=True, receive_buffer=1 << 20, pause_every=0, already=0):
         super().__init__(daemon=True)
@@ -53,6 +54,7 @@ class FarEnd(threading.Thread):
         self.socket.settimeout(0.05)
         self.endpoint = f"127.0.0.1:{self.socket.getsockname()[1]}"
         self.received: list[bytes] = []
+        self.pauses = 0
         self.answers, self.pause_every, self.already = answers, pause_every, already
         self.stopping = threading.Event()
         self.start()
@@ -62,6 +64,7 @@ class FarEnd(threading.Thread):
             try:
                 datagram, sender = self.socket.recvfrom(65_536)
             except TimeoutError:
+                self.pauses += 1
                 continue
             self.received.append(datagram)
             if self.pause_every and len(self.received) % self.pause_every == 0:
@@ -70,10 +73,13 @@ class FarEnd(threading.Thread):
                 self.socket.sendto((self.already + len(self.received)).to_bytes(8), sender)
 
     def wait_for(self, count: int) -> list[bytes]:
-        deadline = time.monotonic() + 5
-        while len(self.received) < count and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(self.received) >= count)
         return self.received
+
+    def wait_until_idle(self) -> None:
+        """Wait until no datagram is in the buffer of the socket."""
+        pauses = self.pauses
+        until(lambda: self.pauses > pauses)
 
     def __enter__(self):
         return self
@@ -105,13 +111,14 @@ def test_tunnel_and_pcap_send_the_same_bytes(tmp_path):
     assert [bytes(packet) for packet in rdpcap(str(path))] == frames
 
 
-def test_an_executor_sends_by_the_way_of_its_place(monkeypatch):
-    """By the name that its node has for it, else by the node's host name, else as all."""
+def test_an_executor_sends_by_the_path_of_its_place(monkeypatch):
+    """The place is a name that its node sets, or the node's host name; unknown places use the
+    default."""
     frame = buffer([b"x" * 60])
-    with FarEnd() as here, FarEnd() as there, FarEnd() as usual:
-        places = f"rack1={here.endpoint},{socket.gethostname()}={there.endpoint}"
+    with FarEnd() as rack, FarEnd() as node, FarEnd() as usual:
+        places = f"rack1={rack.endpoint},{socket.gethostname()}={node.endpoint}"
         options = sink_options(Settings(udp_endpoint=usual.endpoint, sink_places=places))
-        for place, far_end in (("rack1", here), ("", there), ("rack2", usual)):
+        for place, far_end in (("rack1", rack), ("", node), ("rack2", usual)):
             monkeypatch.setenv("STACKCAST_PLACE", place)
             with closing(open_sink(options)) as sink:
                 sink.send(*frame)
@@ -122,9 +129,8 @@ def test_an_executor_sends_by_the_way_of_its_place(monkeypatch):
         sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1"))
 
 
-def test_of_several_publishers_each_has_a_way_at_each_place(monkeypatch):
-    """That which names publisher and place, else the place's, else the publisher's, else the
-    sink's."""
+def test_of_several_publishers_each_has_a_path_at_each_place(monkeypatch):
+    """The most specific one counts, in this order: publisher and place, place, publisher, sink."""
     with FarEnd() as at_rack1, FarEnd() as near, FarEnd() as named, FarEnd() as usual:
         ports = [int(each.endpoint.rpartition(":")[2]) for each in (near, usual)]
         settings = Settings(
@@ -156,8 +162,8 @@ def test_of_several_publishers_each_has_a_way_at_each_place(monkeypatch):
 
 
 def test_all_that_a_place_with_an_ingress_sends_enters_by_its_link(monkeypatch):
-    """By the place's way; what goes back there enters by another ingress, by the way of its place.
-    Elsewhere each publisher has its own."""
+    """Frames that return to the place enter by another ingress, on the path of its place. At other
+    places each publisher uses its own ingress."""
     settings = Settings(
         publisher="feed1,feed2",
         udp_endpoint="{switch}:1",
@@ -228,7 +234,7 @@ def test_without_a_window_the_same_far_end_would_lose_frames():
     with FarEnd(answers=False, receive_buffer=16_384, pause_every=100) as far_end:
         sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint))
         sink.send(*buffer(some_frames(5_000)))
-        time.sleep(0.5)
+        far_end.wait_until_idle()
         assert len(far_end.received) < 5_000
         sink.close()
 
@@ -300,7 +306,7 @@ def test_partial_sends_and_full_queues_lose_and_repeat_nothing(code, monkeypatch
 
 
 def frames_alike(count: int) -> list[bytes]:
-    """Frames of few sizes, as headers and messages of a stream have."""
+    """Frames of few sizes, similar to those of a stream."""
     random = np.random.default_rng(2)
     return [
         number.to_bytes(4) + random.bytes(int(size))
@@ -311,7 +317,7 @@ def frames_alike(count: int) -> list[bytes]:
 
 
 def counted(sender: FrameSender) -> list[int]:
-    """The messages that the kernel takes from now on, by call."""
+    """Returns a list to which each call adds the number of messages that the kernel accepted."""
     real, accepted = sender._sendmmsg, []
 
     def spy(*arguments):
@@ -337,25 +343,25 @@ def test_frames_of_one_size_go_together_and_arrive_apart(window):
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EINVAL])
-@pytest.mark.parametrize("taken", [0, 7])
-def test_where_the_kernel_cuts_nothing_frames_go_one_by_one(code, taken, monkeypatch):
-    """As an interface without checksums of its own has it; and it may turn out late."""
+@pytest.mark.parametrize("accepted", [0, 7])
+def test_where_the_kernel_segments_nothing_frames_are_sent_one_by_one(code, accepted, monkeypatch):
+    """An interface that computes no checksums may refuse at once, or after some messages."""
     frames = frames_alike(2 * BATCH)
     with FarEnd(answers=False, receive_buffer=1 << 24) as far_end:
         sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint))
         real, sender = sink._sender._sendmmsg, sink._sender
-        left = [taken]
+        remaining = [accepted]
 
         def refuses(descriptor, address, count, flags):
             first = (address - sender._messages.ctypes.data) // sender._messages.itemsize
-            asked = sender._messages["header"]["control_length"][first : first + count] > 0
-            whole = int(asked.argmax()) if asked.any() else count
-            if left[0]:
-                whole, left[0] = min(left[0], count), 0
-            if whole == 0:
+            segmented = sender._messages["header"]["control_length"][first : first + count] > 0
+            plain = int(segmented.argmax()) if segmented.any() else count
+            if remaining[0]:
+                plain, remaining[0] = min(remaining[0], count), 0
+            if plain == 0:
                 monkeypatch.setattr("ctypes.get_errno", lambda: code)
                 return -1
-            return real(descriptor, address, whole, flags)
+            return real(descriptor, address, plain, flags)
 
         sender._sendmmsg = refuses
         assert sink.send(*buffer(frames)) == len(frames)
@@ -454,7 +460,7 @@ def block(order: str, kind: int, body: bytes) -> bytes:
 
 
 def section(order: str, link_type: int = 1, options: bytes = b"") -> bytes:
-    """The beginning of a section of pcapng, with one interface that keeps ten bytes a frame."""
+    """A section header of pcapng, and an interface that records ten bytes per frame."""
     head = struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1)
     interface = struct.pack(f"{order}HHI", link_type, 0, 10) + options
     return block(order, 0x0A0D0D0A, head) + block(order, 1, interface)
@@ -475,9 +481,11 @@ def test_pcapng_of_either_order_and_any_resolution_is_read(order, resolution, un
     content = section(order, options=options)
     content += block(order, 5, b"statistics, and other blocks")
     content += enhanced(order, 8 * 10**9, b"abc") + enhanced(order, 8, b"")
-    # A section of the other order, and frames without a time.
-    other = {"<": ">", ">": "<"}[order]
-    content += section(other) + block(other, 3, struct.pack(f"{other}I", 12) + b"0123456789")
+    # A section of the opposite byte order, with frames that have no time.
+    opposite = {"<": ">", ">": "<"}[order]
+    content += section(opposite) + block(
+        opposite, 3, struct.pack(f"{opposite}I", 12) + b"0123456789"
+    )
     records = list(read_pcap(io.BytesIO(content)))
     assert [record.frame for record in records] == [b"abc", b"", b"0123456789"]
     assert records[0].time == pytest.approx(50 + 8 * 10**9 * unit, abs=1e-6)
