@@ -1,4 +1,4 @@
-"""The console by keyboard alone, by a finger on a telephone, in any width, dark and light."""
+"""The console by keyboard, by a finger on a telephone, in any width, dark and light."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ pytestmark = [
 
 VIEWS = ("map", "events", "subscriptions", "trees", "health")
 WIDTHS = (390, 640, 800, 1024, 1400, 1920)
-#: Stops of the Tab key on one page, more than any has.
+#: More stops of the Tab key than any page has.
 MOST_STOPS = 400
-#: Text on what lies behind it, WCAG 2.2, 1.4.3.
+#: Minimum contrast of text (WCAG 2.2, 1.4.3).
 CONTRAST = 4.5
 CHECKS = (ROOT / "tests" / "support" / "page_checks.js").read_text()
 
@@ -40,7 +40,7 @@ def window(
     ran.publish([*records()[:60], records()[60][:-1]])
     ran.run()
     settings = ran.settings
-    made = console(
+    application = console(
         ran.tables,
         topic=settings.topic,
         dead_letter_topic=settings.dead_letter_topic,
@@ -48,7 +48,7 @@ def window(
         publisher=settings.publisher,
         checkpoint=settings.checkpoint,
     )
-    with serving(made) as address, browser(folder) as page:
+    with serving(application) as address, browser(folder) as page:
         page.size(1440, 950)
         page.open(f"{address}/#map&token={TOKEN}")
         page.wait_for("document.documentElement.dataset.ready === 'yes'")
@@ -56,7 +56,7 @@ def window(
 
 
 def open_view(page: Browser, address: str, view: str) -> None:
-    # From elsewhere, or it would be the page that is there, with another view.
+    # From another page; otherwise the browser would only change the view of the current page.
     page.open("about:blank")
     page.open(f"{address}/#{view}")
     page.wait_for("document.documentElement.dataset.ready === 'yes'")
@@ -64,7 +64,7 @@ def open_view(page: Browser, address: str, view: str) -> None:
 
 
 def focused(page: Browser) -> str:
-    """What has the keyboard: its id, or what it says."""
+    """Returns the id, label or text of the element that has the keyboard."""
     return page.run(
         "const at = document.activeElement;"
         "return at === document.body ? '' : at.id || at.getAttribute('aria-label')"
@@ -72,20 +72,20 @@ def focused(page: Browser) -> str:
     )
 
 
-def tab_to(page: Browser, what: str) -> None:
-    """Presses Tab until this selector has the keyboard; each stop on the way must be seen to."""
+def tab_to(page: Browser, selector: str) -> None:
+    """Press Tab until an element has the keyboard; each stop must be visibly outlined."""
     for _ in range(MOST_STOPS):
         page.press("Tab")
-        outlined, there = page.run(
+        outlined, reached = page.run(
             "const at = document.activeElement;"
             "return [at === document.body || getComputedStyle(at).outlineStyle !== 'none',"
             " at.matches(arguments[0])]",
-            what,
+            selector,
         )
         assert outlined, f"nothing shows that {focused(page)!r} has the keyboard"
-        if there:
+        if reached:
             return
-    raise AssertionError(f"Tab never comes to {what!r}")
+    raise AssertionError(f"Tab never comes to {selector!r}")
 
 
 def test_everything_can_be_done_by_the_keyboard_alone(window: tuple[Browser, str, Deployment]):
@@ -144,9 +144,9 @@ def test_everything_can_be_done_by_the_keyboard_alone(window: tuple[Browser, str
     page.wait_for("document.querySelector('#health details[open]')")
 
 
-def check(page: Browser, what: str, *arguments: object) -> object:
-    """Returns what a check of the page finds."""
-    return page.run(f"{CHECKS}; return {what}", *arguments)
+def check(page: Browser, call: str, *arguments: object) -> object:
+    """Returns the result of a function of page_checks.js."""
+    return page.run(f"{CHECKS}; return {call}", *arguments)
 
 
 def test_everything_can_be_done_by_a_finger_on_a_telephone(
@@ -158,6 +158,8 @@ def test_everything_can_be_done_by_a_finger_on_a_telephone(
     page.telephone(390, 844)
     try:
         open_view(page, address, "map")
+        # The loads of links arrive last, and their legend moves the map.
+        page.wait_for("document.getElementById('map-scale').innerText.includes('busiest')")
         page.run("document.getElementById('map').scrollIntoView({block: 'center'})")
         x, y = page.run(
             f"{place} const box = document.getElementById('map').getBoundingClientRect();"
@@ -167,12 +169,12 @@ def test_everything_can_be_done_by_a_finger_on_a_telephone(
         page.tap(x, y)
         page.wait_for(f"location.hash.startsWith('#map=switch:{home['id']}')")
         page.wait_for("document.getElementById('map-detail').textContent.includes('Dropped')")
-        # A finger on the map scrolls the page past it, and moves nothing else.
+        # A finger that moves on the map scrolls the page, and not the map.
         page.run("document.getElementById('map').scrollIntoView({block: 'center'})")
-        before, *stands = page.run(f"{place} return [scrollY, at.x, at.y]", home)
+        before, *position = page.run(f"{place} return [scrollY, at.x, at.y]", home)
         page.swipe(*check(page, "middle('#map')"), up=-150)
         page.wait_for(f"scrollY < {before} - 80")
-        assert page.run(f"{place} return [at.x, at.y]", home) == stands
+        assert page.run(f"{place} return [at.x, at.y]", home) == position
         page.run("scrollTo(0, 0)")
         page.tap(*check(page, "middle(arguments[0])", ".views a[href='#events']"))
         page.wait_for("location.hash.startsWith('#events')")

@@ -1,4 +1,4 @@
-"""What a console says when it ends while a retuning on trial is under way: nothing of its own."""
+"""A console that ends during a trial of a retuning logs no error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 
 def tried(monkeypatch: pytest.MonkeyPatch, ended: bool) -> dict[str, Any]:
-    """The proposal of a trial whose Spark goes in the middle of it."""
+    """Returns the proposal of a trial whose Spark ends in the middle of it."""
 
     def gone(*_: object) -> None:
         raise RuntimeError("the gateway is gone")
@@ -36,23 +36,23 @@ def tried(monkeypatch: pytest.MonkeyPatch, ended: bool) -> dict[str, Any]:
     return view.proposal()
 
 
-def test_a_trial_that_fails_is_told_with_its_reason(
+def test_a_trial_that_fails_is_reported_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert "the gateway is gone" in tried(monkeypatch, ended=False)["error"]
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_what_a_trial_meets_at_the_end_is_not_told(
+def test_an_error_of_a_trial_at_the_end_is_not_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tried(monkeypatch, ended=True)
     assert caplog.records == []
 
 
-def test_an_end_that_was_asked_for_leaves_no_stack() -> None:
-    """As Py4J records one, on the root logger."""
-    said = subprocess.run(
+def test_a_requested_end_leaves_no_traceback() -> None:
+    """Py4J logs one on the root logger."""
+    output = subprocess.run(
         [
             sys.executable,
             "-c",
@@ -67,4 +67,4 @@ def test_an_end_that_was_asked_for_leaves_no_stack() -> None:
         text=True,
         check=True,
     ).stderr
-    assert "Traceback" not in said and "and this" in said
+    assert "Traceback" not in output and "and this" in output

@@ -1,18 +1,18 @@
-"""Map, events and trees of the console on a stream that has run: what they say, and in Chromium."""
+"""Map, events and trees of the console, on a stream that has run, also in Chromium."""
 
 from __future__ import annotations
 
 import csv
 import datetime as dt
-import time
 from pathlib import Path
 
 import pytest
-from browser import MISSING, PATIENCE, Browser, browser, there
+from browser import MISSING, Browser, browser, there
 from console_server import TOKEN, console, serving
 from pcap_deployment import NETWORK, PUBLISHER, RULES, Deployment, records
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
+from waiting import until
 
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
@@ -45,15 +45,15 @@ def console_of(ran: Deployment):
     )
 
 
-def test_map_and_events_tell_what_the_stream_has_sent(ran: Deployment, itch: Specification):
+def test_map_and_events_show_the_frames_of_the_stream(ran: Deployment, itch: Specification):
     ask = TestClient(console_of(ran).application, base_url="http://127.0.0.1")
     drawn = ask.get("/api/network").json()
     assert {node["id"] for node in drawn["nodes"]} == {*NETWORK.switches, *NETWORK.hosts}
     loads = ask.get("/api/loads").json()
-    at = {(link["u"], link["v"]): n for n, link in enumerate(drawn["links"])}
+    numbers = {(link["u"], link["v"]): n for n, link in enumerate(drawn["links"])}
     home = NETWORK.hosts[PUBLISHER].switch
     sent = sum(len(frame) for frame in ran.frames())
-    first = at[min(PUBLISHER, home), max(PUBLISHER, home)]
+    first = numbers[min(PUBLISHER, home), max(PUBLISHER, home)]
     assert loads["stackcast"][first] == sent > 0, "on the publisher's link are all frames"
     assert sum(loads["stackcast"]) < sum(loads["broadcast"])
 
@@ -68,7 +68,7 @@ def test_map_and_events_tell_what_the_stream_has_sent(ran: Deployment, itch: Spe
 
     rules = {name: parse_rule(text, itch) for name, (_, text) in RULES.items()}
     tail = ask.post("/api/events", json={"wanted": "price > 100"}).json()
-    asked = parse_rule("price > 100", itch).condition
+    condition = parse_rule("price > 100", itch).condition
     events = [
         read_message(itch, message)
         for packet in records()[:RECORDS]
@@ -76,7 +76,7 @@ def test_map_and_events_tell_what_the_stream_has_sent(ran: Deployment, itch: Spe
     ]
     assert (tail["looked_at"], tail["found"]) == (
         len(events),
-        sum(matches(asked, event) for event in events),
+        sum(matches(condition, event) for event in events),
     )
     for event in tail["events"]:
         packet = records()[2 * event["offset"] + event["partition"]]
@@ -101,15 +101,15 @@ def test_map_and_events_tell_what_the_stream_has_sent(ran: Deployment, itch: Spe
 
 
 def check_drops_and_repairs(ran: Deployment, ask: TestClient, home: str) -> None:
-    """What refresher and re-request service wrote of a switch and of a host is told of them."""
-    now = dt.datetime.now(dt.UTC)
-    drop = {"switch": home, "reason": "NO_ROUTE", "packets": 7, "counted_at": now}
-    later = {**drop, "packets": 9, "counted_at": now + dt.timedelta(seconds=10)}
+    """The page shows drops that the refresher recorded, and repairs of the re-request service."""
+    counted_at = dt.datetime.now(dt.UTC)
+    drop = {"switch": home, "reason": "NO_ROUTE", "packets": 7, "counted_at": counted_at}
+    later = {**drop, "packets": 9, "counted_at": counted_at + dt.timedelta(seconds=10)}
     counts = {"requests": 2, "notifications": 5, "bytes": 600, "gone": 1, "refused": 0}
     for rows in ([drop], [later, {**drop, "switch": "elsewhere"}]):
         ran.tables.append("switch_drops", rows)
-        told = {"subscriber": "h1", **counts, "recorded_at": now}
-        ran.tables.append("rerequest_statistics", [told, {**told, "subscriber": "h2"}])
+        row = {"subscriber": "h1", **counts, "recorded_at": counted_at}
+        ran.tables.append("rerequest_statistics", [row, {**row, "subscriber": "h2"}])
         switch = ask.get("/api/detail", params={"kind": "switch", "id": home}).json()
     (dropped,) = switch["drops"]
     assert (dropped["reason"], dropped["packets"]) == ("NO_ROUTE", 9)
@@ -118,7 +118,7 @@ def check_drops_and_repairs(ran: Deployment, ask: TestClient, home: str) -> None
     assert ask.get("/api/detail", params={"kind": "host", "id": "h3"}).json()["asked"] is None
 
 
-def test_a_link_is_up_by_one_rule_wherever_it_is_told(ran: Deployment):
+def test_a_link_is_up_by_the_same_rule_on_all_pages(ran: Deployment):
     ask = TestClient(console_of(ran).application, base_url="http://127.0.0.1")
     u, v = next(
         (link.switch, link.neighbor) for link in NETWORK.links if link.neighbor in NETWORK.switches
@@ -138,14 +138,14 @@ def test_a_link_is_up_by_one_rule_wherever_it_is_told(ran: Deployment):
         (port,) = [each for each in ports if each["to"] == v]
         assert drawn["up"] is link["up"] is port["up"] is False
         assert link["down"] == [down[0]]
-        told = samples(ask.get("/metrics").text)
-        assert told["stackcast_link_up", u, v] == told["stackcast_link_up", v, u] == 0
-    # A second cable between the two: what is up by one of them is up.
+        metrics = samples(ask.get("/metrics").text)
+        assert metrics["stackcast_link_up", u, v] == metrics["stackcast_link_up", v, u] == 0
+    # With a second cable, a link is up if one of its cables is.
     first = [row for row in rows if {row["switch"], row["neighbor"]} == {u, v}]
     last = max(row["link_id"] for row in rows)
     second = [
-        row | {"link_id": last + 1 + at, "port": 60, "neighbor_port": 60, "up": True}
-        for at, row in enumerate(first)
+        row | {"link_id": last + 1 + number, "port": 60, "neighbor_port": 60, "up": True}
+        for number, row in enumerate(first)
     ]
     for row in first:
         row["up"] = False
@@ -155,18 +155,18 @@ def test_a_link_is_up_by_one_rule_wherever_it_is_told(ran: Deployment):
     assert [[cable["up"] for cable in way["cables"]] for way in link["ways"]] == [[False, True]] * 2
 
 
-def test_bytes_of_each_link_are_told_to_prometheus_as_they_come(ran: Deployment):
+def test_prometheus_gets_the_bytes_of_each_link(ran: Deployment):
     ask = TestClient(console_of(ran).application, base_url="http://127.0.0.1")
     home = NETWORK.hosts[PUBLISHER].switch
     key = "stackcast_link_bytes_total", PUBLISHER, home
-    assert samples(ask.get("/metrics").text)[key] == 0, "what was there before is nobody's rate"
+    assert samples(ask.get("/metrics").text)[key] == 0, "earlier bytes do not count"
     before = sum(map(len, ran.frames()))
     ran.publish(records()[RECORDS + 1 : RECORDS + 40])
     ran.run()
-    told = samples(ask.get("/metrics").text)
-    assert told[key] == sum(map(len, ran.frames())) - before > 0
-    assert told["stackcast_link_bytes_total", home, PUBLISHER] == 0
-    assert {name[1:] for name in told} >= {(x.switch, x.neighbor) for x in NETWORK.links}
+    metrics = samples(ask.get("/metrics").text)
+    assert metrics[key] == sum(map(len, ran.frames())) - before > 0
+    assert metrics["stackcast_link_bytes_total", home, PUBLISHER] == 0
+    assert {name[1:] for name in metrics} >= {(x.switch, x.neighbor) for x in NETWORK.links}
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -183,11 +183,11 @@ def test_views_are_used_in_a_browser(ran: Deployment, tmp_path: Path):
         page.size(1440, 950)
         page.open(f"{address}/#map&token={TOKEN}")
         page.wait_for("document.documentElement.dataset.ready === 'yes'")
-        assert page.run("return location.hash") == "#map", "of the address the token alone leaves"
+        assert page.run("return location.hash") == "#map", "only the token leaves the address"
         page.wait_for("document.getElementById('map-scale').innerText.includes('busiest')")
         page.click("#map-measures [value=broadcast]")
         page.wait_for("location.hash.includes('broadcast')")
-        # By the list, as a keyboard does, and by a tap on a link.
+        # Choose a host in the list.
         page.run("document.querySelector('#map-nodes [data-id=h1]').click()")
         page.wait_for("document.getElementById('map-detail').textContent.includes('live rule')")
         assert "bytes=broadcast" in page.run("return location.hash")
@@ -195,7 +195,7 @@ def test_views_are_used_in_a_browser(ran: Deployment, tmp_path: Path):
             "const wheel = new WheelEvent('wheel', {deltaY: 40, bubbles: true, cancelable: true});"
             "return document.querySelector('#map canvas').dispatchEvent(wheel)"
         )
-        assert scrolled, "a wheel without Ctrl is left to the page"
+        assert scrolled, "a wheel without Ctrl scrolls the page"
 
         page.open(f"{address}/#events")
         page.wait_for("document.querySelector('#events-rows tbody')")
@@ -224,7 +224,7 @@ def test_views_are_used_in_a_browser(ran: Deployment, tmp_path: Path):
 
 
 def check_files(page: Browser, address: str, folder: Path) -> None:
-    """Each view as CSV and PNG, as the buttons save them."""
+    """Check the CSV and PNG files that the buttons of each view save."""
     page.size(1280, 900)
     page.downloads(folder)
     for view in ("map", "events", "subscriptions", "trees", "health"):
@@ -233,10 +233,7 @@ def check_files(page: Browser, address: str, folder: Path) -> None:
         for kind in ("csv", "png"):
             page.click(f"#{kind}")
             path = folder / f"stackcast-{view}.{kind}"
-            ends = time.monotonic() + PATIENCE
-            while not path.exists():
-                assert time.monotonic() < ends, f"{path.name} is not saved"
-                time.sleep(0.05)
+            until(path.exists)
         with (folder / f"stackcast-{view}.csv").open(newline="") as file:
             rows = list(csv.reader(file))
         assert len(rows) > 1 and {len(row) for row in rows} == {len(rows[0])}

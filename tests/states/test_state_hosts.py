@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import socket
-import time
 
 import pytest
 from program_switches import dropped
@@ -17,7 +16,6 @@ from waiting import until
 from jobs.adapters.states.client import StatesClient
 from jobs.adapters.states.links import GroupLink
 from jobs.adapters.states.replica import Replica
-from jobs.adapters.states.service import RECONNECT
 from udfs.errors import StateError
 from udfs.states.frames import pack_frame, read_frame
 from udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, MessageKind, group_of
@@ -29,8 +27,8 @@ HOSTS = {"a": 2, "b": 3, "c": 4}
 
 @pytest.fixture
 def hosts(request: pytest.FixtureRequest) -> StateHosts:  # type: ignore[misc]
-    with state_hosts(3, program=getattr(request, "param", REGISTERS)) as made:
-        yield made
+    with state_hosts(3, program=getattr(request, "param", REGISTERS)) as hosts:
+        yield hosts
 
 
 both_programs = pytest.mark.parametrize("hosts", [REGISTERS, TABLE], indirect=True)
@@ -56,13 +54,13 @@ def test_what_programs_publish_is_in_the_memory_of_all(hosts: StateHosts) -> Non
         before = hosts.controller.controller.recovered
         for name, program in programs.items():
             program.publish(large if name == "a" else f"last of {name}".encode())
-        wanted = {"a": large, "b": b"last of b", "c": b"last of c"}
+        last = {"a": large, "b": b"last of b", "c": b"last of c"}
         for program in programs.values():
-            until(lambda program=program: program.values == wanted)
+            until(lambda program=program: program.values == last)
             program.flush()
         assert len({program.value for program in programs.values()}) == 1
-        seen = [update.data for update in programs["c"].updates(timeout=0.1)]
-        assert set(seen) >= set(wanted.values()) and len(seen) == len(set(seen))
+        updates = [update.data for update in programs["c"].updates(timeout=0.1)]
+        assert set(updates) >= set(last.values()) and len(updates) == len(set(updates))
     # Most came by the switch: had it carried nothing, each of the others would have been brought
     # the 215 segments of the large one.
     assert hosts.controller.controller.recovered - before < 100
@@ -96,8 +94,8 @@ def test_the_largest_update_and_states_beyond_the_registers_reach_a_replica(
         data = os.urandom(MOST_BYTES)
         a.publish(data)
         until(lambda: b.value(a.state) == data)
-        # A switch with registers has them for states below 2048, and drops what is of others: of
-        # these the replica controller brings each update.
+        # The registers of a switch serve states below 2048. It drops updates of further states, and
+        # the replica controller delivers them.
         names = [f"state {number}" for number in range(2100)]
         with StatesClient("many", hosts.listen[2]) as many:
             for name in names:
@@ -139,13 +137,19 @@ def test_a_host_says_once_that_its_controller_is_gone_and_that_it_is_back(
         caplog.clear()
         hosts.stop(1)
         until(lambda: "refused" in caplog.text)
-        time.sleep(4 * RECONNECT)
+        service, retries = hosts.services[2][0], set()
+
+        def retried() -> bool:
+            retries.add(service._retry)
+            return len(retries) > 4
+
+        until(retried)
         hosts.start(1)
         until(lambda: "connected to the replica controller" in caplog.text)
         program.publish(b"2")
         program.flush()
-    told = [record.getMessage() for record in caplog.records]
-    assert [line.partition("(")[2].partition(")")[0] for line in told if "no replica" in line] == [
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition("(")[2].partition(")")[0] for line in lines if "no replica" in line] == [
         "the connection ended",
         "Connection refused",
     ]
@@ -166,9 +170,9 @@ def test_frames_of_hosts_are_read_back_and_damaged_ones_are_not(size: int) -> No
     assert read_frame(frame) == (group, 0x0A000001, datagram)
     assert read_frame(frame + b"\0" * 7) == (group, 0x0A000001, datagram)
     assert read_frame(pack_frame(ACKNOWLEDGER, group, b"")) == (group, ACKNOWLEDGER, b"")
-    for at in (12, 14, 20, 23, 26, 30, 33, 36, 38):
+    for position in (12, 14, 20, 23, 26, 30, 33, 36, 38):
         damaged = bytearray(frame)
-        damaged[at] ^= 0x11
+        damaged[position] ^= 0x11
         assert read_frame(bytes(damaged)) is None
     assert all(read_frame(frame[:length]) is None for length in range(len(frame)))
 

@@ -1,4 +1,4 @@
-"""A console that a test's browser reaches."""
+"""A console for the browser of a test."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def console(tables: Tables, **settings: object) -> Console:
 
 
 @contextmanager
-def serving(made: Console) -> Iterator[str]:
-    """Serves it on a free port; yields the address."""
+def serving(application: Console) -> Iterator[str]:
+    """Serve a console on a free port; yields the address."""
     listening = job.listener("127.0.0.1", 0)
     config = uvicorn.Config(
-        made.application, log_config=None, lifespan="off", timeout_graceful_shutdown=1
+        application.application, log_config=None, lifespan="off", timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

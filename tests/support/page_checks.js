@@ -1,6 +1,6 @@
-// What a page is asked by tests; each of these returns what is wrong, so that an empty list is right.
+// Checks of a page; each returns a list of faults, which is empty for a correct page.
 
-// Texts that are hard to read on what lies behind them, with their contrast (WCAG 2.2, 1.4.3).
+// Texts with too little contrast to their background, and the contrast (WCAG 2.2, 1.4.3).
 function pale(least) {
   const light = (text) => {
     const [r, g, b] = text.match(/[\d.]+/g).map((part) => part / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
@@ -22,12 +22,12 @@ function pale(least) {
     .filter(([, contrast]) => contrast < least);
 }
 
-// What stands out of the page to the right, but for what scrolls by itself.
+// Elements that exceed the page to the right, except those that scroll.
 const outside = () => [...document.querySelectorAll("main *, header *")]
   .filter((at) => at.offsetParent && !at.closest(".scroll, .canvas, .hex, .editor, .unseen"))
   .filter((at) => at.getBoundingClientRect().right > innerWidth + 1).map((at) => at.id || at.className || at.tagName);
 
-// The middle of what a selector finds, in the window.
+// The middle of an element, in coordinates of the window.
 function middle(selector) {
   const box = document.querySelector(selector).getBoundingClientRect();
   return [box.x + box.width / 2, box.y + box.height / 2];

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import p4_products
 from paths import ROOT
+from ports import free_port
 
 from jobs.adapters.states.links import TunnelLink
 from jobs.adapters.states.replica import Replica
@@ -23,7 +24,6 @@ from lab.fabric.standalone import StandaloneSwitch
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer
-from lab.up.broker import free_ports
 from udfs.states.outputs import Keep, Record
 from udfs.switches.entry import Difference, SwitchEntry
 from udfs.switches.ports import port_groups
@@ -34,7 +34,7 @@ REGISTERS, TABLE = "state_replication", "state_replication_table"
 
 
 class MemoryStore:
-    """What a controller writes, for the next one of this test."""
+    """The records of a controller, for the next controller of a test."""
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -71,9 +71,8 @@ class StateHosts:
 
     def __post_init__(self) -> None:
         numbers = range(1, self.hosts + 2)
-        free = iter(free_ports(3 * len(numbers)))
         self.near, self.far, self.listen = (
-            {number: (LOCAL, next(free)) for number in numbers} for _ in range(3)
+            {number: (LOCAL, free_port()) for number in numbers} for _ in range(3)
         )
 
     @property
@@ -106,7 +105,7 @@ class StateHosts:
 
 
 def entries_of(ports: Iterable[int]) -> dict[str, SwitchEntry]:
-    """What a switch holds whose ports have hosts 10.0.0.PORT, all of them publishers."""
+    """Returns the entries of a switch with hosts 10.0.0.PORT, all of them publishers."""
     entries = [
         *port_groups("s1", list(ports)),
         *(publishing_port("s1", n, 0x0A000000 | n) for n in ports),
@@ -119,16 +118,21 @@ def entries_of(ports: Iterable[int]) -> dict[str, SwitchEntry]:
 def state_hosts(
     hosts: int, *, started: bool = True, program: str = REGISTERS
 ) -> Iterator[StateHosts]:
-    """Yields them on a running switch, without ``started`` for others to start. With the program
-    that keeps ports in a table, the switch has its controller."""
-    made = StateHosts(hosts)
+    """Yield hosts on a running switch. Its controller runs if the program keeps ports in a table.
+
+    Args:
+        hosts: number of middlewares.
+        started: whether replica controller and middlewares are started.
+        program: name of the P4 program.
+    """
+    site = StateHosts(hosts)
     ports = range(1, hosts + 2)
-    tunnels = [UdpTunnel(made.near[n], made.far[n]).open(n) for n in ports]
+    tunnels = [UdpTunnel(site.near[n], site.far[n]).open(n) for n in ports]
     injections = Injections()
     with ExitStack() as ending:
-        switch = StandaloneSwitch(made.switch, tunnels, injections)
+        switch = StandaloneSwitch(site.switch, tunnels, injections)
         ending.callback(switch.close)
-        device = Device("s1", 1, made.switch, lambda data: injections.put("s1", data))
+        device = Device("s1", 1, site.switch, lambda data: injections.put("s1", data))
         server = P4RuntimeServer([device]).start()
         ending.callback(server.stop)
         info, json = p4_products.products(program)
@@ -136,13 +140,13 @@ def state_hosts(
             connection.ensure_pipeline(info.read_text(), json.read_bytes())
             rows = tuple(entries_of(ports).values())
             assert connection.write(Difference(rows, (), ())) == []
-        here, there = socket.socketpair()
-        running = threading.Thread(target=switch.run, args=(there, lambda number: False))
+        stop, stopper = socket.socketpair()
+        running = threading.Thread(target=switch.run, args=(stopper, lambda number: False))
         running.start()
-        ending.callback(there.close)
-        ending.callback(here.close)
+        ending.callback(stopper.close)
+        ending.callback(stop.close)
         ending.callback(running.join)
-        ending.callback(here.send, b"x")
+        ending.callback(stop.send, b"x")
         if program == TABLE:
             command = ("-m", "cli.main", "states", "switch-controller", server.address)
             controller = subprocess.Popen(
@@ -152,12 +156,12 @@ def state_hosts(
             ending.callback(controller.terminate)
             assert controller.stdout is not None and controller.stdout.readline()
         for port in ports if started else ():
-            made.start(port)
+            site.start(port)
         try:
-            yield made
+            yield site
         finally:
-            for port in list(made.services):
-                made.stop(port)
+            for port in list(site.services):
+                site.stop(port)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -210,11 +210,17 @@ def test_the_error_of_a_statement_has_a_code_and_the_statement(
         assert raw not in message
 
 
+def copied(spark: SparkSession, empty_tables: Path, folder: Path, *names: str) -> Tables:
+    """Returns a deployment with these empty tables only."""
+    for name in names:
+        shutil.copytree(empty_tables / name, folder / "tables" / name)
+    return Tables(spark, str(folder / "tables"))
+
+
 def test_only_empty_tables_are_filled_and_the_log_says_which(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, empty_tables: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tables = Tables(spark, str(tmp_path / "tables"))
-    tables.create("hosts", "links")
+    tables = copied(spark, empty_tables, tmp_path, "hosts", "links")
     rows = deployment()
     tables.append("hosts", rows["hosts"][:1])
     folder = write(tmp_path / "rows", {name: rows[name] for name in ("hosts", "links")})
@@ -226,9 +232,10 @@ def test_only_empty_tables_are_filled_and_the_log_says_which(
     assert "hosts has rows already and stays as it is" in caplog.text
 
 
-def test_rows_may_omit_nulls_and_write_times_as_text(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark, str(tmp_path / "tables"))
-    tables.create("subscriptions")
+def test_rows_may_omit_nulls_and_write_times_as_text(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path
+) -> None:
+    tables = copied(spark, empty_tables, tmp_path, "subscriptions")
     row = {"id": "a", "subscriber": "h1", "format": "itch", "filter": "price > 1", "enabled": True}
     later = {**row, "id": "b", "updated_at": "2026-01-02T03:04:05Z"}
     create_tables.fill(tables, write(tmp_path / "rows", {"subscriptions": [row, later]}))
@@ -247,10 +254,14 @@ def test_rows_may_omit_nulls_and_write_times_as_text(spark: SparkSession, tmp_pa
     ],
 )
 def test_bad_rows_are_named_by_file_and_line(
-    spark: SparkSession, tmp_path: Path, content: str | None, code: str, words: list[str]
+    spark: SparkSession,
+    empty_tables: Path,
+    tmp_path: Path,
+    content: str | None,
+    code: str,
+    words: list[str],
 ) -> None:
-    tables = Tables(spark, str(tmp_path / "tables"))
-    tables.create("hosts")
+    tables = copied(spark, empty_tables, tmp_path, "hosts")
     folder = write(tmp_path / "rows", {})
     if content is not None:
         (folder / "hosts.jsonl").write_text(content)

@@ -1,10 +1,11 @@
-"""Of those who would write for one role one does, and whoever lost the place writes no more."""
+"""A role has one writer at a time; a writer that lost its place writes nothing more."""
 
 from __future__ import annotations
 
 import datetime as dt
 import os
 import re
+import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from waiting import until
 
 from jobs.adapters.tables import local
 from jobs.adapters.tables.log import SparkLog
@@ -27,18 +29,21 @@ SEALED = "network_versions"
 
 
 @pytest.fixture
-def held(spark: SparkSession, tmp_path: Path) -> Tables:
-    made = Tables(spark, str(tmp_path / "tables"))
-    made.create(TABLE, SEALED)
-    return made
+def folder(empty_tables: Path, tmp_path: Path) -> Path:
+    for name in (TABLE, SEALED):
+        shutil.copytree(empty_tables / name, tmp_path / "tables" / name)
+    return tmp_path / "tables"
+
+
+@pytest.fixture
+def local_tables(spark: SparkSession, folder: Path) -> Tables:
+    return Tables(spark, str(folder))
 
 
 @pytest.fixture(params=["{}", "file://{}"])
-def anywhere(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tables:
-    """In a folder, and behind a URL, which only Spark follows."""
-    made = Tables(spark, request.param.format(tmp_path / "tables"))
-    made.create(TABLE, SEALED)
-    return made
+def anywhere(request: pytest.FixtureRequest, spark: SparkSession, folder: Path) -> Tables:
+    """Tables in a folder, and behind a URL, which only Spark reads."""
+    return Tables(spark, request.param.format(folder))
 
 
 def fence(tables: Tables) -> Fence:
@@ -50,8 +55,8 @@ def row() -> pa.Table:
     return pa.table({"versions": versions, "ready_at": [dt.datetime.now(dt.UTC)]})
 
 
-def test_a_second_owner_is_refused_and_told_who_has_the_place(held):
-    first, second = fence(held), fence(held)
+def test_a_second_owner_is_refused_and_the_error_names_the_first(local_tables):
+    first, second = fence(local_tables), fence(local_tables)
     first.claim("one", "local-17", "/var/one")
     who = f"process {os.getpid()} on {socket.gethostname()}, application local-17 of checkpoint "
     with pytest.raises(
@@ -61,35 +66,35 @@ def test_a_second_owner_is_refused_and_told_who_has_the_place(held):
     second.release()
     first.check()
     assert first.append(SEALED, row(), ("one", 1)) is None
-    assert len(held.rows(SEALED)) == 1
+    assert len(local_tables.rows(SEALED)) == 1
 
 
-def test_who_ends_in_order_leaves_the_place_to_anybody(held):
-    first, second = fence(held), fence(held)
+def test_a_writer_that_ends_in_order_leaves_the_place_to_any_other(local_tables):
+    first, second = fence(local_tables), fence(local_tables)
     first.claim("one", "local-17")
     first.release()
     second.claim("two", "local-18")
     second.check()
 
 
-def test_a_restart_takes_its_own_place_again_and_what_was_left_of_it_writes_no_more(held):
-    left, again = fence(held), fence(held)
-    left.claim("one", "local-17", "/var/one")
-    again.claim("one", "local-18", "/var/one")
-    again.check()
-    for refused in (left.check, left.check_owner):
+def test_a_restart_takes_its_own_place_again_and_its_predecessor_is_refused(local_tables):
+    first, restarted = fence(local_tables), fence(local_tables)
+    first.claim("one", "local-17", "/var/one")
+    restarted.claim("one", "local-18", "/var/one")
+    restarted.check()
+    for check in (first.check, first.check_owner):
         with pytest.raises(TableError, match=r"FENCED: .*local-18 of checkpoint /var/one"):
-            refused()
+            check()
 
 
-def test_whoever_is_taken_over_from_sends_no_more_and_commits_nothing_afterwards(anywhere):
+def test_after_a_take_over_the_first_writer_sends_and_commits_nothing(anywhere):
     first, second = fence(anywhere), fence(anywhere)
     first.claim("one", "local-17")
     first.append(SEALED, row(), ("one", 1))
     second.claim("two", "local-18", take_over=True)
     with pytest.raises(TableError, match=r"FENCED: .*application local-18"):
         first.check()
-    # It may record what it did, in a checkpoint that is its own.
+    # It may still record its work in its own checkpoint.
     first.check_owner()
     with pytest.raises(TableError, match=r"FENCED: .*application local-18"):
         first.append(SEALED, row(), ("one", 2))
@@ -99,17 +104,17 @@ def test_whoever_is_taken_over_from_sends_no_more_and_commits_nothing_afterwards
     assert len(anywhere.rows(SEALED)) == 2
 
 
-def test_a_commit_that_was_under_way_when_the_place_was_taken_does_not_count(anywhere, monkeypatch):
+def test_a_commit_in_progress_does_not_count_once_the_place_is_taken(anywhere, monkeypatch):
     first, second = fence(anywhere), fence(anywhere)
     first.claim("one", "local-17")
     step = (local, "_shaped") if anywhere.local else (SparkLog, "_numbered")
-    following = getattr(*step)
+    original = getattr(*step)
 
-    def late(*given: Any) -> Any:
-        # Between the look at the table and the commit.
+    def late(*arguments: Any) -> Any:
+        # Between reading the table and the commit.
         monkeypatch.undo()
         second.claim("two", "local-18", take_over=True)
-        return following(*given)
+        return original(*arguments)
 
     monkeypatch.setattr(*step, late)
     with pytest.raises(TableError, match="FENCED"):
@@ -117,14 +122,13 @@ def test_a_commit_that_was_under_way_when_the_place_was_taken_does_not_count(any
     assert not anywhere.rows(SEALED)
 
 
-def test_a_take_over_waits_until_the_holder_has_ended(held):
-    first, second = fence(held), fence(held)
+def test_a_take_over_waits_until_the_holder_has_ended(local_tables):
+    first, second = fence(local_tables), fence(local_tables)
     first.claim("one", "local-17")
-    with ThreadPoolExecutor(1) as beside:
-        taking = beside.submit(second.claim, "two", "local-18", take_over=True, patience=600.0)
-        while not first.lost():
-            pass
-        # As a batch in progress that is recorded yet.
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(second.claim, "two", "local-18", take_over=True, patience=600.0)
+        until(first.lost)
+        # The batch in progress is still recorded.
         first.append(SEALED, row(), ("one", 1))
         assert not taking.done()
         first.release()
@@ -132,7 +136,7 @@ def test_a_take_over_waits_until_the_holder_has_ended(held):
     second.check()
 
 
-def test_of_several_that_claim_at_once_one_has_the_place(anywhere):
+def test_of_several_claims_at_once_one_gets_the_place(anywhere):
     fences = [fence(anywhere) for _ in range(4)]
 
     def claim(number: int) -> bool:
@@ -148,31 +152,31 @@ def test_of_several_that_claim_at_once_one_has_the_place(anywhere):
 
 
 @pytest.mark.parametrize("look", ["rows", "last_transaction"])
-def test_a_claim_beside_anothers_looks_at_the_table_leaves_one_of_them(held, monkeypatch, look):
-    first, second = fence(held), fence(held)
-    plain = getattr(held, look)
+def test_a_claim_while_another_reads_the_table_leaves_one_of_them(local_tables, monkeypatch, look):
+    first, second = fence(local_tables), fence(local_tables)
+    plain = getattr(local_tables, look)
 
-    def late(*given: Any, **named: Any) -> Any:
-        found = plain(*given, **named)
+    def late(*arguments: Any, **options: Any) -> Any:
+        result = plain(*arguments, **options)
         monkeypatch.undo()
         first.claim("one", "local-17")
-        return found
+        return result
 
-    monkeypatch.setattr(held, look, late)
+    monkeypatch.setattr(local_tables, look, late)
     with pytest.raises(TableError, match="PLACE_TAKEN"):
         second.claim("two", "local-18")
     first.check()
 
 
-def test_a_look_that_finds_nothing_new_reads_no_table(held, monkeypatch):
-    first, other = fence(held), Fence(held, "stream of another topic")
+def test_a_check_of_an_unchanged_table_reads_no_rows(local_tables, monkeypatch):
+    first, foreign = fence(local_tables), Fence(local_tables, "stream of another topic")
     first.claim("one", "local-17")
     first.check()
     reads: list[object] = []
-    monkeypatch.setattr(held, "rows", lambda *given, **named: reads.append(given) or [])
+    monkeypatch.setattr(local_tables, "rows", lambda *arguments, **_: reads.append(arguments) or [])
     for _ in range(1000):
         first.check()
     assert not reads
     monkeypatch.undo()
-    other.claim("one", "local-17")
+    foreign.claim("one", "local-17")
     first.check()
