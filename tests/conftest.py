@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import examples
@@ -15,7 +16,6 @@ import memory
 import processes
 import progress
 import pytest
-import shared
 import tiers
 from pcap_deployment import Deployment, fill
 from pyspark.sql import SparkSession
@@ -58,6 +58,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         processes.slowest_first(items, tiers.runs_long(config))
 
 
+def shared_folder(
+    factory: pytest.TempPathFactory, name: str, create: Callable[[Path], None]
+) -> Path:
+    """Returns a folder that all processes of a test run share, filled once by ``create``."""
+    base = factory.getbasetemp()
+    if base.name.startswith("popen-"):
+        # Processes of pytest-xdist have their own folders below the folder of the run.
+        base = base.parent
+    folder = base / f"shared-{name}"
+    with (base / f"shared-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            incomplete = factory.mktemp(name)
+            create(incomplete)
+            incomplete.rename(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def itch() -> Specification:
     """The shipped ITCH specification."""
@@ -68,9 +86,9 @@ def itch() -> Specification:
 def spark(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[SparkSession]:
-    """A real Spark with Delta and Kafka, as the jobs have it (conf/spark-defaults.conf).
+    """A Spark session with Delta and Kafka, configured like the jobs (conf/spark-defaults.conf).
 
-    Its warehouse is its own: another process of the same run drops schemas of the same name.
+    Each process has its own warehouse, because tests drop schemas of the same name.
     """
     options = ["--conf", f"spark.sql.warehouse.dir={tmp_path_factory.mktemp('warehouse')}"]
     if pytestconfig.getoption("--s3"):
@@ -78,16 +96,16 @@ def spark(
         options += ["--driver-class-path", f"{jars}/*"]
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYSPARK_SUBMIT_ARGS", shlex.join([*options, "pyspark-shell"]))
-        started = session.start("stackcast tests")
-    yield started
-    started.stop()
+        spark = session.start("stackcast tests")
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture(scope="session")
 def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of empty tables, made once: copying it takes a moment, making it many seconds."""
-    return shared.folder(
-        tmp_path_factory, "tables", lambda place: Tables(spark, str(place)).create()
+    """A folder of empty tables. Tests copy it, because its creation takes seconds."""
+    return shared_folder(
+        tmp_path_factory, "tables", lambda folder: Tables(spark, str(folder)).create()
     )
 
 
@@ -100,27 +118,27 @@ def tables(spark: SparkSession, empty_tables: Path, tmp_path: Path) -> Tables:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka for all, each of whom has topics of its own; whom it harms takes another."""
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as started:
-        yield started
+    """A Kafka broker that tests share, each with its own topics; who stops one starts another."""
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")
 def filled(
     spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A folder of tables with a network and rules for ITCH, made once."""
+    """A folder of tables with a network and rules for ITCH, for tests to copy."""
 
-    def make(place: Path) -> None:
-        shutil.copytree(empty_tables, place, dirs_exist_ok=True)
-        fill(Tables(spark, str(place)))
+    def create(folder: Path) -> None:
+        shutil.copytree(empty_tables, folder, dirs_exist_ok=True)
+        fill(Tables(spark, str(folder)))
 
-    return shared.folder(tmp_path_factory, "filled", make)
+    return shared_folder(tmp_path_factory, "filled", create)
 
 
 @pytest.fixture
 def deployment(spark: SparkSession, broker: Broker, filled: Path, tmp_path: Path) -> Deployment:
-    """A stream from topics of its own into pcap files."""
+    """A stream from its own topics into pcap files."""
     shutil.copytree(filled, tmp_path / "tables")
     return Deployment(spark, broker.bootstrap_servers, tmp_path)
 
@@ -132,5 +150,5 @@ def namespace() -> list[str]:
         pytest.skip("unshare (util-linux) and ip (iproute2) are needed")
     command = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this system lets nobody make network namespaces")
+        pytest.skip("this system does not permit network namespaces")
     return command

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from attribute_layers import LAYERS, layer
-from json_records import columns_of, read_records
+from attribute_records import LAYERS, columns_of, layer, read_records
 from numpy.typing import NDArray
 from scapy.layers.l2 import Ether
 

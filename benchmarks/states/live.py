@@ -17,8 +17,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import fill_switches
 import numpy as np
+import program_switches
 from kafka import KafkaConsumer, KafkaProducer
 
 from benchmarks.states.carry import long_lived
@@ -103,7 +103,7 @@ def _replicating() -> Iterator[ReplicationLab]:
 def _fill(lab: Lab, made: Network) -> None:
     entries = state_entries(made)
     for switch in made.switches.values():
-        fill_switches.fill(lab.p4runtime, switch, entries, PROGRAM)
+        program_switches.fill(lab.p4runtime, switch, entries, PROGRAM)
 
 
 # The data plane alone

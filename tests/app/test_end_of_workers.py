@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from still_runs import still_runs
-from waiting import until
+from waiting import still_runs, until
 
 from jobs.adapters.app.session import end_workers
 

@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import mended, random_network
+from networks import mended, random_network
 
 from benchmarks.encodings import clos, document, figures, large, networks, ways
 from udfs.network.encodings import ENCODINGS, label_format

@@ -8,7 +8,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import mended, random_network, random_publication, random_trees
+from networks import mended, random_network, random_publication, random_trees
 
 from benchmarks.trees.plain_greedy import STEINER, PlainGreedy
 from udfs.network.labels import MAX_LABELS

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from attribute_records import arrow_of
 from delivery_cases import (
     ADDRESSING,
     HOSTS,
@@ -24,7 +25,6 @@ from delivery_cases import (
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from json_records import arrow_of
 
 from udfs.columns import deliver
 from udfs.delivery.plan import Compilation, Planner

@@ -10,9 +10,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from attribute_records import read_records
 from hypothesis import given
 from hypothesis import strategies as st
-from json_records import read_records
 
 from udfs.errors import EventError, SpecificationError, SubscriptionError
 from udfs.filters.compiler.compile import compile_texts

@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from attribute_passes import Table, keys_of
+from attribute_records import read_records
 from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
-from json_records import read_records
 
 from lab.proof.attribute_reader import read_json
 from udfs.errors import AttributeTableError, MessageError, SpecificationError, SubscriptionError

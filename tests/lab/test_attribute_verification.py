@@ -13,10 +13,10 @@ from itertools import islice
 from threading import Event
 
 import pytest
+from attribute_records import read_records
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from json_records import read_records
 
 from jobs.adapters.app.settings import Settings
 from jobs.embedded.feed import feed_events

@@ -12,8 +12,7 @@ from threading import Event
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from still_runs import still_runs
-from waiting import until
+from waiting import still_runs, until
 
 from lab.traffic.packets import packetize
 from lab.traffic.publisher import Published, ensure_topic, publish

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from command_line import stackcast
 from embedded_jobs import children
-from still_runs import still_runs
-from waiting import until
+from waiting import still_runs, until
 
 from lab.fabric.topologies import NetworkOptions, load_network
 from lab.traffic.publisher import ensure_topic

@@ -17,17 +17,15 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-import fill_switches
+import program_switches
 import pytest
 from itchcpp.parser import MessageParser
-from link_bytes import bytes_on_links
+from networks import bytes_on_links, relabelled
 from paths import ROOT
-from relabelled import relabelled
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from stacked_frames import stacked
-from still_runs import still_runs
-from waiting import until
+from virtual_trees_cases import stacked
+from waiting import still_runs, until
 
 from jobs.adapters.switches.p4runtime import SwitchConnection
 from lab.traffic.packets import packetize
@@ -94,7 +92,7 @@ def fill(address: str, network: Network = SMALL, trees: list[VirtualTree] | None
     """Write the entries of a network, by default those of one broadcast tree."""
     entries = switch_entries(network, broadcast_trees(network, 1) if trees is None else trees)
     for switch in network.switches.values():
-        fill_switches.fill(address, switch, entries, network.labels.program)
+        program_switches.fill(address, switch, entries, network.labels.program)
 
 
 def encoder(publisher: str) -> Encoder:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
-from still_runs import still_runs
+from waiting import still_runs
 
 from lab.up.process import Child
 from udfs.errors import LabError

@@ -13,7 +13,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
-from port_group import open_ports
+from program_switches import open_ports
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fill_switches import fill
-from port_group import open_ports
+from program_switches import fill, open_ports
 
 from lab.fabric.hosts import LabHost, NetworkCard
 from lab.fabric.switches import Fabric

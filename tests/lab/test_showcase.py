@@ -9,8 +9,8 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import relabelled
 from paths import ROOT
-from relabelled import relabelled
 
 from lab.proof.verification import Batch, expected
 from lab.report import showcase

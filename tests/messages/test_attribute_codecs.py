@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from attribute_layers import LAYERS, chain, layer
+from attribute_records import LAYERS, chain, layer
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from attribute_layers import BITMASK_GROUP as BITMASK_ADDRESS
-from attribute_layers import ID_PAIRS_GROUP as ID_PAIRS_ADDRESS
-from attribute_layers import LAYERS, layer
+from attribute_records import BITMASK_GROUP as BITMASK_ADDRESS
+from attribute_records import ID_PAIRS_GROUP as ID_PAIRS_ADDRESS
+from attribute_records import LAYERS, layer
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP

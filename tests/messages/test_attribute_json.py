@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from attribute_records import arrow_of, columns_of, read_records
 from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
-from json_records import arrow_of, columns_of, read_records
 
 from lab.proof.attribute_reader import read_json
 from udfs.errors import MessageError

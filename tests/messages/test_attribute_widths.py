@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from attribute_records import arrow_of
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from json_records import arrow_of
 
 from lab.proof import verification
 from lab.proof.attribute_reader import event_reader, frame_reader

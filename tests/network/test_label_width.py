@@ -6,8 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from link_bytes import bytes_on_links
-from relabelled import relabelled
+from networks import bytes_on_links, relabelled
 
 from lab.fabric.network import read_description
 from lab.up import deployment

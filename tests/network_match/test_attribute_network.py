@@ -9,11 +9,10 @@ from collections.abc import Iterable
 import pytest
 from attribute_passes import Table, keys_of
 from examples import examples
-from fill_switches import fill
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from paths import P4, ROOT
-from port_group import open_ports
+from program_switches import fill, open_ports
 from rollout_world import FakeSession, World, hasty
 
 from jobs.adapters.app.settings import Settings

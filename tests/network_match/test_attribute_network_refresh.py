@@ -9,9 +9,8 @@ from threading import Event
 from typing import Any
 
 import pytest
-from following import following
+from following import following, polled
 from paths import P4
-from polling import polled
 from pyspark.sql import SparkSession
 from waiting import until
 

@@ -9,11 +9,10 @@ from unittest.mock import patch
 
 import pytest
 from examples import examples
-from fill_switches import fill
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
-from port_group import open_ports
+from program_switches import fill, open_ports
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device

@@ -13,9 +13,9 @@ from threading import Event
 
 import numpy as np
 import pytest
-from network_edits import by_old_or_new
 from paths import ROOT
-from port_group import open_ports
+from program_switches import open_ports
+from rollout_world import by_old_or_new
 
 import schemas
 from jobs import check_delivery, itch_stream

@@ -24,8 +24,8 @@ from threading import Event
 import pytest
 from crash_world import Program
 from crashing_stream import Story
+from following import drain
 from paths import ROOT, SUPPORT
-from polling import drain
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service

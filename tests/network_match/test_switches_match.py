@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from following import following, wait_for_rounds
-from network_edits import by_old_or_new
+from following import following, polled, wait_for_rounds
 from paths import P4
-from polling import polled
 from pyspark.sql import SparkSession
+from rollout_world import by_old_or_new
 from waiting import until
 
 from jobs.adapters.app.settings import FORMATS, Settings

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 from p4_coverage import soil
-from port_group import OPEN, open_ports
+from program_switches import OPEN, open_ports
 from real_switch import RealSwitch
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether

@@ -15,7 +15,7 @@ from generic_rows import rule
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4, TEST_P4
-from port_group import open_ports
+from program_switches import open_ports
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.filters import NetworkMatch

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import packet_cases as cases
 import pytest
-from port_group import OPEN
+from program_switches import OPEN
 from pruning_model import datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch

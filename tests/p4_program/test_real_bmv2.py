@@ -26,7 +26,7 @@ from packet_cases import (
     rows,
 )
 from paths import P4
-from port_group import open_ports
+from program_switches import open_ports
 from pruning_model import datagram
 from real_switch import RealSwitch
 from tunnels import in_tunnel

@@ -13,10 +13,9 @@ import routes_cases as cases
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import mended, random_network, relabelled
 from p4_coverage import soil
 from program_switches import holding, sent
-from random_trees import mended, random_network
-from relabelled import relabelled
 from routes_cases import REASONS, modelled, stack_frame
 from virtual_trees_cases import datagram, plain_frame, spread
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from p4_products import compile_program
 from p4_tables import entries_of
 from packet_cases import right_sums
-from port_group import open_ports
+from program_switches import open_ports
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.filters.language.rule import parse_rule

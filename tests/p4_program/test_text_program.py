@@ -11,8 +11,8 @@ import virtual_trees_cases as cases
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import mended, random_network, random_trees
 from program_switches import holding, sent
-from random_trees import mended, random_network, random_trees
 from real_switch import RealSwitch
 from virtual_trees_cases import datagram, plain_frame, stack_frame
 

@@ -12,9 +12,8 @@ import routes_cases as cases
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from networks import mended, random_network, relabelled
 from program_switches import holding
-from random_trees import mended, random_network
-from relabelled import relabelled
 from routes_cases import stack_frame
 from tunnels import end_of, in_tunnel, routed, some_tunnels, tunnelled
 from virtual_trees_cases import datagram, plain_frame

@@ -14,9 +14,9 @@ import virtual_trees_cases as cases
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import mended, random_network, random_trees
 from p4_coverage import soil
 from program_switches import holding, sent
-from random_trees import mended, random_network, random_trees
 from real_switch import RealSwitch
 from scapy.layers.inet import IP, UDP, IPOption_Router_Alert
 from scapy.layers.l2 import Ether

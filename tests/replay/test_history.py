@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from following import polled
 from pcap_deployment import NETWORK, Deployment, receipts, records
-from polling import polled
 from waiting import until
 
 from jobs import deliver_from, run_sql

@@ -8,7 +8,7 @@ import shlex
 import click
 import pytest
 import typer.main
-from doc_commands import DOOR, Command, commands
+from documents import DOOR, Command, commands
 from paths import ROOT
 
 from cli.main import app

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doc_commands import DOOR
 from doc_shell import Background, Shell, Step, clone, parameters
 from doc_steps import AFTER_A_STREAM, ATTRIBUTE, BRING_UP, NETWORKS, ON_A_STREAM, SERVICES
+from documents import DOOR
 
 pytestmark = pytest.mark.long
 

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import certificates
 import pytest
-from doc_commands import DOOR, commands
 from doc_shell import Shell, Step, clone, parameters
 from doc_steps import (
     ENCODE,
@@ -36,6 +35,7 @@ from doc_steps import (
     STEPS,
     TSHARK,
 )
+from documents import DOOR, commands
 from paths import ROOT
 
 pytestmark = pytest.mark.integration

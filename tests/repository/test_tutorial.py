@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
-import fresh_clone
+import documents
 import pytest
 from paths import ROOT
 
@@ -164,7 +164,7 @@ def blocks() -> Iterator[str]:
 
 
 def test_every_command_works_as_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fresh_clone.fill(tmp_path, monkeypatch)
+    documents.fill(tmp_path, monkeypatch)
     with (
         Terminal(tmp_path, os.environ) as stream,
         Terminal(tmp_path, os.environ) as prompt,

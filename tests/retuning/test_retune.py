@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from following import following
+from networks import relabelled
 from paths import P4, ROOT
 from ports import free_port
 from pyspark.sql import SparkSession
-from relabelled import relabelled
 from retuning_service import check_place_is_free, get, record_of_rows, retuning_service
-from stacked_frames import stacked
 from stopping_job import StoppingJob
+from virtual_trees_cases import stacked
 from waiting import until
 
 from jobs import retune_trees

@@ -22,10 +22,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from crash_world import Program, packets
-from following import following
+from following import following, polled
 from kafka import KafkaProducer
 from paths import ROOT
-from polling import polled
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service, repaired

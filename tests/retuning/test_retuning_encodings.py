@@ -8,8 +8,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import mended, random_network
-from relabelled import relabelled
+from networks import mended, random_network, relabelled
 
 from udfs.network.encodings import ROUTES
 from udfs.network.topology import fabric, jellyfish

@@ -19,11 +19,11 @@ import certificates
 import grpc
 import networkx as nx
 import pytest
-from fill_switches import fill
 from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from paths import P4, ROOT
 from ports import free_port
+from program_switches import fill
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -192,7 +192,7 @@ NAMESPACE = """
 import json, signal, socket, subprocess, sys
 from pathlib import Path
 sys.path.insert(0, "tests/support")
-from fill_switches import fill
+from program_switches import fill
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder

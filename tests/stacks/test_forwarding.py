@@ -6,7 +6,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from link_bytes import bytes_on_links
+from networks import bytes_on_links
 
 from udfs.errors import NetworkError, StackError
 from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables

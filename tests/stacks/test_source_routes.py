@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from relabelled import relabelled
+from networks import relabelled
 
 from udfs.errors import NetworkError, StackError
 from udfs.network.encodings import ENCODINGS, label_bits, label_format

@@ -10,8 +10,8 @@ import state_cases as cases
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import mended, random_network
 from program_switches import holding
-from random_trees import mended, random_network
 from state_cases import PUBLISH, REGISTER, REMOVE, entries_of, state_frame, told, wanted_copies
 from virtual_trees_cases import datagram, plain_frame
 

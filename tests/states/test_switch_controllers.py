@@ -7,7 +7,7 @@ import state_cases as cases
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import mended, random_network
+from networks import mended, random_network
 from state_cases import (
     ACK,
     PUBLISH,

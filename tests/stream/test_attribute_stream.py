@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from following import drain, polled
 from kafka import KafkaAdminClient, KafkaProducer
-from polling import drain, polled
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from table_edits import change

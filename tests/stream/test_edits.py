@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from following import polled
 from pcap_deployment import Deployment, records
-from polling import polled
 from waiting import until
 
 from jobs.adapters.tables.tables import Tables

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from brute_force import expected
+from following import drain, polled
 from itchcpp.parser import MessageParser
 from kafka import KafkaProducer
-from polling import drain, polled
+from pcap_deployment import expected
 from pyspark.sql import Row, SparkSession
 from scapy.utils import rdpcap
 from table_edits import change

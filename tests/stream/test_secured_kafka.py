@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from following import drain
 from kafka import KafkaConsumer, TopicPartition
 from pcap_deployment import Deployment, receipts, records
-from polling import drain
 from secured_broker import SecuredBroker
 from typer.testing import CliRunner
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from crashing_stream import Story, committed
+from following import drain
 from kafka import KafkaProducer
 from paths import ROOT, SUPPORT
-from polling import drain
 from pyspark.sql import SparkSession
 from table_edits import change
 from waiting import until

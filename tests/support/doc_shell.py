@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import command_line
-import fresh_clone
+import documents
 import pytest
-from doc_commands import commands
+from documents import commands
 from paths import ROOT
 from waiting import until
 
@@ -241,7 +241,7 @@ class Background:
 def clone(path: Path) -> Iterator[Path]:
     """Yield a folder like a fresh clone, with the files that the documents mention."""
     with pytest.MonkeyPatch.context() as environment:
-        fresh_clone.fill(path, environment)
+        documents.fill(path, environment)
         for name in ("attributes.jsonl", "events.jsonl", "my.rules"):
             (path / name).write_text(shown_file(name))
         (path / "mine.graphml").write_text(GRAPHML)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doc_commands import DOOR
 from doc_shell import Step
+from documents import DOOR
 
 MINE = f"{DOOR} --properties-file conf/mine.conf"
 LAB = f"{DOOR} --properties-file var/lab/lab.conf"

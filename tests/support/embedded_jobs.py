@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from still_runs import still_runs
+from waiting import still_runs
 
 from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle

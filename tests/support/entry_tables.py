@@ -1,12 +1,17 @@
-"""Entries of a switch read back as tables of the forwarding model, as strictly as they are
-written."""
+"""Read entries of a switch back as tables of the forwarding model; entries for session tests."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
+from paths import P4
+
+from jobs.adapters.switches.program import P4Program
 from udfs.errors import StackError
 from udfs.network.labels import HOP, NARROW, STOP, TREE, LabelFormat, SwitchTables
-from udfs.switches.entry import GROUPS, SwitchEntry
+from udfs.switches.entry import GROUPS, SwitchEntry, canonical, group_entry
+from udfs.switches.match import Match
 from udfs.switches.routes import ROUTE
 from udfs.switches.sources import HOST, SOURCE, TRUST
 from udfs.switches.stack_entries import HOST_PORT, TAKE_STACK_OFF, label_table
@@ -70,7 +75,7 @@ def tables_by_position(
             elif entry.table not in (GROUPS, ROUTE):
                 raise _bad(entry, "the program has no such table, or the table no such action")
         except KeyError as missing:
-            raise _bad(entry, f"it lacks {missing}") from None
+            raise _bad(entry, f"it has no {missing}") from None
     made = [
         positions.get(place, SwitchTables(labels=labels)) for place in range(1, max(positions) + 1)
     ]
@@ -104,3 +109,40 @@ def _bad(entry: SwitchEntry, why: str) -> StackError:
         switch=entry.switch,
         key=entry.key,
     )
+
+
+PIPELINE = P4Program.read(P4, "virtual_trees")
+
+
+def tree(number: int, ports: int = 3, position: int = 1) -> SwitchEntry:
+    control = f"ingress.label_{position}."
+    match = (("label", "exact", canonical(NARROW.label(TREE, number))),)
+    return SwitchEntry(
+        "s1", control + "look_up", match, control + "tree", (("ports", canonical(ports)),)
+    )
+
+
+def host_port(port: int) -> SwitchEntry:
+    match = (("port", "exact", canonical(port)),)
+    return SwitchEntry("s1", "egress.host_port", match, "egress.take_stack_off", ())
+
+
+def route(address: int, length: int, port: int) -> SwitchEntry:
+    match = Match("dst", "lpm", canonical(address), b"", length).joined()
+    fields = (("dst", "lpm", match),) if length else ()
+    send = "ingress.route.send"
+    return SwitchEntry("s1", "ingress.route.ipv4", fields, send, (("port", canonical(port)),))
+
+
+def group(number: int, *ports: int) -> SwitchEntry:
+    return group_entry("s1", number, [(port, 0) for port in ports])
+
+
+SOME = [
+    *(tree(n) for n in range(1, 20)),
+    *map(host_port, range(1, 5)),
+    route(0x0A000000, 8, 1),
+    route(0, 0, 2),
+    group(1, 1),
+    group_entry("s1", 0x1000, [(1, 1), (9, 2)]),
+]

@@ -9,7 +9,7 @@ from functools import cache
 from hypothesis import strategies as st
 from p4_tables import entries_of
 from paths import ROOT
-from port_group import OPEN, open_ports
+from program_switches import OPEN, open_ports
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from brute_force import expected
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 from table_edits import change
@@ -27,6 +26,7 @@ from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession
 from udfs.errors import StreamError
+from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import build_packet
 from udfs.messages.specification import Specification
 from udfs.network.rows import network_to_rows, tree_to_row
@@ -202,3 +202,32 @@ def receipts(frames: Sequence[bytes]) -> dict[str, list[verification.Receipt]]:
         for host, copies in MODEL.deliver(PUBLISHER, parts.labels).hosts.items():
             hosts[host] += [receipt] * copies
     return hosts
+
+
+def expected(
+    tables: Tables,
+    topics: Topics,
+    settings: Settings,
+    specification: Specification,
+    hosts: Collection[str],
+    granted: Mapping[int, Collection[str]] | None = None,
+) -> verification.Expectation:
+    """By the rules that each batch of the ledger says it used; all records were processed.
+
+    granted: by version of table `grants`, the rules that may be live; None: all.
+    """
+    batches = []
+    for row in sorted(tables.rows("egress_ledger"), key=lambda row: row["started_at"]):
+        version = dict(row["versions"])["subscriptions"]
+        live = None if granted is None else granted[dict(row["versions"])["grants"]]
+        rows = [
+            Subscription(r["id"], r["subscriber"], r["filter"])
+            for r in tables.rows("subscriptions", version)
+            if r["enabled"] and (live is None or r["id"] in live)
+        ]
+        rules, _ = check(rows, specification, set(hosts), settings.publisher)
+        offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
+        batches.append(verification.Batch(row["batch_id"], offsets, rules))
+    made = verification.expected(topics.read_all(), batches, specification, settings.topic)
+    assert made.unprocessed == 0
+    return made

@@ -1,9 +1,20 @@
-"""Software switches that run a program of ``p4/`` with entries of a test's own."""
+"""Software switches that run a program of ``p4/``, and entries for tests to write to them."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Collection, Iterable
 from contextlib import contextmanager
+
+from paths import P4
+
+from jobs.adapters.switches.credentials import Credentials
+from jobs.adapters.switches.program import P4Program
+from jobs.adapters.switches.session import SwitchSession, SwitchTarget
+from udfs.network.network import Switch
+from udfs.switches.entry import SwitchEntry
+from udfs.switches.ports import FAN_OUT, NARROW_PORTS, SUBSET, port_groups
+from udfs.switches.sources import trusted_ports
 
 
 @contextmanager
@@ -46,10 +57,54 @@ def crossings(network, switches, switch, port, frame, between=lambda link, copy:
 
 
 def sent(network, switches, switch, port, frame):
-    """What hosts receive, and every link that a copy crosses."""
+    """Returns the frames that hosts receive, and each link that a copy crosses."""
     got, links = Counter(), []
     for link, copy in crossings(network, switches, switch, port, frame):
         links.append((link.switch, link.neighbor))
         if link.neighbor_port is None:
             got[link.neighbor, copy] += 1
     return got, links
+
+
+_WITHIN = (1 << SUBSET) - 1
+
+
+def group_of(mask: int) -> int | None:
+    """Returns the group that sends to the ports of ``mask`` (bit p - 1 is port p); None for no
+    port.
+
+    `FAN_OUT` where they are of several subsets.
+    """
+    if not mask:
+        return None
+    subset = ((mask & -mask).bit_length() - 1) // SUBSET
+    within = mask >> SUBSET * subset
+    return FAN_OUT if within > _WITHIN else subset << SUBSET | within
+
+
+#: Ingress ports of tests: each egress port of the programs, and some higher ones.
+OPEN = (*range(NARROW_PORTS + 1), 100, 257, 300, 511)
+
+
+def open_ports(
+    switch: str, ports: Collection[int], entered: Iterable[int] = range(1, NARROW_PORTS + 1)
+) -> list[SwitchEntry]:
+    """The groups of these ports, and entries that take everything from those ``entered``."""
+    return [*port_groups(switch, ports), *trusted_ports(switch, entered)]
+
+
+def fill(
+    address: str,
+    switch: Switch,
+    entries: Iterable[SwitchEntry],
+    program: str = "virtual_trees",
+    credentials: Credentials | None = None,
+) -> None:
+    """Set a switch's program if it runs another, and make it hold those ``entries`` that are its
+    own."""
+    desired = [entry for entry in entries if entry.switch == switch.name]
+    target = SwitchTarget(switch.name, address, switch.device_id)
+    with SwitchSession(target, credentials) as session:
+        outcome = session.refresh(desired, P4Program.read(P4, program))
+    assert outcome.in_step, outcome.errors
+    assert outcome.held == len(desired) > 0

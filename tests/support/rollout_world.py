@@ -10,7 +10,8 @@ import contextlib
 import copy
 import datetime as dt
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 
 import pytest
@@ -24,6 +25,8 @@ from jobs.adapters.switches.program import Programs
 from jobs.adapters.switches.session import RefreshResult
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.tables import NAMES
+from lab.proof.verification import Key, Receipt
+from udfs.network.network import Network
 from udfs.switches.entry import GROUPS, difference, replicas
 from udfs.switches.ordering import write_steps
 from udfs.switches.routes import ROUTE
@@ -65,14 +68,14 @@ def _read_in_order(tables, wanted):
 
 
 def in_order(patch):
-    """What threads do side by side comes one after the other, so that a seed tells all."""
+    """Runs the work of threads in sequence, so that a seed determines a run."""
     patch.setattr(switch_sessions, "ThreadPoolExecutor", InOrder)
     patch.setattr(NetworkTables, "prefetch", _read_in_order)
 
 
 @contextlib.contextmanager
 def hasty():
-    """No pause lasts, and things come one after the other, so that a seed tells the whole story."""
+    """Replaces pauses and threads by steps in sequence, so that a seed determines a run."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (derive, apply, lead, leader_watch):
             patch.setattr(module, "time", Clock())
@@ -82,7 +85,7 @@ def hasty():
 
 
 class Later(InOrder):
-    """Does what it is asked for at once, or only when it is told to, as ``delays`` says."""
+    """Runs each call at once, or only on demand (``delays``)."""
 
     def __init__(self, delays):
         self._delays = delays
@@ -125,9 +128,9 @@ class FakeTables:
         return other
 
     def recreate(self, name, *versions):
-        """Delete the table and make it anew, with these rows as versions 1, 2, ..."""
+        """Delete the table and create it again, with these rows as versions 1, 2, ..."""
         self._contents[name] = [[], *copy.deepcopy(list(versions))]
-        self._ids[name] += " anew"
+        self._ids[name] += " again"
         for key in [key for key in self.transactions if key[0] == name]:
             del self.transactions[key]
 
@@ -239,7 +242,7 @@ class World:
         self.cut = set(pairs)
 
     def named(self, versions):
-        """What stacks of these versions may name, and more: entries without routes."""
+        """Returns entries without routes: at least those that stacks of these versions name."""
         key = tuple(sorted(versions.items()))
         if key not in self._named:
             source = NetworkTables(self.tables).source(versions)
@@ -288,8 +291,8 @@ class FakeSession:
 
     def refresh(self, desired, pipeline, _patience=0.0):
         held = self._world.held[self._name]
-        anew, self._read_in_term = self._read_in_term != self._world.term, None
-        if self._ends or not self._primary or (anew and self.superseded()):
+        new_term, self._read_in_term = self._read_in_term != self._world.term, None
+        if self._ends or not self._primary or (new_term and self.superseded()):
             return self._away()
         self._world.programs[self._name] = pipeline
         for step in write_steps(difference(desired, list(held.values()))):
@@ -394,7 +397,7 @@ class Stream:
             self.done = number
 
     def _send(self, versions):
-        """Whatever stacks of these versions may name must be on the switches, as it was meant."""
+        """Check that the switches have each entry that stacks of these versions may name."""
         for entry in self._world.named(versions):
             found = self._world.held[entry.switch].get(entry.key)
             if found is not None and entry.table == GROUPS:
@@ -408,3 +411,39 @@ class Stream:
 def _instances(group):
     """Replicas, those with an instance by it alone: any port of theirs does."""
     return {instance or (port,) for port, instance in replicas(group)}
+
+
+def by_old_or_new(
+    network: Network,
+    received: Mapping[str, Sequence[Receipt]],
+    old: Mapping[str, Mapping[Key, int]],
+    new: Mapping[str, Mapping[Key, int]],
+    settled: int,
+) -> Counter[str]:
+    """Hold what hosts received against what the old and the new rules owe them.
+
+    All hosts of one switch go by the same rules, message by message; from number ``settled`` on, by
+    the new ones. Nothing comes twice or late. Returns how many messages that the rules differ on
+    went by which, counted at each switch.
+    """
+    got: dict[str, set[Key]] = defaultdict(set)
+    for host, receipts in received.items():
+        numbers = [receipt.sequence for receipt in receipts]
+        assert numbers == sorted(set(numbers)), f"{host}: doubled or out of order"
+        got[host] = {(r.session, r.sequence, m) for r in receipts for m in r.messages}
+    racks: dict[str, list[str]] = defaultdict(list)
+    for host in network.subscribers():
+        racks[network.hosts[host].switch].append(host)
+    went: Counter[str] = Counter()
+    for switch, hosts in racks.items():
+        keys = {key for side in (old, new, got) for host in hosts for key in side.get(host, ())}
+        for key in keys:
+            before, after, now = (
+                {host for host in hosts if key in side.get(host, ())} for side in (old, new, got)
+            )
+            assert now in (before, after), f"{switch}: {key} is of neither: {now}"
+            if key[1] >= settled:
+                assert now == after, f"{switch}: {key} still goes by the old rules"
+            elif before != after:
+                went["old" if now == before else "new"] += 1
+    return went

@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-from fill_switches import fill
 from lossy_network import Stream, summary_bytes
 from paths import P4, ROOT
 from ports import free_port
+from program_switches import fill
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from waiting import until

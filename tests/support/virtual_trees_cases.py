@@ -1,4 +1,4 @@
-"""Frames and tables for the program of virtual trees, and what must become of the frames."""
+"""Frames and tables for the program of virtual trees, with the expected copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import p4_products
-from scapy.layers.inet import IP, IPOption_Router_Alert
+from scapy.layers.inet import IP, UDP, IPOption_Router_Alert
+from scapy.layers.l2 import Ether
 
 from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, LabelFormat, SwitchTables
 from udfs.stacks.forwarding import forward
@@ -70,7 +71,7 @@ def plain_frame(behind: bytes, kind: int = 0x0800, target: int | None = None) ->
 
 
 def modelled(tables: SwitchTables, port: int, labels: Sequence[int], behind: bytes) -> Copies:
-    """What the forwarding model says that a switch sends, by ascending port."""
+    """Returns the copies that a switch sends by the forwarding model, by ascending port."""
     return [
         (
             out,
@@ -162,7 +163,7 @@ def _route(prefix: str, action: str, **params: int) -> SwitchEntry:
     return SwitchEntry("s", ROUTE, (("dst", "lpm", match.joined()),), action, values)
 
 
-#: Of the frames of `odd_frames`: tree 1 sends to ports 3 and 5, tree 2 to 9 and 20; links as of
+#: For `odd_frames`: tree 1 sends to ports 3 and 5, tree 2 to 9 and 20; links are those of
 #: `random_tables`; hosts on 2 and 5.
 ODD_TABLES = SwitchTables(
     {1: 0b10100, 2: 1 << 8 | 1 << 19},
@@ -241,3 +242,10 @@ def odd_frames(form: LabelFormat = NARROW) -> Iterator[tuple[str, bytes, str | N
     yield "cut within IPv4", plain_frame(whole[:19]), "CUT_SHORT"
     yield "cut behind IPv4", plain_frame(datagram(dst="10.1.2.3")[:-1]), "CUT_SHORT"
     yield "an IPv4 length of 19", plain_frame(datagram(dst="10.1.2.3", len=19)), "CUT_SHORT"
+
+
+def stacked(labels: Sequence[int], payload: bytes, form: LabelFormat = NARROW) -> bytes:
+    """A publisher's frame, to the multicast group and port that hosts of the lab listen to."""
+    datagram = IP(src="10.9.0.1", dst="239.1.1.1") / UDP(sport=5000, dport=26400) / payload
+    plain = bytes(Ether(dst="01:00:5e:01:01:01", src="02:00:00:00:00:01") / datagram)
+    return plain[:12] + form.ether_type.to_bytes(2) + form.pack(labels) + plain[14:]

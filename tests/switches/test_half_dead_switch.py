@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from entry_tables import PIPELINE, SOME, tree
 from fault_server import FaultServer
 from rollout_world import Clock, FakeSession, World, refresher
-from session_cases import PIPELINE, SOME, tree
 from waiting import until
 
 from jobs.adapters.switches import apply, derive, lead

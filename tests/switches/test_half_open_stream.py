@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from entry_tables import PIPELINE, SOME
 from examples import examples
 from fault_server import FaultServer
 from hypothesis import given
 from hypothesis import strategies as st
-from session_cases import PIPELINE, SOME
 from waiting import until
 
 from jobs.adapters.switches import session as switch_session

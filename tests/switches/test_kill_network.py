@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 from crash_world import NETWORK, PUBLISHER, ROOT, RULES, TREES, Program, packets
-from following import following
+from following import drain, following, polled
 from kafka import KafkaProducer
-from polling import drain, polled
 from pyspark.sql import SparkSession
 from waiting import until
 

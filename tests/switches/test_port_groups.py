@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from port_group import group_of
+from program_switches import group_of
 
 from udfs.errors import NetworkError
 from udfs.network.labels import MAX_PORT

@@ -15,9 +15,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from following import wait_for_rounds
+from following import polled, wait_for_rounds
 from paths import P4, ROOT
-from polling import polled
 from pyspark.sql import SparkSession
 from stopping_job import StoppingJob
 from waiting import until

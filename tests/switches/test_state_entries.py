@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import random_network
+from networks import random_network
 
 from udfs.network.network import Network
 from udfs.network.programs import REPLICATING

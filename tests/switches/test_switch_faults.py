@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from entry_tables import tables_by_position
+from entry_tables import PIPELINE, tables_by_position
 from examples import examples
 from fault_server import FaultServer, FaultyDevice
 from hypothesis import Phase, given
 from hypothesis import strategies as st
-from port_group import group_of
-from session_cases import PIPELINE
+from program_switches import group_of
 
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget

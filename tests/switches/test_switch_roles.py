@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from entry_tables import PIPELINE
 from paths import P4
-from session_cases import PIPELINE
 from state_cases import TABLE, entries_of
 
 from jobs.adapters.switches.credentials import Credentials

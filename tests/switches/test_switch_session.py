@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from entry_tables import PIPELINE, SOME, group, host_port, tree
 from fault_server import RIVAL, FaultServer, FaultyDevice
-from session_cases import PIPELINE, SOME, group, host_port, tree
 from waiting import until
 
 from jobs.adapters.switches import session as switch_session

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from entry_tables import PIPELINE, SOME, group, tree
 from fault_server import RIVAL, FaultServer, FaultyDevice
 from p4.v1 import p4runtime_pb2
-from session_cases import PIPELINE, SOME, group, tree
 from waiting import until
 
 from jobs.adapters.switches import session as switch_session

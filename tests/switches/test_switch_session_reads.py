@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from entry_tables import PIPELINE, SOME, host_port, tree
 from fault_server import FaultServer, FaultyDevice
-from session_cases import PIPELINE, SOME, host_port, tree
 
 from jobs.adapters.switches import client
 from jobs.adapters.switches import session as switch_session

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import certificates
 import pytest
+from entry_tables import PIPELINE, SOME
 from fault_server import FaultServer
 from paths import P4
 from rollout_world import World
-from session_cases import PIPELINE, SOME
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.credentials import Credentials

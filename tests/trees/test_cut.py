@@ -7,7 +7,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import random_network
+from networks import random_network
 
 from udfs.trees.kernels.cut import cut
 from udfs.trees.kernels.search import BY_WEIGHT, NOWHERE, grow

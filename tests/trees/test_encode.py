@@ -10,7 +10,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import mended, random_network, random_publication, random_trees, reachable
+from networks import mended, random_network, random_publication, random_trees, reachable
 
 from udfs.errors import NetworkError
 from udfs.network.labels import HOP, NARROW, STOP, TREE

@@ -16,8 +16,14 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from label_optimum import label_optimum
-from link_bytes import bytes_on_links
-from random_trees import mended, random_network, random_publication, random_trees, reachable
+from networks import (
+    bytes_on_links,
+    mended,
+    random_network,
+    random_publication,
+    random_trees,
+    reachable,
+)
 
 from benchmarks.trees.plain_greedy import PlainGreedy
 from udfs.errors import NetworkError

@@ -6,8 +6,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import mended, random_network
-from relabelled import relabelled
+from networks import mended, random_network, relabelled
 
 from udfs.network.network import Network
 from udfs.network.stored_routes import TREES

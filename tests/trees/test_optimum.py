@@ -12,7 +12,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from label_optimum import label_bounds, label_optimum
-from random_trees import mended, random_network, random_publication, random_trees
+from networks import mended, random_network, random_publication, random_trees
 
 from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.network.network import Network

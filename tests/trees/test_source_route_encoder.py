@@ -11,8 +11,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import random_network, random_publication
-from relabelled import relabelled
+from networks import random_network, random_publication, relabelled
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network

@@ -11,8 +11,8 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import random_network, reachable
 from networkx.algorithms.approximation import steiner_tree as reference
-from random_trees import random_network, reachable
 from steinerpy import SteinerProblem
 
 from udfs.errors import NetworkError

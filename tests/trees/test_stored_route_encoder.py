@@ -9,8 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_trees import random_network, random_publication, random_trees
-from relabelled import relabelled
+from networks import random_network, random_publication, random_trees, relabelled
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network

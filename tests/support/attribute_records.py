@@ -1,13 +1,13 @@
-"""Attribute/value headers as scapy layers, from the text alone (KUNDEL III-B, Fig. 3 and 4).
-
-Frames to the bitmasks' group are dissected as bitmasks, all others of the EtherType as id pairs.
-"""
+"""Records of attributes in JSON, and scapy layers of attribute headers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from scapy.fields import (
     ByteField,
     FieldListField,
@@ -17,6 +17,30 @@ from scapy.fields import (
 )
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, bind_bottom_up, bind_layers
+
+from udfs.messages.attributes.events import LONGEST_JSON, Events
+from udfs.messages.attributes.json_events import JsonReader
+from udfs.messages.attributes.registry import Registry
+
+
+def columns_of(records: Iterable[bytes]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Records as readers take them: offsets and bytes."""
+    held = list(records)
+    return np.cumsum([0, *map(len, held)]), np.frombuffer(b"".join(held), np.uint8)
+
+
+def read_records(
+    records: Iterable[bytes], registry: Registry, longest: int = LONGEST_JSON
+) -> Events:
+    return JsonReader(registry, longest).read(*columns_of(records))
+
+
+def arrow_of(records: Iterable[bytes]) -> pa.RecordBatch:
+    """Records as Spark hands them to a task, of partition 0 and from offset 0 on."""
+    value = pa.array(records, pa.binary())
+    partition, offset = np.zeros(len(value), np.int32), np.arange(len(value))
+    return pa.record_batch({"partition": partition, "offset": offset, "value": value})
+
 
 ETHERTYPE = 0x9001
 ID_PAIRS_GROUP = "03:53:43:00:00:01"

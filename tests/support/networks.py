@@ -1,15 +1,18 @@
-"""Networks, stored trees and publications drawn by Hypothesis's randomness, for many tests."""
+"""Random networks, stored trees and publications, and the bytes on their links."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
+from collections import Counter
 
 import networkx as nx
 
+from udfs.network.labels import LabelFormat
 from udfs.network.network import Network
 from udfs.network.topology import from_graph
 from udfs.network.virtual_tree import VirtualTree
+from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingResult
 
 STATES = ("active", "active", "active", "installing", "retiring", "retired")
 
@@ -70,3 +73,26 @@ def random_publication(rng: random.Random, network: Network) -> tuple[str, froze
     publisher = rng.choice(network.publishers())
     within = reachable(network, publisher)
     return publisher, frozenset(rng.sample(within, rng.randint(0, len(within))))
+
+
+def relabelled(network: Network, form: LabelFormat) -> Network:
+    """The same network, whose stacks have labels of this format.
+
+    Raises NetworkError where these cannot name a switch or a link of it.
+    """
+    return Network.from_rows(network.switches.values(), network.hosts.values(), network.links, form)
+
+
+def bytes_on_links(
+    network: Network, sent: ForwardingResult, datagram_bytes: int
+) -> Counter[tuple[str, str]]:
+    """Counts bytes by directed link ``(u, v)``.
+
+    ``datagram_bytes`` is the length of the IPv4 datagram. A frame is Ethernet (14), label count
+    (2) and labels (2 each, wide ones 4), datagram; towards a host Ethernet and datagram.
+    """
+    total: Counter[tuple[str, str]] = Counter()
+    for u, v, labels in sent.links:
+        stack = 0 if v in network.hosts else COUNT_BYTES + network.labels.size * labels
+        total[u, v] += ETHERNET_BYTES + stack + datagram_bytes
+    return total
