@@ -256,6 +256,12 @@ def test_spark_and_delta_rs_read_the_same_rows_from_each_other(
     assert by_first_column(tables.added(name, 1, 2)) == by_first_column(rows[3:])
 
 
+def test_no_thread_of_arrow_runs_python_when_a_program_ends(shared_tables: Tables) -> None:
+    """With delta-rs's own file system, one in ten programs that read a table aborted at its end."""
+    files = local.dataset(f"{shared_tables.location}/hosts").filesystem
+    assert files.type_name == "subtree" and files.base_fs.type_name == "local"
+
+
 def test_rows_that_a_deletion_vector_marks_as_deleted_are_not_read(
     spark: SparkSession, tables: Tables
 ) -> None:

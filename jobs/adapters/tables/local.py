@@ -28,6 +28,7 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import DeltaError
+from pyarrow import fs
 
 from jobs.adapters.app.places import sync
 from jobs.adapters.tables.log import LocalLog, added_files
@@ -83,6 +84,16 @@ def properties(path: str) -> dict[str, str] | None:
         return None
 
 
+def dataset(path: str, version: int | None = None) -> ds.Dataset:
+    """Returns the Arrow dataset of a table (version: the newest by default).
+
+    It reads files by Arrow's own file system. By default, delta-rs reads them by one in Python;
+    Arrow's threads may still close its files when the program ends, and the program then aborts.
+    """
+    files = fs.SubTreeFileSystem(path, fs.LocalFileSystem())
+    return DeltaTable(path, version).to_pyarrow_dataset(filesystem=files)
+
+
 def rows(
     path: str, version: int | None = None, since: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]] | None:
@@ -93,7 +104,7 @@ def rows(
     try:
         conditions = [ds.field(name) >= value for name, value in (since or {}).items()]
         condition = reduce(and_, conditions) if conditions else None
-        return _pylist(DeltaTable(path, version).to_pyarrow_dataset().to_table(filter=condition))
+        return _pylist(dataset(path, version).to_table(filter=condition))
     except _ERRORS as error:
         log.debug("Spark reads %s: %s", path, error)
         return None
@@ -111,8 +122,7 @@ def last_of_each(
             (ds.field(key) != value) | (ds.field(order) >= least) for value, least in since.items()
         ]
         condition = reduce(and_, conditions) if conditions else None
-        dataset = DeltaTable(path).to_pyarrow_dataset()
-        found = dataset.to_table([key, order, column], filter=condition)
+        found = dataset(path).to_table([key, order, column], filter=condition)
         places = pc.sort_indices(found, [(order, "ascending")])
         last = dict(zip(found[key].take(places).to_pylist(), places.to_pylist(), strict=True))
         return _pylist(found.take(list(last.values())))
