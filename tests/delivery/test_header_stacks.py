@@ -15,7 +15,7 @@ import tracemalloc
 import pytest
 from delivery_cases import HOSTS, NETWORK, TREES
 from examples import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from udfs.columns import STACKS, worked_out
@@ -39,6 +39,9 @@ pytestmark = pytest.mark.unit
     st.integers(1, 12),
     st.booleans(),
 )
+@example(set(), tuple(HOSTS), 12, True)  # one stack
+@example(set(), tuple(HOSTS), 6, False)  # three
+@example(set(), tuple(HOSTS), 4, False)  # two, and hosts that none leads to
 def test_all_who_can_be_reached_get_it_once_and_the_others_are_named(
     failed: set[int], receivers: tuple[str, ...], most: int, with_trees: bool
 ):
@@ -85,6 +88,22 @@ def test_a_set_that_cannot_be_encoded_as_a_whole_still_reaches_everyone(monkeypa
     assert [part.receivers for part in made.parts] == [("h1",), ("h2",)] and not made.cut_off
 
 
+def test_each_of_several_publishers_has_stacks_of_its_own():
+    publishers, hosts = ("h1", "h5", "feed1"), ("h2", "h3", "h4", "h6", "h7", "h8")
+    rows = [
+        dataclasses.replace(host, role="publisher" if host.name in publishers else host.role)
+        for host in NETWORK.hosts.values()
+    ]
+    network = Network.from_rows(NETWORK.switches.values(), rows, NETWORK.links)
+    together = HeaderStacks(network, publishers, [], 6)
+    for number, publisher in enumerate(publishers):
+        alone = HeaderStacks(network, publisher, [], 6)
+        for receivers in (hosts, *((host,) for host in hosts)):
+            assert together.of(receivers, number) == alone.of(receivers)
+    made = [together.of(hosts, number) for number in range(len(publishers))]
+    assert made[0] != made[1] and all(len(stacks.parts) > 1 for stacks in made)
+
+
 def test_any_process_works_out_the_same_and_what_is_remembered_stays_behind():
     ours = HeaderStacks(NETWORK, "feed1", TREES)
     seed = random.Random(3)
@@ -107,7 +126,8 @@ def test_what_another_process_worked_out_is_not_worked_out_again(monkeypatch):
     assert stacks.known(("h1",)) is None and stacks.known(()) == Stacks(())
 
 
-MEGABYTE = 1 << 20
+#: Memory for about half of the sets of `wide`.
+LIMIT = 1 << 19
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +135,12 @@ def wide():
     """A network whose receiver sets are large, and many of them."""
     network = fabric(8, 4, 8, 2, 2)
     seed, hosts = random.Random(8), network.subscribers()
-    sets = {tuple(sorted(seed.sample(hosts, seed.randrange(20, 200)))) for _ in range(1500)}
+    sets = {tuple(sorted(seed.sample(hosts, seed.randrange(20, 200)))) for _ in range(150)}
     return network, sorted(sets)
 
 
 def test_what_is_remembered_takes_no_more_memory_than_is_said(wide, monkeypatch):
-    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", MEGABYTE)
+    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", LIMIT)
     network, sets = wide
     stacks = HeaderStacks(network, "feed1", broadcast_trees(network))
     stacks.of(sets[0])  # makes what it works with
@@ -136,12 +156,12 @@ def test_what_is_remembered_takes_no_more_memory_than_is_said(wide, monkeypatch)
         tracemalloc.stop()
     # The keys are of the test, and stay.
     keys = sum(map(sys.getsizeof, kept))
-    assert MEGABYTE / 2 < freed + keys < MEGABYTE
+    assert LIMIT / 2 < freed + keys < LIMIT
     assert sets[0] not in kept and sets[-1] in kept
 
 
 def test_what_was_used_last_is_forgotten_last(wide, monkeypatch):
-    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", MEGABYTE)
+    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", LIMIT)
     network, sets = wide
     stacks = HeaderStacks(network, "feed1", broadcast_trees(network))
     used = stacks.of(sets[0])
@@ -159,22 +179,22 @@ def test_what_a_plan_uses_is_kept_and_beyond_the_limit_nothing_else(monkeypatch)
 
 
 def test_what_is_learnt_takes_no_more_memory_than_is_said_either(wide, monkeypatch):
-    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", MEGABYTE // 2)
+    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", LIMIT // 2)
     network, sets = wide
     worker = HeaderStacks(network, "feed1", broadcast_trees(network))
     made = {each: worker.of(each) for each in sets}
     stacks = HeaderStacks(network, "feed1", broadcast_trees(network))
-    monkeypatch.setattr(header_stacks, "LEARNT_BYTES", MEGABYTE)
+    monkeypatch.setattr(header_stacks, "LEARNT_BYTES", LIMIT)
     first, second = ({each: made[each] for each in part} for part in (sets[::2], sets[1::2]))
     assert stacks.learn({sets[0]: made[sets[0]]})
     assert not (stacks.learn(first) and stacks.learn(second))
     kept = [each for each in sets if stacks.known(each) is not None]
     sizes = sum(header_stacks._bytes(each, made[each]) for each in kept)
-    assert MEGABYTE * 0.9 < sizes < MEGABYTE
+    assert LIMIT * 0.9 < sizes < LIMIT
     # What the plan uses stays when others are worked out beside it, as many as fit.
     other = next(each for each in sets if each not in kept)
     assert stacks.of(other) == made[other]
-    assert sum(stacks.known(each) is not None for each in kept) > 0.99 * len(kept)
+    assert sum(stacks.known(each) is not None for each in kept) >= len(kept) - 2
     # Another plan has room again, once this one's sets are not its own.
     last = kept[-1]
     stacks.retain([last])

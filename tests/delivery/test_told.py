@@ -174,6 +174,17 @@ def series_end(series: Sequence[Step]) -> int:
     return sum(step.records for step in series) << OFFSET_SHIFT
 
 
+def test_the_next_summary_of_a_host_begins_where_its_last_one_ended():
+    places = {"h1": 0, "h2": 1, "h3": 2}
+    told = Told.all(3).after(5, ["h1", "h2"], {})
+    assert told.begins(places).tolist() == [5, 5, 3]
+    told = told.after(9, ["h2"], {}).after(12, ["gone"], {})
+    assert told.begins(places).tolist() == [5, 9, 3]
+    # A plan may have fewer hosts, and others.
+    assert told.begins({"new": 0, "h3": 1, "h2": 2}).tolist() == [3, 3, 9]
+    assert Told.all(12).begins(places).tolist() == [12] * 3
+
+
 @examples(100)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.frozensets(st.sampled_from(HOSTS)))),

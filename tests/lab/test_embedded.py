@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -27,12 +28,12 @@ import networkx as nx
 import pytest
 from deltalake import DeltaTable
 from paths import ROOT
-from pyspark.sql import SparkSession
 from tunnels import tunnelled
 from waiting import until
 
 from jobs import attribute_stream, console, itch_stream
 from jobs.adapters.app import application, session
+from jobs.adapters.tables.tables import Tables
 from lab.fabric.topologies import NetworkOptions, load_network
 from lab.traffic.packets import write_records
 from lab.traffic.trading_session import TradingSession
@@ -215,8 +216,18 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Runner:
 
 
 @pytest.fixture
+def ready_tables(empty_tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies the tables of a lab, because their creation takes seconds; programs create theirs."""
+
+    def create(tables: Tables) -> None:
+        shutil.copytree(empty_tables, tables.location)
+
+    monkeypatch.setattr(Tables, "create", create)
+
+
+@pytest.fixture
 def run_in_session(
-    spark: SparkSession,
+    ready_tables: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -240,7 +251,7 @@ def run_in_session(
 class TestFirstCommand:
     """README's first command, with the settings that it has."""
 
-    MESSAGES = 10_000
+    MESSAGES = 3_000
 
     @pytest.fixture(scope="class")
     def program(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
@@ -292,13 +303,14 @@ def islands(options: NetworkOptions) -> Network:
     return tunnelled(network, {x.id for x in network.links if x.neighbor in network.switches})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tunnels", "settings"),
     [
         (True, {"encoding": "mixed"}),
-        pytest.param(False, {"encoding": "mixed"}, marks=pytest.mark.long),
-        pytest.param(True, {}, marks=pytest.mark.long),
-        pytest.param(True, {"encoding": "port", "label.bits": 32}, marks=pytest.mark.long),
+        (False, {"encoding": "mixed"}),
+        (True, {}),
+        (True, {"encoding": "port", "label.bits": 32}),
     ],
     ids=["mixed over tunnels", "mixed", "virtual trees over tunnels", "wide ports over tunnels"],
 )
@@ -321,6 +333,7 @@ def test_other_stacks_and_tunnels_between_islands_deliver_the_same(
     assert "Delivered exactly" in result.output
 
 
+@pytest.mark.long
 def test_where_the_switches_match_hosts_get_the_same_and_summaries_count_it(run: Runner):
     result = run("itch_stream", {"match": "network", **SMALL})
     report = read_report(result.lab)
@@ -386,7 +399,7 @@ CONSOLE_ADDRESS = re.compile(r"(http://\S+)/#token=")
 
 
 def test_a_demonstration_delivers_until_it_is_asked_to_stop(
-    spark: SparkSession,
+    ready_tables: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -394,7 +407,7 @@ def test_a_demonstration_delivers_until_it_is_asked_to_stop(
     lifecycle = embedded_jobs.SharedSparkLifecycle()
     options = console.parser().parse_args(["--demo", "--listen", "127.0.0.1:0"])
     job = partial(console.demonstrate, options)
-    settings = {"lab.folder": tmp_path / "lab", **SMALL}
+    settings = {"lab.folder": tmp_path / "lab", "trigger": "200 milliseconds", **SMALL}
     printed = ""
 
     def address() -> str:
@@ -430,7 +443,7 @@ def test_ctrl_c_takes_all_of_a_demonstration_down(start):
     program.assert_gone()
 
 
-@pytest.mark.parametrize("moment", [pytest.param("broker 127", marks=pytest.mark.long), "batch 0"])
+@pytest.mark.parametrize("moment", ["broker 127", pytest.param("batch 0", marks=pytest.mark.long)])
 def test_ctrl_c_leaves_no_process_and_no_lock(start, moment: str):
     program = start(**LASTING)
     program.wait_for(moment)
@@ -441,10 +454,10 @@ def test_ctrl_c_leaves_no_process_and_no_lock(start, moment: str):
 
 def test_sigterm_ends_the_run_after_the_batch_in_progress(start, tmp_path: Path):
     """On another network, with a recorded session."""
-    nx.write_graphml(nx.petersen_graph(), tmp_path / "petersen.graphml")
+    nx.write_graphml(nx.cycle_graph(4), tmp_path / "ring.graphml")
     records = tmp_path / "day.NASDAQ_ITCH50.gz"
     write_records(records, TradingSession(messages=20_000, seed=9, symbols=20))
-    own = {"lab.network": tmp_path / "petersen.graphml", "lab.session": records}
+    own = {"lab.network": tmp_path / "ring.graphml", "lab.session": records}
     program = start(**{**LASTING, **own})
     program.wait_for("batch 1")  # the first may find the topic empty
     program.process.terminate()

@@ -87,7 +87,7 @@ def test_a_fair_part_of_the_default_session_is_wanted_by_a_few_hosts(rules):
             for header in {p.field.header for p in predicates(node)}:
                 by_header[header].append((row["subscriber"], node))
     sizes: Counter[int] = Counter()
-    messages = list(TradingSession())[::10]
+    messages = list(TradingSession())[::20]
     for message in messages:
         event = read_message(specification, message)
         header = specification.header_of_type(message[0]).name

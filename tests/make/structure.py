@@ -44,7 +44,7 @@ class Code:
         self._packages: set[str] = set()
         #: Packages whose ``__init__`` has nothing but words.
         self.folders: set[str] = set()
-        parsed: dict[str, ast.Module] = {}
+        imports: dict[str, list[ast.Import | ast.ImportFrom]] = {}
         for path, text in texts.items():
             pure = PurePosixPath(path)
             parts = pure.parent.parts if pure.stem == "__init__" else pure.with_suffix("").parts
@@ -52,22 +52,21 @@ class Code:
             self.lines[name] = len(text.splitlines())
             if pure.stem == "__init__":
                 self._packages.add(name)
-            parsed[name] = ast.parse(text)
-            if pure.stem == "__init__" and len(parsed[name].body) <= 1:
+            tree = ast.parse(text)
+            if pure.stem == "__init__" and len(tree.body) <= 1:
                 self.folders.add(name)
+            imports[name] = list(imports_of(tree))
         self.imports = nx.DiGraph()
         self.imports.add_nodes_from(self.lines)
-        for name, tree in parsed.items():
-            self.imports.add_edges_from((name, other) for other in self._imported(name, tree))
+        for name, nodes in imports.items():
+            self.imports.add_edges_from((name, other) for other in self._imported(name, nodes))
 
-    def _imported(self, name: str, tree: ast.Module) -> Iterator[str]:
-        for node in ast.walk(tree):
+    def _imported(self, name: str, nodes: Iterable[ast.Import | ast.ImportFrom]) -> Iterator[str]:
+        for node in nodes:
             if isinstance(node, ast.Import):
                 wanted: Iterable[str] = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                wanted = self._of_from(name, node)
             else:
-                continue
+                wanted = self._of_from(name, node)
             yield from (each for each in wanted if each in self.lines and each != name)
 
     def _of_from(self, name: str, node: ast.ImportFrom) -> Iterator[str]:
@@ -124,6 +123,21 @@ class Code:
 
         pairs = ((room(a), room(b)) for a, b in self.imports.subgraph(inside).edges)
         return nx.DiGraph((a, b) for a, b in pairs if a and b and a != b)
+
+
+def imports_of(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module, those in functions and branches included.
+
+    Imports are statements, so no expression is searched.
+    """
+    blocks: list[ast.AST] = [tree]
+    for block in blocks:
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for node in getattr(block, part, ()):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    yield node
+                else:
+                    blocks.append(node)
 
 
 def circles(graph: nx.DiGraph) -> list[list[str]]:

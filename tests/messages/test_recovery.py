@@ -294,7 +294,7 @@ def test_however_much_comes_in_no_more_than_the_limit_is_kept():
     for asks in (True, False):
         it = receiver(State.EVEN, limit=10, asks=asks)
         session = it._sessions[S]
-        for n in range(6000):
+        for n in range(4200):
             it.receive([notification(S, at(200 + n), 1), summary(1000 + n, 1001 + n)], 100.0)
             assert len(session.kept) <= 10
         assert len(session._summaries) <= 4096

@@ -151,11 +151,11 @@ def test_a_tree_of_links_that_stay_lives_on_and_a_retired_one_is_left_alone():
 
 
 def test_where_14_bits_have_no_room_for_new_ids_it_is_said():
-    old, new = jellyfish(900, 15, seed=1), jellyfish(900, 15, seed=2)
+    old, new = jellyfish(560, 15, seed=1), jellyfish(560, 15, seed=2)
     plan = after(new, after(old).rows)
     assert (plan.fresh, plan.kept_links) == (False, 0)
     assert of(plan.rows) == new
-    wide = jellyfish(900, 15, seed=2, labels=WIDE)
+    wide = jellyfish(560, 15, seed=2, labels=WIDE)
     assert after(wide, after(old).rows).fresh
 
 

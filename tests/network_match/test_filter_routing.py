@@ -169,7 +169,7 @@ def test_many_rules_that_are_read_as_columns_are_parted_in_the_same_way():
     network = fabric(2, 2, 2, 1, 1)
     rows = [
         Subscription(f"s{n}", network.subscribers()[n % 8], f"stock == S{n} and price > {n % 50}")
-        for n in range(1500)
+        for n in range(1100)
     ]
     rules, _ = check(rows, ITCH, set(network.subscribers()), "feed1")
     ports = ports_towards(network, "feed1")

@@ -95,6 +95,7 @@ class Deployment:
         return packets
 
 
+@pytest.mark.long
 def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_asked_for(
     spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
 ):

@@ -178,6 +178,9 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
         deployed = Deployment(spark, broker, tables, tmp_path, lab)
         service = Service(deployed)
         stack.callback(service.close)
+        # It is killed between its summaries and its record of them, so they are sent again.
+        stream = deployed.crashing_stream("before report", 3)
+        stack.callback(stream.kill)
         hosts = {}
         for host, address in addresses.items():
             where = "{}:{}".format(*service.rerequests.address)
@@ -190,10 +193,8 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
                 *("--order", "sequence", "--receipts", str(tmp_path / f"{host}.mold")),
             )
             stack.callback(hosts[host].kill)
-            hosts[host].until("listening at")
-        # It is killed between its summaries and its record of them, so they are sent again.
-        stream = deployed.crashing_stream("before report", 3)
-        stack.callback(stream.kill)
+        for program in hosts.values():
+            program.until("listening at")
         deployed.feed(1200, 3)
         assert stream.end() < 0
         deployed.feed(400, 4)

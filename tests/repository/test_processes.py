@@ -37,6 +37,7 @@ import pathlib
 import pytest
 
 pytestmark = pytest.mark.{tier}
+FIXTURE = "{fixture}"
 
 @pytest.mark.parametrize("number", range(3))
 def test_process(number):
@@ -56,9 +57,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def add_files(folder: Path, tier: str, *names: str) -> None:
+def add_files(folder: Path, tier: str, *names: str, fixture: str = "") -> None:
     for name in names:
-        (folder / f"{name}.py").write_text(EXAMPLE.format(tier=tier))
+        (folder / f"{name}.py").write_text(EXAMPLE.format(tier=tier, fixture=fixture))
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -95,17 +96,16 @@ def test_several_files_run_in_processes_and_each_file_in_a_single_one(
     assert len(names) == number and "none" not in names
 
 
-@pytest.mark.parametrize("unit_files", [("test_three", "test_six"), ()], ids=str)
-def test_the_third_process_takes_only_files_of_unit_tests(
-    folder: Path, unit_files: tuple[str, ...]
-) -> None:
-    add_files(folder, "integration", "test_three", "test_four", "test_five", "test_six")
-    add_files(folder, "unit", *unit_files)
+def test_the_third_process_takes_files_without_spark_first(folder: Path) -> None:
+    add_files(folder, "integration", "test_one", "test_two", "test_four", fixture="spark")
+    add_files(folder, "integration", "test_five")
+    add_files(folder, "unit", "test_six", fixture="SparkSession")
     by_file, _ = processes_by_file(folder)
-    assert len(by_file) == 6
-    third = {file for file, names in by_file.items() if processes.UNIT_PROCESS in names}
-    assert third <= set(unit_files)
-    assert bool(third) == bool(unit_files)
+    ended = sorted(by_file, key=lambda file: (folder / f"{file}.processes").stat().st_mtime)
+    first = {by_file[file][0]: file for file in reversed(ended)}
+    with_spark = {"test_one", "test_two", "test_four"}
+    assert {name for name, file in first.items() if file not in with_spark} == {processes.THIRD}
+    assert len(first) == processes.PROCESSES
 
 
 @pytest.mark.parametrize(

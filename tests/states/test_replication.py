@@ -314,7 +314,7 @@ def test_one_program_holds_more_states_than_a_switch_has_registers_for() -> None
     for state in states:
         made.publish("a", state, state.encode())
         made.subscribe("b", state)
-    made.run(10)
+    made.run(2)
     assert all(held(made, "b", state) == {"a": state.encode()} for state in states)
     # What is all there costs nothing while time goes by.
     assert not made.controller._waiting and not made.hosts[2].middleware._waiting

@@ -49,6 +49,13 @@ WAIT_S = 600.0
 STATE = "temperatures"
 
 
+@pytest.fixture(autouse=True)
+def quick_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets streams look for records more often than each second."""
+    for job in (replica_controller, state_stream):
+        monkeypatch.setattr(job, "TRIGGER", "100 milliseconds")
+
+
 @pytest.fixture
 def hosts() -> Iterator[StateHosts]:
     with state_hosts(2, started=False) as hosts:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from paths import ROOT, SUPPORT
+from quick_broker import QuickBroker
 from state_hosts import StateHosts, endpoint
 from waiting import until
 
@@ -222,7 +223,7 @@ def dice(request: pytest.FixtureRequest) -> random.Random:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with ExitStack() as ending:
-        broker = Broker(default_class_path(), tmp_path / "broker").start(300)
+        broker = QuickBroker(default_class_path(), tmp_path / "broker").start(300)
         ending.callback(broker.stop)
         world = World(tmp_path, broker)
         ending.callback(world.end)

@@ -24,7 +24,7 @@ from jobs.adapters.tables.tables import Tables
 from jobs.check_delivery import Evidence
 from lab.proof.receipts import Receipt, receipt_bytes, receipts
 from lab.proof.verdict import DeliveryVerdict
-from lab.up.broker import Broker, default_class_path
+from lab.up.broker import Broker
 from udfs.errors import LabError
 from udfs.network.network import Network
 
@@ -58,12 +58,6 @@ ALL_WORLDS = [
     (latency, index) for latency, worlds in WORLDS.items() for index in range(len(worlds))
 ]
 RECORDS_PER_SECOND = 100
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as started:
-        yield started
 
 
 @pytest.fixture

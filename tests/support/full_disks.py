@@ -1,9 +1,10 @@
-"""Run streams whose disk becomes full, and print a JSON line with the result of each.
+"""Run a stream whose disks become full, and print a JSON line with what it does.
 
-    full_disks.py SERVERS TABLES FOLDER DISK
+    full_disks.py SERVERS TABLES FOLDER DISKS
 
-TABLES is a folder of filled tables, which each stream copies. FOLDER is a new folder. DISK is the
-mount point of a small file system, which the process mounts in its own mount namespace before.
+TABLES is a folder of filled tables, which the stream copies. FOLDER is a new folder. DISKS is a
+folder with a mount point for each of `PLACES`, on which the process has mounted a small file system
+in its own mount namespace before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import logging
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,43 +25,58 @@ from jobs.adapters.checkpoint.progress import position
 from udfs.errors import StackcastError
 from udfs.messages.specification import parse_specification
 
-#: Settings whose files are on the small disk, one per stream.
+#: Settings whose files are on a small disk of their own.
 PLACES = ("checkpoint", "tables", "pcap_path")
 
 
-def run(deployment: Deployment, disk: Path) -> dict[str, Any]:
-    """Fill the disk between two batches, free it, and start the stream again."""
-    error_text = ""
+def fill(disk: Path) -> None:
+    """Write a file that leaves no byte free."""
+    with (disk / "filler").open("wb", buffering=0) as filler:
+        block = bytes(1 << 16)
+        try:
+            while filler.write(block) == len(block):
+                pass
+            while filler.write(b"x"):
+                pass
+        except OSError:
+            pass
+
+
+def run(deployment: Deployment, disks: Path) -> dict[str, Any]:
+    """Fill the disk of each place between two batches, and start the stream again if it ends."""
     logged: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("jobs").addHandler(handler)
+    packets = [records()[begin : begin + 70] for begin in range(0, 280, 70)]
+    errors: dict[str, str] = {}
 
-    def fill() -> None:
-        with (disk / "filler").open("wb", buffering=0) as filler:
-            block = bytes(1 << 16)
-            try:
-                while filler.write(block) == len(block):
-                    pass
-                while filler.write(b"x"):
-                    pass
-            except OSError:
-                pass
-        deployment.publish(records()[60:])
+    def fill_and_publish(place: str) -> Callable[[], None]:
+        def step() -> None:
+            fill(disks / place)
+            deployment.publish(packets.pop())
 
-    deployment.publish(records()[:60])
-    try:
-        deployment.run(fill)
-    except StackcastError as error:
-        error_text = str(error)
-    # A full disk leaves a checkpoint that can be read.
-    position(deployment.spark, deployment.settings.checkpoint)
-    (disk / "filler").unlink()
+        return step
+
+    def run_until_full(*places: str) -> None:
+        """Run the stream until the disk of the last place ends it."""
+        try:
+            deployment.run(*map(fill_and_publish, places))
+        except StackcastError as error:
+            errors[places[-1]] = str(error)
+        # A full disk leaves a checkpoint that can be read.
+        position(deployment.spark, deployment.settings.checkpoint)
+        for place in places:
+            (disks / place / "filler").unlink()
+
+    deployment.publish(packets.pop())
+    run_until_full("tables", "pcap_path")
+    run_until_full("checkpoint")
     deployment.run()
     itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     outcome = deployment.outcome(itch)
     return {
-        "error": error_text,
+        "errors": errors,
         "logged": logged,
         "batches": [row["batch_id"] for row in deployment.ledger],
         **outcome.counts(),
@@ -67,15 +84,14 @@ def run(deployment: Deployment, disk: Path) -> dict[str, Any]:
     }
 
 
-def main(servers: str, tables: Path, folder: Path, disk: Path) -> None:
-    spark = session.start("full disks")
-    for place in PLACES:
-        (folder / place).mkdir(parents=True)
-        folder_on_disk = disk / place
-        deployment = Deployment(spark, servers, folder / place, **{place: str(folder_on_disk)})
-        shutil.copytree(tables, deployment.settings.tables)
-        print(json.dumps({"place": place, **run(deployment, disk)}), flush=True)
-        shutil.rmtree(folder_on_disk)
+def main(servers: str, tables: Path, folder: Path, disks: Path) -> None:
+    # Spark tries a task that fails once again.
+    spark = session.start("full disks", {"spark.master": "local[2,2]"})
+    folder.mkdir()
+    places = {place: str(disks / place / "files") for place in PLACES}
+    deployment = Deployment(spark, servers, folder, **places)
+    shutil.copytree(tables, deployment.settings.tables)
+    print(json.dumps(run(deployment, disks)), flush=True)
     spark.stop()
 
 

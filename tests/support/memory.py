@@ -24,10 +24,14 @@ class Sampler:
 
     Attributes:
         peak: the largest sum so far, bytes.
+        running: the tests that run now.
+        at_peak: the tests that ran when the sum was largest.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self.peak = 0
+        self.running: set[str] = set()
+        self.at_peak: list[str] = []
         self._proc = proc
         self._mark = f"{MARK}={uuid.uuid4().hex}".encode()
         self._belongs: dict[tuple[str, str], bool] = {}
@@ -51,7 +55,9 @@ class Sampler:
 
     def _run(self) -> None:
         while True:
-            self.peak = max(self.peak, self.sample())
+            total = self.sample()
+            if total > self.peak:
+                self.peak, self.at_peak = total, sorted(self.running.copy())
             if self._ending.wait(PERIOD_S):
                 return
 
@@ -84,15 +90,24 @@ def _pss(folder: Path) -> int:
 
 
 class Plugin:
-    """Prints the peak at the end of a run."""
+    """Prints the peak, and the tests that ran then, at the end of a run."""
 
     def __init__(self) -> None:
         self._sampler = Sampler()
         self._sampler.start()
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._sampler.running.add(nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._sampler.running.discard(nodeid)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         self._sampler.stop()
-        terminalreporter.write_line(f"Peak memory: {self._sampler.peak / 1e9:.1f} GB (PSS).")
+        tests = ", ".join(self._sampler.at_peak) or "no test"
+        terminalreporter.write_line(
+            f"Peak memory: {self._sampler.peak / 1e9:.1f} GB (PSS), while {tests} ran."
+        )
 
 
 def configure(config: pytest.Config) -> None:

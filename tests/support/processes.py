@@ -1,10 +1,10 @@
 """How many processes run the tests, and which files each of them takes (pytest-xdist).
 
-Integration tests wait for JVMs, brokers and time-outs for much of their time, and each process that
-runs them may hold a Spark session and start a job with another. Two processes take files with
-integration tests, those that take longest first. A third process takes files of unit tests, so that
-both cores stay busy without the memory of a third Spark. A file stays in one process, because its
-tests share what its fixtures start.
+Tests with Spark wait for JVMs, brokers and time-outs for much of their time. A process that runs
+them holds a Spark session and a broker, and starts jobs with their own sessions. Two processes take
+files with Spark first, those that take longest first. The third takes the other files first, so
+that both cores stay busy without the memory of a third Spark while the largest tests run. A file
+stays in one process, because its tests share what its fixtures start.
 """
 
 from __future__ import annotations
@@ -18,38 +18,46 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-#: The last of them takes files of unit tests only.
 PROCESSES = 3
-#: The name that xdist gives the last process.
-UNIT_PROCESS = f"gw{PROCESSES - 1}"
+#: The name that xdist gives the last process, which takes files without Spark first.
+THIRD = f"gw{PROCESSES - 1}"
 
 #: Files that take longest, with approximate seconds of their unit and integration tests. A run
 #: begins with them, so that no process waits at the end for one of them.
 SECONDS = {
-    "test_embedded": 150,
-    "test_kills": 110,
-    "test_table_faults": 60,
-    "test_tables": 60,
-    "test_refresh_switches": 60,
-    "test_rerequest": 55,
-    "test_attribute_stream": 55,
-    "test_itch_stream": 50,
-    "test_state_kills": 45,
-    "test_slices": 40,
-    "test_retune": 40,
-    "test_retune_service": 40,
-    "test_sql_job": 30,
-    "test_secured_kafka": 30,
-    "test_state_jobs": 30,
-    "test_lab_network": 27,
-    "test_lab": 35,
-    "test_broker": 29,
-    "test_damaged_files": 30,
-    "test_standard_streams": 30,
-    "test_backup": 25,
-    "test_console_access": 25,
-    "test_mobility_command": 45,
-    "test_doc_runs": 35,
+    "test_embedded": 105,
+    "test_kills": 80,
+    "test_refresh_switches": 78,
+    "test_rerequest": 70,
+    "test_tables": 70,
+    "test_table_faults": 68,
+    "test_attribute_stream": 60,
+    "test_itch_stream": 60,
+    "test_retune": 55,
+    "test_slices": 50,
+    "test_state_jobs": 50,
+    "test_reliable_network": 40,
+    "test_secured_kafka": 39,
+    "test_receive_command": 37,
+    "test_history": 36,
+    "test_several_publishers": 33,
+    "test_kill_network": 30,
+    "test_switches_match": 28,
+    "test_checkpoints": 28,
+    "test_damaged_files": 28,
+    "test_stream_metrics": 26,
+    "test_sql_explanation": 26,
+    "test_sql_job": 25,
+    "test_switch_command": 25,
+    "test_fetch": 25,
+    "test_lab_network": 23,
+    "test_restarts": 23,
+    "test_writers": 22,
+    "test_standard_streams": 22,
+    "test_mobility_command": 21,
+    "test_console_access": 21,
+    "test_retune_service": 20,
+    "test_state_kills": 20,
 }
 #: Any other file.
 DEFAULT_SECONDS = 4
@@ -69,7 +77,9 @@ LONG = {
 LONG_SECONDS = 40
 PROPERTY_SECONDS = 8
 
-_UNIT = re.compile(r"^pytestmark = pytest\.mark\.unit$", re.MULTILINE)
+_TIER = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE)
+#: Fixtures and classes of tests that start Spark or a broker.
+_SPARK = re.compile(r"\b(spark|SparkSession|Broker|Deployment|World|Tables)\b")
 
 
 def seconds(file: str) -> float:
@@ -110,37 +120,27 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 
 class Scheduler(LoadFileScheduling):
-    """Gives files to processes in their order; the unit process takes only files of unit tests."""
+    """Gives files to processes in their order, to the third one files without Spark first."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
-        self._is_unit: dict[str, bool] = {}
-
-    def _next_file(self, node: WorkerController) -> str | None:
-        # With fewer files than processes, xdist ends some of them, whichever start last.
-        if node.gateway.id != UNIT_PROCESS or len(self.nodes) < PROCESSES:
-            return next(iter(self.workqueue), None)
-        return next(filter(self._has_unit_tests, self.workqueue), None)
-
-    def _has_unit_tests(self, file: str) -> bool:
-        if file not in self._is_unit:
-            text = Path(self.config.rootpath, file).read_text("utf-8")
-            self._is_unit[file] = bool(_UNIT.search(text))
-        return self._is_unit[file]
+        self._uses_spark: dict[str, bool] = {}
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        file = self._next_file(node)
-        if file is None:
-            node.shutdown()
-            return
-        self.workqueue.move_to_end(file, last=False)
+        third = node.gateway.id == THIRD
+        files = iter(self.workqueue)
+        preferred = next((file for file in files if self._needs_spark(file) != third), None)
+        if preferred is not None:
+            self.workqueue.move_to_end(preferred, last=False)
         super()._assign_work_unit(node)
 
-    def _reschedule(self, node: WorkerController) -> None:
-        if not node.shutting_down and self._next_file(node) is None:
-            node.shutdown()
-        else:
-            super()._reschedule(node)
+    def _needs_spark(self, file: str) -> bool:
+        if file not in self._uses_spark:
+            text = Path(self.config.rootpath, file).read_text("utf-8")
+            tier = _TIER.search(text)
+            is_unit = tier is not None and tier[1] == "unit"
+            self._uses_spark[file] = bool(_SPARK.search(text)) and not is_unit
+        return self._uses_spark[file]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,8 +15,7 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from ports import free_port
-
-from lab.up.broker import Broker
+from quick_broker import QuickBroker
 
 _SECURITY = "org.apache.kafka.common.security"
 _COMMON = f"""
@@ -37,7 +36,7 @@ super.users=User:ANONYMOUS
 """
 
 
-class SecuredBroker(Broker):
+class SecuredBroker(QuickBroker):
     """A broker with three secured listeners.
 
     Its folder contains ``ca.pem`` and, for clients, ``client.both.pem``.

@@ -376,13 +376,15 @@ def test_after_a_power_loss_it_is_not_kept_out_by_what_switches_believe_of_its_p
     assert "election id 1 leads and does not answer" in caplog.text
 
 
-def alternately(site: Site, one: Refresher, other: Refresher, seconds: float) -> None:
+def alternately(
+    site: Site, one: Refresher, other: Refresher, seconds: float, step: float = 0.1
+) -> None:
     end = site.clock.now + seconds
     while site.clock.now < end:
         site.refresher = one
         site.poll()
         other.poll()
-        site.clock.now += 0.1
+        site.clock.now += step
 
 
 def test_the_second_of_the_same_election_id_waits_as_long_as_the_first_leads(site):
@@ -417,7 +419,7 @@ def test_one_that_leads_and_refuses_an_edit_is_asked_less_and_less_often(site):
     first, second = site.refresher, behind(site, "b", BelowAnother)
     broken = VirtualTree(9, frozenset([("h1", "h2")]), "test", "active")
     site.tables.overwrite("virtual_trees", [tree_to_row(broken)])
-    alternately(site, first, second, 3600)
+    alternately(site, first, second, 3600, 0.5)
     assert first.metrics.leads and not second.metrics.leads and site.world.leader == "a"
     # After 30 s, and then after 60, 120, 240, 480, 960: each a question and its answer.
     assert 9 <= site.terms() <= 13

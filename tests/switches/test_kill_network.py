@@ -6,6 +6,7 @@ switches. A stream that a dead switch ends is started again when the switches ar
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import random
 import shlex
@@ -70,7 +71,6 @@ class Deployment:
             tables=tables.location,
             publisher=PUBLISHER,
             udp_endpoint=lab.ingress[PUBLISHER],
-            udp_window=64,
             topic=TOPIC,
             dead_letter_topic="itch.dead",
             checkpoint=str(folder / "checkpoint"),
@@ -129,9 +129,12 @@ class Deployment:
         producer.flush()
         producer.close()
 
-    def run(self) -> None:
-        """Run the stream until the topic is drained. Raises StreamError."""
-        drain(self.spark, self.settings)
+    def run(self, window: int = 64) -> None:
+        """Run the stream until the topic is drained, with so many unanswered frames at most.
+
+        Raises StreamError.
+        """
+        drain(self.spark, dataclasses.replace(self.settings, udp_window=window))
 
     def received(self) -> int:
         return sum(path.stat().st_size for path in self.lab.folder.glob("receipts/*.mold"))
@@ -170,7 +173,8 @@ def check(deployment: Deployment, refresher: Callable[[], AbstractContextManager
     thread = threading.Thread(target=strike)
     thread.start()
     with pytest.raises(StreamError, match=r"SINK\.(UNREACHABLE|NO_CREDIT)"):
-        deployment.run()
+        # Each frame waits for an answer, so the batch lasts long enough.
+        deployment.run(window=1)
     thread.join()
     lab.revive_network()
     with refresher():

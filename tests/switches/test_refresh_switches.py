@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import os
@@ -25,7 +26,7 @@ from jobs import refresh_switches
 from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import leader_watch
+from jobs.adapters.switches import drops, lead, leader_watch, session
 from jobs.adapters.switches.apply import Applier
 from jobs.adapters.switches.derive import Derived
 from jobs.adapters.switches.lead import Refresher
@@ -63,7 +64,9 @@ class Deployment:
         self._ready: tuple[dict[str, int], dict[str, int] | None] | None = None
         self.spark, self.p4runtime, self.ingress = spark, p4runtime, ingress
         self.tables = Tables(spark, str(folder / "tables"))
-        self.settings = Settings(tables=self.tables.location, wait_seconds=1, p4_folder=str(P4))
+        self.settings = Settings(tables=self.tables.location, wait_seconds=60, p4_folder=str(P4))
+        #: Settings for switches that do not answer, or that another refresher writes.
+        self.impatient = dataclasses.replace(self.settings, wait_seconds=1)
         self.reset()
 
     def reset(self) -> None:
@@ -130,7 +133,7 @@ class Deployment:
         with ExitStack() as stack:
             for name, switch in NETWORK.switches.items():
                 target = SwitchTarget(name, self.p4runtime, switch.device_id)
-                assert stack.enter_context(SwitchSession(target, election_id=RIVAL)).leads()
+                until(stack.enter_context(SwitchSession(target, election_id=RIVAL)).leads)
             yield
 
     def rob(self, switch: str) -> None:
@@ -183,7 +186,14 @@ def deployment(
     (folder / "network.json").write_text(json.dumps(rows))
     line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
+    with (
+        Child("network", [*line, "--out", folder], folder / "log", environment) as child,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # Switches answer in milliseconds, and no refresher of these tests stands in for another.
+        patch.setattr(session, "_STAND_IN_SECONDS", 0.2)
+        patch.setattr(lead, "STANDBY_SECONDS", 0.3)
+        patch.setattr(drops, "LOOK_SECONDS", 1.0)
         where = json.loads(child.start(600))
         yield Deployment(spark, folder, where["p4runtime"], where["ingress"]["feed1"])
 
@@ -346,7 +356,7 @@ def test_an_unreachable_switch_is_reported_and_the_others_are_in_step(
     deployment.place({RACK: "127.0.0.1:1"})
     try:
         before = deployment.tables.version("switch_status")
-        with deployment.refresher() as refresher:
+        with Refresher(deployment.tables, deployment.impatient) as refresher:
             assert refresher.once().keys() == {RACK}
         rows = {row["switch"]: row for row in deployment.status(before)}
         row = rows.pop(RACK)
@@ -526,9 +536,9 @@ def test_the_exit_code_of_the_job_says_whether_all_switches_are_in_step(
     # The session of the tests replaces one of the job, which would take seconds to start.
     monkeypatch.setattr(refresh_switches.session, "start", lambda _: deployment.spark)
     monkeypatch.setattr(Lifecycle, "hold_jvm", lambda *_: None)
-    monkeypatch.setattr(Settings, "read", lambda _: deployment.settings)
+    monkeypatch.setattr(Settings, "read", lambda _: settings)
     monkeypatch.setattr(application, "set_up", lambda: None)
-    job = refresh_switches.main
+    job, settings = refresh_switches.main, deployment.settings
     assert job(["--once"]) == 0
     assert deployment.ready()["virtual_trees"] == deployment.tables.version("virtual_trees")
     assert job(["--dry-run"]) == 0
@@ -544,12 +554,15 @@ def test_the_exit_code_of_the_job_says_whether_all_switches_are_in_step(
     assert deployment.in_step(BROADCAST)
     # While another refresher leads, --once has to wait, and --reconcile takes over.
     with deployment.led_by_another():
+        settings = deployment.impatient
         assert job(["--once"]) == 2
+        settings = deployment.settings
         assert deployment.in_step(BROADCAST)
         assert job(["--reconcile"]) == 0
         assert deployment.in_step(BROADCAST, SMALL)
     deployment.place({RACK: "127.0.0.1:1"})
     try:
+        settings = deployment.impatient
         assert job(["--once"]) == 1
         assert job(["--dry-run"]) == 2
     finally:

@@ -265,14 +265,12 @@ def test_no_thread_of_arrow_runs_python_when_a_program_ends(shared_tables: Table
 def test_rows_that_a_deletion_vector_marks_as_deleted_are_not_read(
     spark: SparkSession, tables: Tables
 ) -> None:
-    rows = [entry("first"), entry("second"), entry("third")]
-    tables.append("switch_entries", rows)
-    place = f"delta.`{tables.location}/switch_entries`"
+    tables.append("switch_entries", [entry("first"), entry("second"), entry("third")])
+    path = f"{tables.location}/switch_entries"
+    place = f"delta.`{path}`"
     spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM {place} WHERE entry_key = 'second'")
-    # delta-rs does not read deletion vectors, so Spark reads the table.
-    path = f"{tables.location}/switch_entries"
-    assert local.rows(path) is None
+    assert local.rows(path) is None, "delta-rs does not read deletion vectors, so Spark does"
 
     def keys() -> list[str]:
         return sorted(row["entry_key"] for row in tables.rows("switch_entries"))
