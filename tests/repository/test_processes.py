@@ -96,16 +96,19 @@ def test_several_files_run_in_processes_and_each_file_in_a_single_one(
     assert len(names) == number and "none" not in names
 
 
-def test_the_third_process_takes_files_without_spark_first(folder: Path) -> None:
-    add_files(folder, "integration", "test_one", "test_two", "test_four", fixture="spark")
-    add_files(folder, "integration", "test_five")
-    add_files(folder, "unit", "test_six", fixture="SparkSession")
+@pytest.mark.parametrize("others", [("test_three", "test_six"), ()], ids=str)
+def test_the_third_process_takes_only_files_without_spark(
+    folder: Path, others: tuple[str, ...]
+) -> None:
+    names = ("test_one", "test_two", "test_three", "test_four", "test_five", "test_six")
+    add_files(folder, "integration", *names, fixture="SparkSession")
+    add_files(folder, "integration", *others[:1])
+    add_files(folder, "unit", *others[1:], fixture="SparkSession")
     by_file, _ = processes_by_file(folder)
-    ended = sorted(by_file, key=lambda file: (folder / f"{file}.processes").stat().st_mtime)
-    first = {by_file[file][0]: file for file in reversed(ended)}
-    with_spark = {"test_one", "test_two", "test_four"}
-    assert {name for name, file in first.items() if file not in with_spark} == {processes.THIRD}
-    assert len(first) == processes.PROCESSES
+    assert len(by_file) == 6
+    third = {file for file, names in by_file.items() if processes.THIRD in names}
+    assert third <= set(others)
+    assert bool(third) == bool(others)
 
 
 @pytest.mark.parametrize(

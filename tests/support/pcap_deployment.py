@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,8 @@ from udfs.stacks.dissect import dissect
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
 
+#: Only against hangs, seconds.
+HANG_S = 900
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 TREES = broadcast_trees(NETWORK)
 MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
@@ -141,9 +144,11 @@ class Deployment:
         query, delivery = start(self.spark, self.settings, lifecycle)
         remaining = list(steps)
         last_batch = -1
+        deadline = time.monotonic() + HANG_S
 
         def drained() -> bool:
             nonlocal last_batch
+            assert time.monotonic() < deadline, f"batch {last_batch} was the last for {HANG_S} s"
             batch = self.committed()
             if batch == last_batch:
                 return False

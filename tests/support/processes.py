@@ -2,9 +2,9 @@
 
 Tests with Spark wait for JVMs, brokers and time-outs for much of their time. A process that runs
 them holds a Spark session and a broker, and starts jobs with their own sessions. Two processes take
-files with Spark first, those that take longest first. The third takes the other files first, so
-that both cores stay busy without the memory of a third Spark while the largest tests run. A file
-stays in one process, because its tests share what its fixtures start.
+files with Spark first, those that take longest first. The third takes only files without, so that
+both cores stay busy without the memory of a third Spark. A file stays in one process, because its
+tests share what its fixtures start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 PROCESSES = 3
-#: The name that xdist gives the last process, which takes files without Spark first.
+#: The name that xdist gives the last process, which takes no files with Spark.
 THIRD = f"gw{PROCESSES - 1}"
 
 #: Files that take longest, with approximate seconds of their unit and integration tests. A run
@@ -78,8 +78,8 @@ LONG_SECONDS = 40
 PROPERTY_SECONDS = 8
 
 _TIER = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE)
-#: Fixtures and classes of tests that start Spark or a broker.
-_SPARK = re.compile(r"\b(spark|SparkSession|Broker|Deployment|World|Tables)\b")
+#: Parameters, classes and helpers of tests that start Spark or a broker in their process.
+_SPARK = re.compile(r"\b(SparkSession|Broker|Deployment|World|Tables|embedded_jobs)\b|\bspark[,:)]")
 
 
 def seconds(file: str) -> float:
@@ -120,19 +120,31 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 
 class Scheduler(LoadFileScheduling):
-    """Gives files to processes in their order, to the third one files without Spark first."""
+    """Gives files to processes in their order, but none with Spark to the third."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
         self._uses_spark: dict[str, bool] = {}
 
+    def _next_file(self, node: WorkerController) -> str | None:
+        # With fewer files than processes, xdist ends some of them, whichever start last.
+        third = node.gateway.id == THIRD and len(self.nodes) == PROCESSES
+        others = (file for file in self.workqueue if self._needs_spark(file) != third)
+        return next(others, None if third else next(iter(self.workqueue), None))
+
     def _assign_work_unit(self, node: WorkerController) -> None:
-        third = node.gateway.id == THIRD
-        files = iter(self.workqueue)
-        preferred = next((file for file in files if self._needs_spark(file) != third), None)
-        if preferred is not None:
-            self.workqueue.move_to_end(preferred, last=False)
+        file = self._next_file(node)
+        if file is None:
+            node.shutdown()
+            return
+        self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if not node.shutting_down and self._next_file(node) is None:
+            node.shutdown()
+        else:
+            super()._reschedule(node)
 
     def _needs_spark(self, file: str) -> bool:
         if file not in self._uses_spark:

@@ -59,6 +59,7 @@ def spark(
     Each process has its own warehouse, because tests drop schemas of the same name.
     """
     options = ["--conf", f"spark.sql.warehouse.dir={tmp_path_factory.mktemp('warehouse')}"]
+    options += ["--driver-memory", "768m"]
     if pytestconfig.getoption("--s3"):
         jars = Path(pytestconfig.getoption("--s3")).resolve()
         options += ["--driver-class-path", f"{jars}/*"]
