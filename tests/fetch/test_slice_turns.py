@@ -39,7 +39,7 @@ class Partition:
         yield SimpleNamespace(offset=np.arange(wanted.first, min(wanted.first + 2, wanted.until)))
         reached.offset = min(wanted.first + 3, wanted.until)
         if not again:
-            over.wait(60)
+            over.wait(600)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def tried_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reads(partition: Partition, first: int) -> threading.Event:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while first not in partition.over:
         assert time.monotonic() < end
         time.sleep(0.001)
@@ -98,14 +98,14 @@ def test_a_task_waits_for_the_one_before_and_goes_on_where_that_has_stopped(part
     time.sleep(0.05)
     assert not second.done() and partition.asked == [(10, 1000, False)]
     over.set()
-    assert first.result(60) == [10, 11]
+    assert first.result(600) == [10, 11]
     over = reads(partition, 13)
     # No more than its share, though the pin allows more.
     end = started(turn(3, True, most=1), third, tellings[1])
     over.set()
-    assert second.result(60) == [13, 14]
+    assert second.result(600) == [13, 14]
     reads(partition, 16).set()
-    assert end.result(60) == [16]
+    assert end.result(600) == [16]
     assert partition.asked[1:] == [(13, 113, False), (16, 17, False)]
     assert [(r.first, r.offset) for r in (one, other, third)] == [(10, 13), (13, 16), (16, 17)]
     # How far hosts are told is known from the one before, and is not beyond its last record.
@@ -117,7 +117,7 @@ def test_nobody_goes_on_from_a_task_that_has_died_or_was_never_here(
     partition, started, monkeypatch
 ):
     never = Read()
-    assert started(turn(2, True), never).result(60) == []
+    assert started(turn(2, True), never).result(600) == []
     assert (never.first, never.lost) == (None, False)
 
     def dies(*_: object) -> Iterator[SimpleNamespace]:
@@ -127,24 +127,24 @@ def test_nobody_goes_on_from_a_task_that_has_died_or_was_never_here(
     with monkeypatch.context() as patch:
         patch.setattr(partition, "follow", dies)
         with pytest.raises(OSError, match="died"):
-            started(turn(5, False), Read()).result(60)
+            started(turn(5, False), Read()).result(600)
     after = Read()
-    assert started(turn(6, True), after).result(60) == []
+    assert started(turn(6, True), after).result(600) == []
     assert (after.first, after.lost) == (None, False)
     # An earlier try may have known, and have sent.
     tried_before(monkeypatch)
     again = Read()
-    assert started(turn(6, True), again).result(60) == []
+    assert started(turn(6, True), again).result(600) == []
     assert (again.first, again.lost) == (None, True)
 
 
 def test_who_tries_again_ends_where_the_next_one_has_begun(partition, started, monkeypatch):
     first = started(turn(1, False), Read())
     reads(partition, 10).set()
-    assert first.result(60) == [10, 11]
+    assert first.result(600) == [10, 11]
     tried_before(monkeypatch)
     again = Read()
-    assert started(turn(1, False), again).result(60) == [10, 11]
+    assert started(turn(1, False), again).result(600) == [10, 11]
     assert partition.asked[-1] == (10, 13, True) and again.offset == 13
 
 
@@ -152,7 +152,7 @@ def test_files_of_turns_that_have_ended_are_removed(partition, started, tmp_path
     for number, first in enumerate((10, 13, 16, 19), 1):
         done = started(turn(number, number > 1), Read())
         reads(partition, first).set()
-        done.result(60)
+        done.result(600)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "stackcast-run-3-3",
         "stackcast-run-3-4",

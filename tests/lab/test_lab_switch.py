@@ -176,7 +176,7 @@ def test_senders_are_told_how_many_of_their_own_frames_were_processed() -> None:
     with many, few:
         for sender, count in ((many, 300), (few, 3)):
             sender.connect((ip, int(port)))
-            sender.settimeout(5)
+            sender.settimeout(600)
             for number in range(count):
                 sender.send(number.to_bytes(2))
         ingress.receive()

@@ -124,7 +124,7 @@ class Machine:
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         started = self.start(*arguments, **environment)
         try:
-            out, err = started.communicate(timeout=60)
+            out, err = started.communicate(timeout=600)
         except subprocess.TimeoutExpired:
             os.killpg(started.pid, signal.SIGKILL)
             raise
@@ -545,7 +545,7 @@ def kill_in(machine: Machine, step: str, *arguments: str) -> None:
     events = machine.home / "events"
     until(lambda: events.exists() and f"{step} |" in events.read_text())
     os.killpg(started.pid, signal.SIGKILL)
-    started.communicate(timeout=30)
+    started.communicate(timeout=600)
     hold.unlink()
     machine.events()
 
@@ -591,7 +591,7 @@ def test_two_starts_at_once_wait_for_each_other(equipped: Machine):
     assert "another start is setting up" in second.stderr.readline()
     hold.unlink()
     for started, job in ((first, "first"), (second, "second")):
-        out, err = started.communicate(timeout=30)
+        out, err = started.communicate(timeout=600)
         assert started.returncode == 0 and out == f"spark-submit jobs/{job}.py\n", err
     # Neither start repeated a step of the other.
     steps = "jars", "classes"

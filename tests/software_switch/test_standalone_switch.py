@@ -51,7 +51,7 @@ class Neighbour:
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
-        self.socket.settimeout(5)
+        self.socket.settimeout(600)
         self.far = free_port()
 
     def link(self) -> UdpTunnel:
@@ -299,7 +299,7 @@ def test_frames_go_from_tunnel_to_tunnel_until_a_signal_ends_it(neighbours: list
         assert neighbours[0].socket.recv(65_535) == b"x" * 60_000
     finally:
         waker.send(bytes([signal.SIGTERM]))
-        loop.join(5)
+        loop.join(600)
         status = switch.status()
         switch.close()
         wake.close()
@@ -354,7 +354,7 @@ def test_a_tunnel_takes_nothing_from_strangers_and_outlives_its_far_end(
     # It comes back, and the tunnel carries again.
     neighbours[0].socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     neighbours[0].socket.bind(where)
-    neighbours[0].socket.settimeout(5)
+    neighbours[0].socket.settimeout(600)
     port.send(b"again")
     assert neighbours[0].socket.recv(2048) == b"again"
     port.send(bytes(65_508))

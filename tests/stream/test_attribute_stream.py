@@ -177,7 +177,7 @@ def settings_of(lab: Lab, tables: str, **own: object) -> Settings:
         publisher=PUBLISHER,
         udp_endpoint=lab.ingress[PUBLISHER],
         udp_window=64,
-        wait_seconds=10,
+        wait_seconds=60,
         # All published records are one batch, also the first one after a start.
         latency="microbatch",
         max_bytes_per_trigger=0,

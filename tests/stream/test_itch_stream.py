@@ -70,7 +70,7 @@ def settings_of(lab: Lab, location: str, **others: object) -> Settings:
         publisher=PUBLISHER,
         udp_endpoint=lab.ingress[PUBLISHER],
         udp_window=64,
-        wait_seconds=10,
+        wait_seconds=60,
         latency="microbatch",
         kafka={"bootstrap.servers": lab.bootstrap_servers},
         **others,

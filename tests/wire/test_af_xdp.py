@@ -31,7 +31,7 @@ for name in ("near", "far"):
     ip(f"link set {name} mtu 9000")
     ip(f"link set {name} up")
 
-def opened(patience=5.0):
+def opened(patience=60.0):
     return open_sink(SinkOptions("af_xdp", interface="near", patience=patience))
 
 def made(sizes, number=0):

@@ -286,7 +286,7 @@ def test_a_frame_that_no_datagram_holds_is_refused_and_those_before_it_are_out()
 @pytest.mark.parametrize("code", [errno.EINTR, errno.EAGAIN, errno.ENOBUFS])
 def test_partial_sends_and_full_queues_lose_and_repeat_nothing(code, monkeypatch):
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    sender = FrameSender(near, "test", patience=5)
+    sender = FrameSender(near, "test", patience=60)
     real, calls = sender._sendmmsg, []
 
     def reluctant(descriptor, address, count, flags):
