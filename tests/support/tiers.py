@@ -59,8 +59,9 @@ def runs_long(config: pytest.Config) -> bool:
 
 def configure(config: pytest.Config) -> None:
     """Resolve the part, and take ``-m unit`` for a tier: pytest would also select by file marks."""
+    # The processes of pytest-xdist parse the command line again.
+    config.option.part = _part(config.getoption("--part"))
     if not hasattr(config, "workerinput"):
-        config.option.part = _part(config.getoption("--part"))
         config.pluginmanager.register(Summary(), "tier-summary")
     config.option.tier = config.option.markexpr if config.option.markexpr in TIERS else ""
     if config.option.tier:
