@@ -109,6 +109,14 @@ make_var() {
   JARS=$VAR/jars
 }
 
+# Container images often forbid bytecode next to the sources. Without bytecode each process would
+# compile every module again, so it goes to a folder of ours, also while packages are installed.
+choose_bytecode_folder() {
+  [ -n "${PYTHONDONTWRITEBYTECODE:-}" ] || return 0
+  unset PYTHONDONTWRITEBYTECODE
+  export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$VAR/pycache}
+}
+
 # $1: subject and verb of the message, such as "the jars need", $2: required space in MB
 check_disk() {
   local free
@@ -237,6 +245,7 @@ ensure_environment() {
   check_system
   check_java
   make_var
+  choose_bytecode_folder
   # The environment contains the paths of this clone and of itself, so it is valid for these only. The
   # settings of tools in pyproject.toml do not affect it.
   python_stamp=$({
@@ -353,12 +362,6 @@ export_environment() {
   export PYSPARK_PYTHON=$ENV_DIR/bin/python
   [ -n "${NUMBA_CACHE_DIR:-}" ] || choose_kernel_cache
   export NUMBA_CACHE_DIR
-  # Container images often forbid bytecode next to the sources. Without bytecode each process would
-  # compile every module again, so it goes to a folder of ours.
-  if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then
-    unset PYTHONDONTWRITEBYTECODE
-    export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$VAR/pycache}
-  fi
   export PATH=$ENV_DIR/bin:$PATH
 }
 
