@@ -65,7 +65,7 @@ DEFAULT_SECONDS = 4
 #: Files with tests of the long tier that take more than `LONG_SECONDS`.
 LONG = {
     "test_doc_lab": 700,
-    "test_kills": 600,
+    "test_kills": 1500,
     "test_retune_service": 600,
     "test_standalone_cluster": 450,
     "test_doc_states": 350,

@@ -24,7 +24,7 @@ TIERS = ("unit", "integration", "long")
 #: same name gives the path.
 NEEDS = {"p4c": "p4c", "bmv2": "BMv2", "s3": "object storage"}
 #: Together with the tests of README's command, a part takes less than half an hour on two cores.
-PARTS = 6
+PARTS = 12
 
 
 class OpensServerError(AssertionError):
