@@ -80,14 +80,14 @@ def test_no_table_of_three_bits_is_smaller():
     assert set(itertools.product(range(2), repeat=8)) <= set(best)
 
 
-def test_no_table_of_four_bits_is_smaller():
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.long)])
+def test_no_table_of_four_bits_is_smaller(step: int):
     best = fewest(4, 4, 2)
     for meaning, count in best.items():
         assert len(cover(rows_of(list(meaning)), 4)) == count
     others = (each for each in itertools.product(range(2), repeat=16) if each not in best)
-    for number, meaning in enumerate(others):
-        if number % 8 == 0:
-            assert len(cover(rows_of(list(meaning)), 4)) > 4
+    for meaning in itertools.islice(others, None, None, step):
+        assert len(cover(rows_of(list(meaning)), 4)) > 4
 
 
 @given(rows(), st.permutations(range(-3, 4)))

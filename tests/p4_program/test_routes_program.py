@@ -135,7 +135,7 @@ def lost(tables, port, labels, wanted) -> int:
     return (chosen(tables, labels) & ~(1 << port - 1)).bit_count() - len(wanted)
 
 
-@examples(50)
+@examples(80)
 @given(RANDOM)
 def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
     ports = rng.choice([1, 3, 8, 9, 16, 20, 63])

@@ -233,9 +233,12 @@ def test_a_service_identifies_hosts_by_address_and_ignores_their_names(stream):
         service.close()
 
 
-def test_requests_of_two_thousand_hosts_at_once_cost_one_or_two_passes(stream, counting_service):
+@pytest.mark.parametrize("hosts", [2_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_requests_of_thousands_of_hosts_at_once_cost_one_or_two_passes(
+    stream, counting_service, hosts
+):
     session = sessions(stream)[0]
-    names = [f"guest{number}" for number in range(2_000)]
+    names = [f"{hosts}guest{number}" for number in range(hosts)]
     row = stream.tables.rows("hosts")[0]
     stream.tables.append(
         "hosts",

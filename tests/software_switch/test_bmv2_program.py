@@ -445,11 +445,12 @@ def test_marks_of_statements_change_nothing(path: Path):
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
-def test_a_damaged_program_is_refused_or_runs(path: Path):
+@pytest.mark.parametrize("most", [400_000, pytest.param(2_000_000, marks=pytest.mark.long)])
+def test_a_damaged_program_is_refused_or_runs(path: Path, most: int):
     whole = json.loads(path.read_text())
     rng = random.Random(path.stem)
     # Large programs take longer, and their parts are of the same kinds as those of small ones.
-    for _ in range(max(1, min(20, 400_000 // path.stat().st_size))):
+    for _ in range(max(most // 400_000, min(20, most // path.stat().st_size))):
         config = copy.deepcopy(whole)
         place: Any = config
         while True:

@@ -27,10 +27,10 @@ RANDOM = st.randoms(use_true_random=False)
 
 
 @pytest.mark.parametrize("encoding", STORED_ROUTES)
-@examples(400)
+@examples(700)
 @given(RANDOM)
 def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
-    """16,000 publications in the long tier, with failed links and stored trees of any shape."""
+    """28,000 publications in the long tier, with failed links and stored trees of any shape."""
     network = relabelled(
         random_network(rng, 10, hosts=rng.choice([1, 2, 5, 20])), STORED_ROUTES[encoding]
     )
