@@ -1,7 +1,7 @@
-"""Whatever batches tell whom, a host's ranges follow each other, and a host that loses any datagram
-finds out what it lacks.
+"""The ranges of a host's summaries follow each other for any batches, so that a host that loses a
+datagram can request its notifications.
 
-Oracle: what each host was sent, by brute force over the batches.
+The oracle is the list of notifications for each host, by brute force over the batches.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ SESSION = b"SESSION000"
 
 
 class Step(NamedTuple):
-    """A batch of so many records, and by host those that were for it; or none, and all are told.
+    """A batch; one without records sends summaries to all hosts.
 
-    everyone: it tells all. again: it is cut off and runs again, from what is on record of those
-    before. forgotten: what was told while nothing was read is not on record.
+    Attributes:
+        records: number of records.
+        mine: numbers of the records for each host.
+        everyone: the batch sends summaries to all hosts.
+        again: the batch is interrupted and runs again, from the records of the batches before.
+        forgotten: summaries that were sent without records are not recorded.
     """
 
     records: int
@@ -216,7 +220,7 @@ def test_all_are_told_every_so_often_with_a_batch_or_without():
     # Where the next one is not before a second has gone, this one does it.
     now -= 0.5
     assert (turns.next(0.5), turns.next(0.6), turns.next(0.6)) == (False, True, False)
-    # Nothing was there to tell, so the next one that has something does.
+    # A turn without a summary passes to the next batch that has one.
     turns.none_told()
     assert turns.next() and not turns.next()
     always = SummaryTurns(0.0, lambda: now)
@@ -226,7 +230,7 @@ def test_all_are_told_every_so_often_with_a_batch_or_without():
     assert not turns.waited({0: flowing, 1: still})
     still = still.after(7, ["h1"], {})
     for _ in range(3):
-        # Others go on, and their hosts are told.
+        # Other partitions send summaries in the meantime.
         flowing = Told.all(flowing.until + 1)
         assert not turns.waited({0: flowing, 1: still})
         now += 0.9

@@ -113,7 +113,7 @@ class Code:
         return sorted({tuple(each) for room in rooms for each in self.structure(room).circles})
 
     def _between(self, name: str, inside: set[str]) -> nx.DiGraph:
-        """What the rooms of a package import of each other."""
+        """Returns the imports between the rooms of a package."""
         rooms = {room for room in self.rooms if room.rpartition(".")[0] == name}
         depth = name.count(".") + 2 if name else 1
 

@@ -1,4 +1,4 @@
-"""A receiver step by step: every state with every input, what it asks and when, what it reports."""
+"""A receiver step by step: each state with each input, the times of requests, and reports."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def service(*datagrams: bytes, now: float = 100.06) -> Step:
     return lambda it: it.receive(datagrams, now, answer=True)
 
 
-#: Input: what it is, how many deliveries it leads to, and the state after it by the state before.
+#: Input, the number of deliveries that follow, and the state after it by the state before.
 U, E, B, A = State.UNHEARD, State.EVEN, State.BEHIND, State.ASKING
 INPUTS: dict[str, tuple[Step, int, dict[State, State]]] = {
     "a notification": (stream(*sent(103)), 1, {U: U, E: E, B: A, A: A}),
@@ -143,7 +143,7 @@ def test_every_state_with_every_input(state: State, name: str):
 def test_the_table_knows_every_state_and_all_that_can_happen():
     assert set(TRANSITIONS) == {(state, what) for state in State for what in Trigger}
     for (state, what), then in TRANSITIONS.items():
-        # Nobody is even but by being level, and nobody asks before it was time.
+        # A session is even only if it is level, and sends no request before it is time.
         assert (then is State.EVEN) == (what is Trigger.LEVEL)
         assert then is not State.UNHEARD
         assert then is not State.ASKING or what is Trigger.DUE or state is State.ASKING
@@ -219,7 +219,7 @@ def test_what_the_last_summary_would_have_said_is_asked_for_after_silence():
     answer = [*sent(101, 102), summary(101, 103)]
     out = it.receive(answer, 110.0, answer=True)
     assert [d.sequence for d in out.deliveries] == [at(101)]
-    # An answer may be cut short: only one with nothing in it says that there is no more.
+    # An answer may be shortened: only an empty one says that nothing follows.
     assert [r.sequence for r in out.requests] == [at(103)]
     assert not it.receive([summary(103, 103)], 110.1, answer=True).requests
     assert it.sessions()[S] == (State.EVEN, at(103), at(103))
@@ -305,7 +305,7 @@ def test_without_a_service_a_gap_is_told_after_a_little_patience():
     assert not it.receive([*sent(101, 103), summary(101, 105)], 100.0).losses
     out = it.time(it.due())
     assert out.losses == [Loss(S, at(101), at(105), 2, "unanswered")] and not out.requests
-    # The summary of 105 to 106 is lost: nobody knows how many were in it.
+    # The summary of 105 to 106 is lost, so the number of its notifications is unknown.
     it.receive([*sent(106), summary(106, 107)], 200.0)
     assert it.time(it.due()).losses == [Loss(S, at(105), at(106), None, "unanswered")]
     assert it.sessions()[S] == (State.EVEN, at(107), at(107))
@@ -393,7 +393,7 @@ def test_a_stream_that_repeats_a_batch_is_not_silent():
 
 @pytest.mark.parametrize("order", ["arrival", "sequence"])
 def test_a_range_that_begins_before_the_last_one_ended_is_taken(order):
-    """A stream in real time that crashed says ranges that overlap what it had said."""
+    """A stream in real time that crashed sends ranges that overlap earlier ones."""
     it = receiver(State.EVEN, order=order)
     it.receive([*sent(101, 102, 103), summary(101, 104)], 100.0)
     out = it.receive([*sent(102, 103, 104, 105), summary(102, 106)], 100.1)
@@ -421,7 +421,7 @@ def test_a_range_over_what_was_lost_says_nothing():
     assert [loss.missing for loss in out.losses] == [1]
     out = it.receive([*sent(104, 105), summary(101, 106)], 102.0)
     out.losses += it.time(103.0).losses
-    # Whether all came of the rest cannot be told by it, and nothing is held back for it.
+    # It does not show whether the rest is complete, and nothing is held back for it.
     assert it.sessions()[S][1] == at(106)
     assert [(loss.from_, loss.until, loss.missing) for loss in out.losses] == [
         (at(104), at(106), None)

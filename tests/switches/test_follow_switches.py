@@ -295,7 +295,7 @@ def test_one_that_does_not_lead_does_nothing_and_starts_afresh_when_it_does(site
 
 
 def with_a_standby(site: Site) -> Callable[[float], None]:
-    """Two refreshers that run side by side: has them do so for so many seconds."""
+    """Returns a function that runs two refreshers in parallel for a number of seconds."""
     standby = site.another("b")
 
     def run(seconds: float) -> None:
@@ -346,7 +346,7 @@ def test_the_one_with_most_switches_takes_the_lead_from_one_with_few_once(site):
 
 
 class InTheWay(Session):
-    """Whoever leads has an election id: that of the settings, unless another is given."""
+    """The leader has an election id: the one of the settings, unless a test passes another."""
 
     rank = 1
 
@@ -369,7 +369,7 @@ def behind(site: Site, name: str, opened: type[InTheWay] = InTheWay) -> Refreshe
 
 def test_after_a_power_loss_it_is_not_kept_out_by_what_switches_believe_of_its_past(site, caplog):
     site.polls(5)
-    # The machine loses its power: nobody ends the streams, and the switches keep them.
+    # The machine loses its power: no program ends the streams, and the switches keep them.
     site.refresher = behind(site, "a again")
     site.polls(2 * leader_watch.QUIET_SECONDS)
     assert site.refresher.metrics.leads and site.is_ready()
@@ -406,7 +406,7 @@ def test_when_the_one_that_leads_stands_still_another_does_the_edits_that_wait(s
     alternately(site, first, second, 300)
     before = site.terms()
     site.refresher = second
-    # Nothing waits for the one that stands still: nobody is asked, or led by another.
+    # Nothing waits for the suspended one: no switch is asked, or led by another.
     site.polls(300)
     assert site.terms() == before and site.world.leader == "a"
     site.tree()

@@ -1,9 +1,9 @@
-"""Tables in folders of this machine, read and written by delta-rs: milliseconds where a query of
-Spark takes some tenths of a second.
+"""Tables in local folders, read and written by delta-rs, in milliseconds instead of the tenths of a
+second that a query of Spark takes.
 
-What it cannot do (other storage, deletion vectors, constraints that it does not know) or finds
-wrong (a version that is gone, a row that a constraint forbids) is for Spark to do or to say: each
-function then answers None or False, and nothing has changed.
+delta-rs supports no other storage, no deletion vectors and only some constraints. In these cases,
+and for errors (a missing version, a row that violates a constraint), a function returns None or
+False and changes nothing, and the caller uses Spark.
 """
 
 from __future__ import annotations
@@ -35,28 +35,32 @@ from jobs.adapters.tables.log import LocalLog, added_files
 
 log = logging.getLogger(__name__)
 
-#: A column beside a table's own.
+#: An additional column that marks rows to delete.
 _GONE = "stackcast_gone"
 
-#: What may fail behind a commit is no part of it, or Spark would write again what is written.
+#: Work after a commit may fail. As part of the write, it would make Spark write the rows again.
 _COMMIT_ALONE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-#: Commits from one checkpoint of a log to the next, where the table does not say: Delta's own.
+#: Commits from one checkpoint of a log to the next, unless the table sets it: Delta's default.
 _CHECKPOINT_INTERVAL = "10"
 
-#: What is older Linux has written by itself: it lets nothing wait for longer than half of it.
+#: Linux writes data to disk after at most half of this time.
 _WRITTEN_SECONDS = 60.0
 
-#: What delta-rs and Arrow raise: FileNotFoundError for a file that VACUUM has taken, ValueError and
-#: TypeError for values that are not of the column's type.
+#: Errors of delta-rs and Arrow: FileNotFoundError for a file that VACUUM removed, ValueError and
+#: TypeError for values of another type than the column.
 _ERRORS = (DeltaError, pa.ArrowException, OSError, ValueError, TypeError)
 
 
 def create(path: str, schema: str, comment: str, properties: Mapping[str, str]) -> bool:
-    """Make a table where there is none.
+    """Create a table if it does not exist.
 
-    schema: as Spark writes it in JSON. False: nothing is made, ask Spark.
+    Args:
+        schema: in Spark's JSON.
+
+    Returns:
+        False if nothing was created, and Spark must create it.
     """
-    # delta-rs asks writers to know constraints only where they must know change feeds, too.
+    # delta-rs requires support for constraints only together with support for change feeds.
     constraints = any(key.startswith("delta.constraints.") for key in properties)
     if constraints and properties.get("delta.enableChangeDataFeed") != "true":
         return False
@@ -76,7 +80,7 @@ def create(path: str, schema: str, comment: str, properties: Mapping[str, str]) 
 
 
 def properties(path: str) -> dict[str, str] | None:
-    """The properties that a table was given. None: ask Spark."""
+    """Returns the properties of a table, or None if Spark must read them."""
     try:
         return dict(DeltaTable(path).metadata().configuration)
     except _ERRORS as error:
@@ -97,9 +101,11 @@ def dataset(path: str, version: int | None = None) -> ds.Dataset:
 def rows(
     path: str, version: int | None = None, since: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]] | None:
-    """The rows of a table as dictionaries, as of a version (the newest by default).
+    """Returns the rows of a table, or None if Spark must read them.
 
-    since: only those whose columns are at least these values. None: ask Spark.
+    Args:
+        version: the newest by default.
+        since: lower bounds of columns; only rows that meet all of them are read.
     """
     try:
         conditions = [ds.field(name) >= value for name, value in (since or {}).items()]
@@ -113,9 +119,13 @@ def rows(
 def last_of_each(
     path: str, key: str, order: str, column: str, since: Mapping[Any, Any]
 ) -> list[dict[str, Any]] | None:
-    """``column`` of the last row, by ``order``, of each value of ``key``.
+    """Returns ``column`` of the last row, by ``order``, of each value of ``key``.
 
-    since: an order for some keys, before which their rows are not looked at. None: ask Spark.
+    Args:
+        since: lower bound of ``order`` for some keys; earlier rows of these keys are not read.
+
+    Returns:
+        The rows, or None if Spark must read them.
     """
     try:
         conditions = [
@@ -132,7 +142,7 @@ def last_of_each(
 
 
 def rows_of_files(path: str, files: list[str]) -> list[dict[str, Any]] | None:
-    """The rows of some of a table's files, named from its folder on. None: ask Spark."""
+    """Returns the rows of files in the table's folder, or None if Spark must read them."""
     try:
         schema = pa.schema(DeltaTable(path).schema().to_arrow())
         found = ds.dataset([f"{path}/{file}" for file in files], schema, format="parquet")
@@ -149,11 +159,15 @@ def write(
     transaction: tuple[str, int] | None = None,
     epoch: tuple[str, int] | None = None,
 ) -> bool:
-    """Append rows or replace all, in one commit. With ``transaction`` = (writer, number), each
-    number counts once; with ``epoch`` = (role, number), no commit has a higher one of the role.
+    """Append rows or replace all of them, in one commit.
 
-    Columns that an Arrow table lacks are null; those that only it has are left out. False: nothing
-    is written, ask Spark.
+    Args:
+        rows: an Arrow table may have fewer columns, which are null, or more, which are ignored.
+        transaction: (writer, number); each number of a writer is committed once.
+        epoch: (role, number); nothing is written if a commit has a higher number of the role.
+
+    Returns:
+        False if nothing was written, and Spark must write or report the error.
     """
     try:
         table = DeltaTable(path)
@@ -164,7 +178,7 @@ def write(
             return False
         if transaction is not None and known[transaction[0]] >= transaction[1]:
             return True
-        # Where another commit of one of these comes in between, this one fails.
+        # The commit fails if another program commits one of these in the meantime.
         commit = CommitProperties(app_transactions=[Transaction(*each) for each in given])
         write_deltalake(
             table,
@@ -181,8 +195,11 @@ def write(
 
 
 def last_transaction(path: str, writer: str) -> int | None:
-    """The last number of a writer of `write` that counted, -1 where there is none. None: ask
-    Spark."""
+    """Returns the last committed number of a writer, -1 without any, or None if Spark must read it.
+
+    Args:
+        writer: as in ``transaction`` of `write`.
+    """
     try:
         known = DeltaTable(path).transaction_version(writer)
     except _ERRORS as error:
@@ -200,8 +217,12 @@ def merge(
 ) -> int | None:
     """Insert or update ``changed`` and delete ``gone`` rows, by their keys, in one commit.
 
-    Returns how many rows of the table this concerned; without any, nothing is committed. None:
-    nothing is written, as the table is beyond version ``onto``, or for Spark to write or explain.
+    Args:
+        onto: version that must be the newest one.
+
+    Returns:
+        The number of rows that changed, and nothing is committed for 0; None if nothing was
+        written, because of a version after ``onto`` or because Spark must write them.
     """
     try:
         table = DeltaTable(path, version=onto)
@@ -216,7 +237,7 @@ def merge(
                 same,
                 "wanted",
                 "held",
-                # Of a version that was named delta-rs lets no other commit be the next.
+                # Without retries, no other commit can come between version ``onto`` and this one.
                 commit_properties=None if onto is None else CommitProperties(max_commit_retries=0),
                 post_commithook_properties=_COMMIT_ALONE,
             )
@@ -233,8 +254,13 @@ def merge(
 
 
 def make_durable(path: str, version: int, after: int) -> None:
-    """Has a version be there after a power failure: its commit, those before it, back to ``after``
-    or to what is old, and their files. Neither delta-rs nor Spark sees to that. Raises OSError."""
+    """Write a version to disk, so that it survives a power failure; delta-rs and Spark do not.
+
+    This concerns its commit, earlier ones back to ``after`` or to old ones, and their files.
+
+    Raises:
+        OSError: a file could not be written.
+    """
     table, log_of = Path(path), LocalLog(Path(path))
     folders: set[Path] = set()
     for number in range(version, after, -1):
@@ -242,7 +268,7 @@ def make_durable(path: str, version: int, after: int) -> None:
         if not commit.exists() or time.time() - commit.stat().st_mtime > _WRITTEN_SECONDS:
             break
         files = [table / name for name in added_files(log_of.commit(number)) or ()]
-        # Of one that was added and replaced since, nothing is left to see to.
+        # A file that was added and replaced since no longer exists.
         for place in filter(Path.exists, files):
             folders.add(place.parent)
             sync(place)
@@ -252,7 +278,7 @@ def make_durable(path: str, version: int, after: int) -> None:
 
 
 def _keep_log_short(path: str, table: DeltaTable) -> None:
-    """Writes a checkpoint of the log where one is due, and removes what is too old of it."""
+    """Write a checkpoint of the log if one is due, and remove old entries of the log."""
     try:
         every = table.metadata().configuration.get("delta.checkpointInterval")
         if table.version() % int(every or _CHECKPOINT_INTERVAL) == 0:
@@ -284,7 +310,7 @@ def _pylist(table: pa.Table) -> list[dict[str, Any]]:
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        # Arrow makes an object of its own for each, and that a time: 3 us.
+        # Arrow's own conversion takes 3 us per value, because it creates two objects.
         times: list[Any] = column.to_pandas(timestamp_as_object=True).tolist()
         return times
     found: list[Any] = column.to_pylist(maps_as_pydicts="strict")
