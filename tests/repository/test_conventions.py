@@ -48,18 +48,9 @@ def test_linters_find_no_problem(command: str):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_folder_p4_does_not_hide_the_package_p4_of_p4runtime():
-    assert not list((P4).rglob("*.py"))
-    # The clone is first on the path, as in a job.
-    done = subprocess.run(
-        [sys.executable, "-c", "import p4.v1.p4runtime_pb2 as m; print(m.__file__)"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "site-packages" in done.stdout
+def test_the_folder_p4_contains_no_python():
+    """Folder p4 is first on the path of a job, and p4runtime-shell imports a package p4."""
+    assert not list(P4.rglob("*.py"))
 
 
 def test_no_file_names_a_folder_of_one_machine():
@@ -116,3 +107,14 @@ def test_call_paths_in_contributing_name_existing_files_and_functions():
         source = paths[0].read_text("utf-8")
         for part in filter(None, function.split(".")):
             assert re.search(rf"^ *(class|def) {part}\b", source, re.MULTILINE), (name, function)
+
+
+def test_readme_and_ci_install_each_debian_package_without_which_a_test_is_skipped():
+    def packages(pattern: str, text: str) -> set[str]:
+        return {name for names in re.findall(pattern, text) for name in names.split()}
+
+    texts = [path.read_text() for path in tracked("tests/*.py")]
+    needed = set().union(*(packages(r"apt-get install ([\w -]+)\"", text) for text in texts))
+    assert len(needed) > 4
+    assert packages(r"apt-get install ([\w -]+)\n", (ROOT / "README.md").read_text()) == needed
+    assert packages(r"\npackages=\(([\w -]+)\)", (ROOT / ".ci" / "run").read_text()) == needed
