@@ -62,6 +62,15 @@ pytestmark = pytest.mark.long
 def test_first(): pass
 def test_second(): pytest.skip("no hardware")
 """
+#: A file whose name is in `processes.DIVIDED`.
+DIVIDED = """
+import pytest
+
+pytestmark = pytest.mark.long
+
+def test_third(): pass
+def test_fourth(): pass
+"""
 #: Neither the variables of these tests' own run nor its options may reach the inner run.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
 
@@ -88,11 +97,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_mixed.py").write_text(MIXED)
     (folder / "test_length.py").write_text(LONG)
+    (folder / "test_kills.py").write_text(DIVIDED)
     return folder
 
 
 PLAIN = {"test_plain", "test_steps[1]", "test_property"}
-EVERYTHING = {*PLAIN, "test_server", "test_steps[2]", "test_first"}
+LONG_TESTS = {"test_steps[2]", "test_first", "test_third", "test_fourth"}
+EVERYTHING = {*PLAIN, *LONG_TESTS, "test_server"}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +112,7 @@ EVERYTHING = {*PLAIN, "test_server", "test_steps[2]", "test_first"}
         (
             (),
             {*PLAIN, "test_server"},
-            "3 tests of the long tier (test --all adds them), 1 that need",
+            "5 tests of the long tier (test --all adds them), 1 that need",
         ),
         (("-m", "unit"), PLAIN, "0 tests of the long tier"),
         (("--all",), EVERYTHING, "0 tests of the long tier"),
@@ -119,10 +130,18 @@ def test_a_run_takes_its_tiers_and_counts_the_others(
 
 
 def test_the_parts_together_run_what_all_adds_each_in_one_part(folder: Path) -> None:
-    passed = [run(folder, "-n", "2", "--part", str(part))[0] for part in range(tiers.PARTS)]
+    passed = [run(folder, "-n", "0", "--part", str(part))[0] for part in range(tiers.PARTS)]
     assert sorted(name for names in passed for name in names) == sorted(
-        ["test_first", "test_steps[2]", "test_property"]
+        [*LONG_TESTS, "test_property"]
     )
+    # No part takes two tests of a file that is divided.
+    assert not any({"test_third", "test_fourth"} <= names for names in passed)
+
+
+def test_several_processes_run_the_same_part_as_one(folder: Path) -> None:
+    """pytest-xdist hands the options of a run to its processes as they were typed."""
+    # The files that take longest are assigned first.
+    assert run(folder, "-n", "2", "--part", "0")[0] == {"test_fourth"}
 
 
 @pytest.mark.parametrize("text", ["12", "-1", "x"])

@@ -73,6 +73,9 @@ LONG = {
     "test_tutorial": 200,
     "test_state_kills": 150,
 }
+#: Files whose long tests share no fixture, with the seconds of one test. A part takes single tests
+#: of them.
+DIVIDED = {"test_kills": 180, "test_retune_service": 75}
 #: A file with tests of the long tier, and a file with property tests at their full length.
 LONG_SECONDS = 40
 PROPERTY_SECONDS = 8
@@ -87,9 +90,18 @@ def seconds(file: str) -> float:
     return SECONDS.get(PurePath(file).stem, DEFAULT_SECONDS)
 
 
-def long_seconds(file: str, has_long_tests: bool) -> float:
-    """Return about how long the long tests of a file take, its property tests included."""
-    return LONG.get(PurePath(file).stem, LONG_SECONDS if has_long_tests else PROPERTY_SECONDS)
+def long_seconds(file: str, has_long_tests: bool, one_test: bool = False) -> float:
+    """Return about how long the long tests of a file take, its property tests included.
+
+    Args:
+        file: path of the file.
+        has_long_tests: false if the file has only property tests, which are longer in that tier.
+        one_test: return the time of one long test of a file in `DIVIDED`.
+    """
+    stem = PurePath(file).stem
+    if one_test:
+        return DIVIDED[stem]
+    return LONG.get(stem, LONG_SECONDS if has_long_tests else PROPERTY_SECONDS)
 
 
 def several_files(config: pytest.Config) -> bool:

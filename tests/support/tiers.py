@@ -39,7 +39,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--part",
         metavar="N",
         help=f"run only part N (0 to {PARTS - 1}) of the tests that --all adds; "
-        "'commit' stands for the number of commits modulo the number of parts",
+        "'commit' means the number of commits modulo the number of parts",
     )
     group.addoption("--p4c", metavar="FILE", help="path of p4c-bm2-ss; adds the tests that need it")
     group.addoption(
@@ -97,21 +97,34 @@ def is_property_test(item: pytest.Item) -> bool:
 
 
 def parts(items: Iterable[pytest.Item]) -> dict[str, int]:
-    """Returns the part of each file that the long tier concerns, by its path.
+    """Returns the part of each unit of the long tier: a file, or a test of a file that is divided.
 
-    The files that take longest are assigned first, each to the part that is shortest so far. The
+    The units that take longest are assigned first, each to the part that is shortest so far. The
     result depends on the tests alone, so every run and every process computes the same parts.
+
+    Args:
+        items: the tests that ``--all`` adds or makes longer.
     """
-    has_long_tests: defaultdict[str, bool] = defaultdict(bool)
+    seconds: defaultdict[str, float] = defaultdict(float)
     for item in items:
-        has_long_tests[str(item.path)] |= tier(item) == "long"
-    seconds = {path: processes.long_seconds(path, has) for path, has in has_long_tests.items()}
+        estimate = processes.long_seconds(str(item.path), tier(item) == "long", divided(item))
+        seconds[unit(item)] = max(seconds[unit(item)], estimate)
     totals = [0.0] * PARTS
     assigned = {}
-    for path in sorted(seconds, key=lambda path: (-seconds[path], path)):
-        assigned[path] = totals.index(min(totals))
-        totals[assigned[path]] += seconds[path]
+    for name in sorted(seconds, key=lambda name: (-seconds[name], name)):
+        assigned[name] = totals.index(min(totals))
+        totals[assigned[name]] += seconds[name]
     return assigned
+
+
+def divided(item: pytest.Item) -> bool:
+    """Returns whether the long tests of the file go to parts one by one."""
+    return item.path.stem in processes.DIVIDED
+
+
+def unit(item: pytest.Item) -> str:
+    """Returns what goes to one part as a whole: the test, or its file."""
+    return item.nodeid if divided(item) else str(item.path)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -127,7 +140,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
         if need:
             left_out[need] += 1
         elif part is not None:
-            if part_of.get(str(item.path)) == part and (name == "long" or is_property_test(item)):
+            if part_of.get(unit(item)) == part and (name == "long" or is_property_test(item)):
                 chosen.append(item)
                 continue
         elif config.option.tier:
