@@ -37,6 +37,7 @@
 #
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compiles the programs in p4/
 #   ./spark-submit.sh make docs                  writes the table of settings in docs/operations.md
+#   ./spark-submit.sh make p4runtime             generates the modules of P4Runtime's messages in schemas/p4runtime
 #   ./spark-submit.sh make packages --uv PATH    writes the hashes of Python packages in conf/packages
 #   ./spark-submit.sh make structure             prints modules, lines, modules with one caller and import cycles
 #   eval "$(./spark-submit.sh env)"              puts spark-submit and stackcast on the path (stackcast --help)
@@ -278,7 +279,7 @@ ensure_environment() {
     "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
       die "$python cannot create a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
     say "[2/4] installing Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
-    install_packages runtime "$python_stamp" build runtime .
+    install_packages runtime "$python_stamp" build runtime shell .
   fi
   if ! is_done jars "$jar_stamp"; then
     check_disk "the jars need" 500
@@ -384,8 +385,8 @@ case "${1:-}" in
   make)
     name=${2:-}
     case "$name" in
-      p4 | docs | packages | structure) ;;
-      *) die "make has no target '$name'; targets: docs p4 packages structure" ;;
+      p4 | p4runtime | docs | packages | structure) ;;
+      *) die "make has no target '$name'; targets: docs p4 p4runtime packages structure" ;;
     esac
     shift 2
     ensure_environment test

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli import explain, frames, itch, keys, lab, send_frame, states
+from cli import explain, frames, itch, keys, lab, send_frame, states, switch
 from cli.attributes import command
 from cli.filters import command as filters
 from cli.receive import command as receive
@@ -27,6 +27,7 @@ app.add_typer(frames.app, name="frames")
 frames.app.command("send")(send_frame.send)
 app.add_typer(lab.app, name="lab")
 app.add_typer(states.app, name="states")
+app.add_typer(switch.app, name="switch")
 app.add_typer(filters.app, name="filters")
 app.add_typer(command.app, name="attributes")
 app.command("explain")(explain.explain)

@@ -29,7 +29,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.metrics_server import serve
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.session import Comparison
+from jobs.adapters.switches.results import Comparison
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import SwitchError, printable
 from udfs.switches.entry import SwitchEntry

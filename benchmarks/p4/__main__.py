@@ -1,11 +1,12 @@
-"""Costs of the P4 programs: passes a frame, entries a switch, frames a second.
+"""Costs of the P4 programs: passes per frame, entries per switch, frames per second, refreshes.
 
-    ./spark-submit.sh bench p4 [--p4c FILE] [--bmv2 FILE] [--pictures]
+    ./spark-submit.sh bench p4 [--refresh] [--p4c FILE] [--bmv2 FILE] [--pictures]
 
-One line of JSON a measurement. ``--p4c`` names p4c-bm2-ss: then the program is compiled for every
-number of labels a pass, and run. ``--bmv2`` names simple_switch_grpc: then the same frames go
-through it too, over pairs of virtual interfaces, which needs the right to make them. ``--pictures``
-draws docs/pictures/passes.svg; it wants ``--p4c``. docs/benchmarks.md says what is measured.
+Prints one line of JSON per measurement. With ``--refresh`` it only measures how long refreshes of
+switches take. With ``--p4c`` (path of p4c-bm2-ss) it compiles the program for each number of labels
+per pass, and runs it. With ``--bmv2`` (path of simple_switch_grpc) it also sends the frames through
+BMv2, over pairs of virtual interfaces, which needs the right to create them. ``--pictures`` draws
+docs/pictures/passes.svg, and needs ``--p4c``. docs/benchmarks.md describes the measurements.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from p4_products import FOLDER, TEXT, compile_program, products
 
 from benchmarks.compile import say
-from benchmarks.p4 import messages, network, speed, text_program
+from benchmarks.p4 import messages, network, refresh, speed, text_program
 from benchmarks.p4 import passes as p4_passes
 from benchmarks.p4.workloads import workloads
 from benchmarks.support.measuring import one_core
@@ -34,12 +35,16 @@ DRAWN = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./spark-submit.sh bench p4")
-    parser.add_argument("--p4c", help="p4c-bm2-ss, to compile for other numbers of labels a pass")
-    parser.add_argument("--bmv2", help="simple_switch_grpc, to be measured beside")
+    parser.add_argument("--refresh", action="store_true", help="measure only refreshes of switches")
+    parser.add_argument("--p4c", help="path of p4c-bm2-ss, to vary the number of labels per pass")
+    parser.add_argument("--bmv2", help="path of simple_switch_grpc, to measure it as well")
     parser.add_argument("--pictures", action="store_true", help="draw docs/pictures/passes.svg")
     options = parser.parse_args()
     if options.pictures and not options.p4c:
-        parser.error("--pictures draws measurements that only --p4c makes")
+        parser.error("--pictures needs --p4c")
+    refresh.run()
+    if options.refresh:
+        return
     one_core()
     programs = {LABELS_A_PASS: (FOLDER / "virtual_trees.json").read_bytes()}
     if options.p4c:

@@ -19,7 +19,7 @@ from cli import explain
 from cli import lab as lab_command
 from jobs import check_delivery, refresh_switches
 from jobs.adapters.app.logs import OneLine
-from jobs.adapters.switches.session import Comparison
+from jobs.adapters.switches.results import Comparison
 from lab.proof.verdict import DeliveryVerdict, Fault
 from lab.report import page
 from udfs.switches.entry import SwitchEntry

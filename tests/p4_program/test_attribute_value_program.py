@@ -22,7 +22,6 @@ from examples import examples
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
-from p4.config.v1 import p4info_pb2
 from p4_coverage import soil
 from program_switches import OPEN, open_ports
 from real_switch import RealSwitch
@@ -31,6 +30,7 @@ from scapy.layers.l2 import Ether
 from virtual_trees_cases import datagram, plain_frame
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from schemas.p4runtime import p4info_pb2
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.events import ETHERTYPE, FINE, WIDTHS, code_of

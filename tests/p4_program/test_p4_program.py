@@ -10,10 +10,10 @@ from pathlib import Path
 import p4_products
 import pytest
 from google.protobuf import text_format
-from p4.config.v1 import p4info_pb2
 from p4_tables import by_table
 from paths import P4, ROOT
 
+from schemas.p4runtime import p4info_pb2
 from tests.make.p4 import generated
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import compile_texts

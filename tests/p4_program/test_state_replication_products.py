@@ -7,9 +7,9 @@ import re
 import p4_products
 import pytest
 from google.protobuf import text_format
-from p4.config.v1 import p4info_pb2
 from state_cases import CAPACITY, REASONS, REGISTERS, SIZES, TABLE
 
+from schemas.p4runtime import p4info_pb2
 from udfs.network.programs import REPLICATING
 from udfs.states.messages import ACKNOWLEDGER, HEADER_BYTES, PROTO_ID, STATES_PORT, MessageKind
 from udfs.switches.derivation import DERIVATIONS

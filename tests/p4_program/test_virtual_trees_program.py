@@ -8,8 +8,8 @@ import re
 import p4_products
 import pytest
 from google.protobuf import text_format
-from p4.config.v1 import p4info_pb2
 
+from schemas.p4runtime import p4info_pb2
 from udfs.network.labels import FORMATS, MAX_LABELS, MAX_PORT
 from udfs.network.programs import STACKS
 from udfs.network.tunnel import TUNNEL_PORT

@@ -32,13 +32,11 @@ from google.protobuf import text_format
 from google.rpc import code_pb2
 from hypothesis import given
 from hypothesis import strategies as st
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2
-from paths import TEST_P4
 
 from lab.switch.p4runtime.device import MOST_UPDATES, Device
 from lab.switch.p4runtime.program import read_program
 from lab.switch.p4runtime.refusal import Refusal
+from schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
@@ -509,15 +507,6 @@ def test_before_there_is_a_program_nothing_is_written_or_read() -> None:
         with pytest.raises(Refusal, match="runs no program") as answer:
             call()
         assert answer.value.code == code_pb2.FAILED_PRECONDITION
-
-
-@pytest.mark.p4c
-def test_the_program_of_these_tests_is_what_its_source_says(
-    pytestconfig: pytest.Config,
-) -> None:
-    p4c = str(pytestconfig.getoption("--p4c"))
-    made = p4_products.compile_program(p4c, TEST_P4 / "control_plane.p4")
-    assert made == (INFO_TEXT, JSON.decode())
 
 
 @pytest.mark.parametrize("name", ["virtual_trees", "packet_subscriptions"])

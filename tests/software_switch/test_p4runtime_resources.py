@@ -22,8 +22,8 @@ from control_plane import (
 from google.rpc import code_pb2
 from hypothesis import given
 from hypothesis import strategies as st
-from p4.v1 import p4runtime_pb2
 
+from schemas.p4runtime import p4runtime_pb2
 from udfs.switches.entry import group_entry, group_id, replicas, session_entry, session_length
 
 pytestmark = pytest.mark.unit
@@ -82,6 +82,17 @@ def test_a_replica_without_a_port_is_refused() -> None:
     wire = group(1)
     wire.multicast_group_entry.replicas.add(instance=3)
     assert write(running(), "INSERT", wire) == ["INVALID_ARGUMENT"]
+
+
+@pytest.mark.parametrize("kind", ["multicast_group_entry", "clone_session_entry"])
+def test_replicas_with_backup_replicas_are_refused_because_the_switch_would_ignore_them(
+    kind: str,
+) -> None:
+    """P4Runtime 1.5 added field 4, ``backup_replicas``, to replicas."""
+    wire = group(1, (1, 0)) if kind == "multicast_group_entry" else session(1, (1, 0))
+    backup_replicas = b"\x22\x03\x0a\x01\x02"
+    getattr(wire, kind).replicas[0].MergeFromString(backup_replicas)
+    assert write(running(), "INSERT", wire) == ["UNIMPLEMENTED"]
 
 
 def test_groups_and_sessions_live_side_by_side_and_change_like_entries() -> None:

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,18 @@ from control_plane import (
     updates,
 )
 from google.rpc import code_pb2, status_pb2
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
-from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeWriteException
 from paths import P4
 from waiting import until
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
+from jobs.adapters.switches.shell import register_messages
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import MOST_UPDATES, Device
 from lab.switch.p4runtime.endpoint import ServerCredentials
 from lab.switch.p4runtime.refusal import Refusal, batch_status, invalid
 from lab.switch.p4runtime.server import P4RuntimeServer
+from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from udfs.errors import LabError, SwitchError
 from udfs.network.topology import fabric
 from udfs.switches.entry import Difference, SwitchEntry, canonical, difference, group_entry
@@ -102,8 +103,8 @@ class Stream:
         self.out.put(None)
 
 
-def write_request(*made: Any, device: int = 1, election_id: int | None = 1, **options: Any) -> Any:
-    request = p4runtime_pb2.WriteRequest(device_id=device, updates=made, **options)
+def write_request(*parts: Any, device: int = 1, election_id: int | None = 1, **options: Any) -> Any:
+    request = p4runtime_pb2.WriteRequest(device_id=device, updates=parts, **options)
     if election_id is not None:
         request.election_id.SetInParent()
         request.election_id.low = election_id
@@ -138,19 +139,21 @@ def read_all(stub: Any, *parts: Any, device: int = 1, role: str = "") -> list[An
 
 
 def test_p4runtime_shells_own_client_sets_writes_and_reads(server: P4RuntimeServer) -> None:
-    shell = P4RuntimeClient(2, server.address, (0, 5))
+    register_messages()
+    p4runtime_sh = import_module("p4runtime_sh.p4runtime")
+    shell = p4runtime_sh.P4RuntimeClient(2, server.address, (0, 5))
     try:
         assert shell.api_version() == "1.4.0"
         shell.set_fwd_pipe_config(str(INFO_FILE), str(JSON_FILE))
         assert shell.get_p4info() == INFO
         (update,) = updates("INSERT", exact(b"\0\x40\1"))
         shell.write_update(update)
-        with pytest.raises(P4RuntimeWriteException) as answer:
+        with pytest.raises(p4runtime_sh.P4RuntimeWriteException) as answer:
             shell.write_update(update)
         assert answer.value.errors[0][1].canonical_code == code_pb2.ALREADY_EXISTS
         (response,) = shell.read_one(entity(exact(b"\x40\1")))
-        (held,) = response.entities
-        assert held.table_entry.match[0].exact.value == b"\x40\1"  # canonical when read back
+        (entry,) = response.entities
+        assert entry.table_entry.match[0].exact.value == b"\x40\1"  # canonical when read back
     finally:
         shell.tear_down()
 
@@ -306,7 +309,7 @@ def test_a_stream_that_never_begins_gives_its_place_back() -> None:
                 with pytest.raises(grpc.RpcError) as error:
                     next(call)
                 assert error.value.code().name in ("FAILED_PRECONDITION", "RESOURCE_EXHAUSTED")
-            # It came before them, and later ones find room again.
+            # It was accepted before them. Later streams are accepted again.
             first.ask(1, 2)
             assert first.code() == "OK"
             assert Stream(stub, 1, 1).code() == "ALREADY_EXISTS"
@@ -442,7 +445,7 @@ def test_a_write_that_has_begun_is_finished_before_another_client_is_primary() -
         reader = threading.Thread(target=lambda: waiting.append(new.code()))
         reader.start()
         time.sleep(0.2)
-        assert not waiting and not notice.done()  # not primary while the write goes on
+        assert not waiting and not notice.done()  # not primary during the write
         pipeline.go_on.set()
         assert answer.result(600) == p4runtime_pb2.WriteResponse()
         reader.join(600)
@@ -621,9 +624,10 @@ def test_a_bad_update_is_reported_in_the_switchs_words_and_all_others_are_writte
     label = (("label", "exact", canonical(1 << 14 | 1)),)
     nowhere = SwitchEntry("pod1-rack1", "ingress.acl", label, "ingress.drop", ())
     trees.write(Difference((groups[7],), (), ()))
-    failures = dict(trees.write(Difference((*groups, wide, nowhere), (), ())))
+    refused = trees.write(Difference((*groups, wide, nowhere), (), ()))
+    failures = {update.entry: str(update) for update in refused}
     assert failures.keys() == {groups[7], wide, nowhere}
-    assert failures[groups[7]].startswith("ALREADY_EXISTS")
+    assert failures[groups[7]].startswith(f"{groups[7].key}: ALREADY_EXISTS")
     assert "port 512" in failures[wide] or "0x200" in failures[wide]
     assert "ingress.acl" in failures[nowhere]
     assert trees.read_entries("pod1-rack1") == set(groups)

@@ -27,10 +27,10 @@ from control_plane import (
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
+from schemas.p4runtime import p4runtime_pb2
 from udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit

@@ -25,9 +25,9 @@ from examples import examples
 from google.rpc import code_pb2
 from hypothesis import given
 from hypothesis import strategies as st
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.p4runtime.device import Device
+from schemas.p4runtime import p4runtime_pb2
 from udfs.switches.entry import default_entry
 
 pytestmark = pytest.mark.unit

@@ -20,7 +20,6 @@ import grpc
 import networkx as nx
 import pytest
 from google.protobuf import text_format
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from paths import P4, ROOT
 from ports import free_port
 from program_switches import fill
@@ -29,6 +28,7 @@ from scapy.layers.l2 import Ether
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
+from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from udfs.errors import SwitchError
 from udfs.network.network import Network
 from udfs.network.topology import from_graph

@@ -14,7 +14,7 @@ from jobs.adapters.replay.metrics import OUTCOMES, RerequestMetrics
 from jobs.adapters.stream.metrics import StreamMetrics, in_unicast
 from jobs.adapters.stream.report import BatchReport
 from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.session import RefreshResult
+from jobs.adapters.switches.results import RefreshResult
 from udfs.errors import NetworkError, SinkError, SwitchError
 from udfs.messages.readers import REASONS
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from google.protobuf import text_format
 from google.rpc import code_pb2
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2
 from paths import TEST_P4
 
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.refusal import Refusal
+from schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry
 

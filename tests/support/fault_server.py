@@ -19,8 +19,8 @@ from typing import Any
 
 import grpc
 from google.rpc import code_pb2, status_pb2
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
+from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from udfs.switches.entry import SwitchEntry, canonical, group_entry, replicas
 
 RIVAL = 1 << 40
@@ -32,14 +32,23 @@ _Action = p4runtime_pb2.SetForwardingPipelineConfigRequest
 
 @dataclass
 class Faults:
-    """What goes wrong with one switch. Updates are numbered from 0 as they are applied or refused.
+    """Faults of one switch.
 
-    shuffle: the order within each Write. refuse: words for an update that is refused, given its
-    number and itself. die: numbers of updates before which the switch dies, its streams and calls
-    with it; forgets: it comes back without program and entries. forget: numbers after whose Write
-    the tables are silently emptied. rival: numbers after whose Write another client is primary.
-    vague: a Write with a refused update says nothing about which, and applies none. slow: seconds
-    before each response of a Read. deaf: plain calls are not answered. no_program: none is taken.
+    Updates are numbered from 0, in the order in which they are applied or refused.
+
+    Attributes:
+        shuffle: shuffles the updates of each Write.
+        refuse: returns the reason for which an update is refused, given its number and message.
+        die: numbers of updates before which the switch dies; streams and calls end.
+        forgets: a switch that died comes back without program and entries.
+        forget: numbers of updates after whose Write the tables are silently emptied.
+        rival: numbers of updates after whose Write another client is primary.
+        vague: a Write with a refused update names no update, and applies none.
+        slow: seconds before each response of a Read.
+        deaf: calls other than those of a stream are not answered.
+        no_program: the switch accepts no program.
+        capacity: number of table entries that fit in the switch, whatever its P4Info says.
+        explicit: reads return matches that accept every value (p4lang/PI, issue 35).
     """
 
     shuffle: random.Random | None = None
@@ -52,14 +61,21 @@ class Faults:
     slow: float = 0.0
     deaf: bool = False
     no_program: bool = False
+    capacity: int | None = None
+    explicit: bool = False
 
 
 class FaultyDevice:
-    """One switch. writes: kind and entry of each update of each Write that was let in.
+    """One switch.
 
-    actions: how its program was set. reads: how often all tables were read. keeps_entries: it can
-    reconcile. hides_groups: as BMv2, it says once its program was set, or was to be, that it has no
-    groups, and copies by them as before. forgot: it lost its entries.
+    Attributes:
+        writes: for each accepted Write, the kind and the entry of each update.
+        actions: how the program was set, each time.
+        reads: how often all tables were read.
+        keeps_entries: whether the switch can reconcile.
+        hides_groups: like BMv2, the switch reports no groups after a change of its program, but
+            still copies by them.
+        forgot: whether the switch lost its entries.
     """
 
     def __init__(self, name: str, device_id: int) -> None:
@@ -92,7 +108,7 @@ class FaultyDevice:
             )
 
     def entries(self) -> set[SwitchEntry]:
-        """What the switch holds."""
+        """Return the entries of the switch."""
         with self.lock:
             return {self.decode(entity) for entity in self.held.values()}
 
@@ -128,10 +144,10 @@ class FaultyDevice:
         wire = entity.table_entry
         (table,) = (t for t in self.config.p4info.tables if t.preamble.id == wire.table_id)
         match = []
-        for wanted in table.match_fields:
-            for given in wire.match:
-                if given.field_id == wanted.id:
-                    match.append((wanted.name, *_match(given)))
+        for field_info in table.match_fields:
+            for field_match in wire.match:
+                if field_match.field_id == field_info.id:
+                    match.append((field_info.name, *_match(field_match)))
         name, params = "", []
         for action in self.config.p4info.actions:
             if action.preamble.id == wire.action.action.action_id:
@@ -229,7 +245,7 @@ class FaultyDevice:
             context.abort(grpc.StatusCode.UNKNOWN, status.message)
 
     def apply(self, update: Any) -> tuple[int, str]:
-        key = _key(update.entity)
+        key = wire_key(update.entity)
         present = key in self.held
         if update.type == _Update.INSERT:
             if present:
@@ -244,11 +260,29 @@ class FaultyDevice:
             self.held[key] = update.entity
         return code_pb2.OK, ""
 
+    def as_read(self, entity: Any) -> Any:
+        """Return an entity as a Read does."""
+        if not self.faults.explicit or _is_group(entity):
+            return entity
+        explicit = p4runtime_pb2.Entity()
+        explicit.CopyFrom(entity)
+        entry = explicit.table_entry
+        (table,) = (t for t in self.config.p4info.tables if t.preamble.id == entry.table_id)
+        present = {match.field_id for match in entry.match}
+        for key in table.match_fields:
+            if key.id not in present and key.match_type == key.LPM:
+                match = entry.match.add(field_id=key.id)
+                match.lpm.value = b"\0"
+                match.lpm.prefix_len = 0
+        return explicit
+
     def full(self, entity: Any) -> bool:
-        wanted = entity.table_entry.table_id
-        size = next((t.size for t in self.config.p4info.tables if t.preamble.id == wanted), 0)
+        if self.faults.capacity is not None:
+            return sum(map(_is_table_entry, self.held.values())) >= self.faults.capacity
+        table_id = entity.table_entry.table_id
+        size = next((t.size for t in self.config.p4info.tables if t.preamble.id == table_id), 0)
         return bool(
-            size and sum(e.table_entry.table_id == wanted for e in self.held.values()) >= size
+            size and sum(e.table_entry.table_id == table_id for e in self.held.values()) >= size
         )
 
 
@@ -314,12 +348,15 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
         with device.lock:
             if device.config is None:
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no program")
-            kinds = {entity.WhichOneof("entity") for entity in request.entities}
-            found = [e for e in device.held.values() if e.WhichOneof("entity") in kinds]
-            device.reads += "table_entry" in kinds
-        for start in range(0, len(found), 100):
+            entities = [
+                device.as_read(entity)
+                for entity in device.held.values()
+                if any(_matches(entity, wildcard) for wildcard in request.entities)
+            ]
+            device.reads += any(_reads_all_tables(wildcard) for wildcard in request.entities)
+        for start in range(0, len(entities), 100):
             time.sleep(device.faults.slow)
-            yield p4runtime_pb2.ReadResponse(entities=found[start : start + 100])
+            yield p4runtime_pb2.ReadResponse(entities=entities[start : start + 100])
 
     def StreamChannel(self, requests: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -334,27 +371,28 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
         try:
             for request in requests:
                 device = self._by_id[request.arbitration.device_id]
-                asked = _number(request.arbitration.election_id)
+                election_id = _number(request.arbitration.election_id)
                 with device.lock:
-                    if asked in [i for other, i in device.clients.items() if other is not outbox]:
-                        outbox.put(f"election id {asked} is in use")
+                    others = [box for box in device.clients if box is not outbox]
+                    if election_id in [device.clients[box] for box in others]:
+                        outbox.put(f"election id {election_id} is in use")
                         return
                     before = device.clients.get(outbox)
-                    device.clients[outbox] = asked
-                    if asked >= device.highest:
-                        device.highest = device.primary = asked
+                    device.clients[outbox] = election_id
+                    if election_id >= device.highest:
+                        device.highest = device.primary = election_id
                         device.tell()
                     else:
                         if before is not None and before == device.primary:
                             device.primary = None
-                        outbox.put(device.notice(asked))
+                        outbox.put(device.notice(election_id))
         except grpc.RpcError:
             pass
         finally:
             if device is not None:
                 with device.lock:
-                    left = device.clients.pop(outbox, None)
-                    if left is not None and left == device.primary:
+                    last_id = device.clients.pop(outbox, None)
+                    if last_id is not None and last_id == device.primary:
                         device.primary = None
                         device.tell()
             outbox.put(None)
@@ -369,11 +407,27 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "not primary")
 
 
+def _matches(entity: Any, wildcard: Any) -> bool:
+    if entity.WhichOneof("entity") != wildcard.WhichOneof("entity"):
+        return False
+    table_id = wildcard.table_entry.table_id
+    return _is_group(entity) or table_id in (0, entity.table_entry.table_id)
+
+
+def _reads_all_tables(wildcard: Any) -> bool:
+    return _is_table_entry(wildcard) and not wildcard.table_entry.table_id
+
+
+def _is_table_entry(entity: Any) -> bool:
+    return bool(entity.HasField("table_entry"))
+
+
 def _is_group(entity: Any) -> bool:
     return bool(entity.HasField("packet_replication_engine_entry"))
 
 
-def _key(entity: Any) -> bytes:
+def wire_key(entity: Any) -> bytes:
+    """Return what identifies an entity in `FaultyDevice.held`."""
     if _is_group(entity):
         group = entity.packet_replication_engine_entry.multicast_group_entry
         return b"group %d" % group.multicast_group_id
@@ -383,17 +437,17 @@ def _key(entity: Any) -> bytes:
     return bytes(key.SerializeToString(deterministic=True))
 
 
-def _match(given: Any) -> tuple[str, bytes]:
-    """Kind and joined value, written out anew."""
-    kind = given.WhichOneof("field_match_type")
+def _match(field_match: Any) -> tuple[str, bytes]:
+    """Return the kind and the joined value, without the code under test."""
+    kind = field_match.WhichOneof("field_match_type")
     if kind in ("exact", "optional"):
-        return kind, getattr(given, kind).value
+        return kind, getattr(field_match, kind).value
     if kind == "lpm":
-        return kind, given.lpm.value + bytes([given.lpm.prefix_len])
+        return kind, field_match.lpm.value + bytes([field_match.lpm.prefix_len])
     low, high = (
-        (given.ternary.value, given.ternary.mask)
+        (field_match.ternary.value, field_match.ternary.mask)
         if kind == "ternary"
-        else (given.range.low, given.range.high)
+        else (field_match.range.low, field_match.range.high)
     )
     width = max(len(low), len(high))
     assert {canonical(int.from_bytes(each, "big")) for each in (low, high)} == {low, high}

@@ -10,7 +10,8 @@ from paths import P4
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.program import P4Program
-from jobs.adapters.switches.session import SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from udfs.network.network import Switch
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.ports import FAN_OUT, NARROW_PORTS, SUBSET, port_groups

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import grpc
 from google.protobuf import text_format
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from ports import free_port
 
+from schemas.p4runtime import p4info_pb2, p4runtime_pb2, p4runtime_pb2_grpc
 from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_id, replicas
 from udfs.switches.match import Match
 

@@ -22,7 +22,7 @@ from jobs.adapters.switches import apply, derive, lead, leader_watch
 from jobs.adapters.switches import sessions as switch_sessions
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.program import Programs
-from jobs.adapters.switches.session import RefreshResult
+from jobs.adapters.switches.results import PartRead, RefreshResult
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.tables import NAMES
 from lab.proof.verification import Key, Receipt
@@ -261,7 +261,7 @@ class FakeSession:
 
     def __init__(self, world, owner, target, between):
         self._world, self._owner, self._name, self._between = world, owner, target.name, between
-        self._read_in_term = None
+        self._read_in_term = self._last_read = None
         self.superseded = lambda: False
         self.interrupted = lambda: None
         self._ends = False
@@ -308,9 +308,22 @@ class FakeSession:
         if not self._primary:
             return self._away()
         self._read_in_term = self._world.term
+        self._last_read = list(held.values())
         self._world.disturbed.discard((self._owner, self._name))
         in_step = set(held.values()) == set(desired)
         return RefreshResult(len(held), in_step)
+
+    def read_back(self, part=0, parts=1):
+        if not self._reached or self._last_read is None:
+            return None
+        entries = list(self._world.held[self._name].values())
+        tables = sorted({entry.table for entry in (*self._last_read, *entries)})[part::parts]
+        entries = [entry for entry in entries if entry.table in tables]
+        expected = [entry for entry in self._last_read if entry.table in tables]
+        repair = difference(expected, entries)
+        if repair:
+            self._read_in_term = None
+        return PartRead(len(entries), repair)
 
     def compare(self, desired, _pipeline):
         return difference(desired, list(self._world.held[self._name].values()))

@@ -12,7 +12,7 @@ from rollout_world import FakeSession, World, in_order, refresher
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches import apply, derive, lead, leader_watch
 from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.session import Comparison, RefreshResult
+from jobs.adapters.switches.results import Comparison, RefreshResult
 from jobs.adapters.switches.wanted import WantedEntries
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from jobs.refresh_switches import show

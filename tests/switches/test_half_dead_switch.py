@@ -12,7 +12,8 @@ from rollout_world import Clock, FakeSession, World, refresher
 from waiting import until
 
 from jobs.adapters.switches import apply, derive, lead
-from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric

@@ -13,7 +13,8 @@ from waiting import until
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.client import Client
 from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.session import SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from udfs.errors import SwitchError
 from udfs.switches.election import election_id, rank
 

@@ -33,7 +33,8 @@ from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.switches.p4runtime import SwitchConnection
 from jobs.adapters.switches.program import Programs
-from jobs.adapters.switches.session import SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from jobs.adapters.switches.sessions import SwitchSessions
 from jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
 from jobs.adapters.tables.tables import Tables

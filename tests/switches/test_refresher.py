@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from rollout_world import FakeSession, World, hasty, refresher
 
-from jobs.adapters.switches.session import RefreshResult
+from jobs.adapters.switches.results import RefreshResult
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from udfs.errors import SwitchError
 from udfs.network.rows import network_to_rows, tree_to_row

@@ -8,10 +8,10 @@ from examples import examples
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
-from p4.config.v1 import p4info_pb2
 from paths import P4
 from tunnels import tunnelled
 
+from schemas.p4runtime import p4info_pb2
 from udfs.errors import NetworkError, StackError, SwitchError
 from udfs.network.labels import MAX_PORT, NARROW, WIDE, SwitchTables
 from udfs.network.topology import fabric

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from program_switches import group_of
 
 from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
 from udfs.network.network import Network
 from udfs.network.topology import fabric

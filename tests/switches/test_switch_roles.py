@@ -12,7 +12,8 @@ from state_cases import TABLE, entries_of
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.program import P4Program
-from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.refusal import Refusal

@@ -13,9 +13,12 @@ from waiting import until
 
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
+from schemas.p4runtime import p4runtime_pb2
 from udfs.errors import SwitchError
 from udfs.switches.entry import GROUPS, SwitchEntry, group_entry
+from udfs.switches.routes import ROUTE
 from udfs.switches.stack_entries import label_table
 
 pytestmark = pytest.mark.integration
@@ -120,16 +123,78 @@ def test_a_refused_update_is_tried_again_alone_then_told_in_the_switchs_words(
     assert session.refresh(SOME, PIPELINE).in_step
 
 
-def test_a_request_refused_without_a_word_on_its_updates_is_sent_one_by_one(
+def test_a_request_refused_without_naming_updates_is_halved_until_the_refused_one_is_alone(
     session: SwitchSession, device: FaultyDevice
 ) -> None:
+    many = [tree(number) for number in range(1, 401)]
     device.faults.vague = True
     device.faults.refuse = lambda _, update: (
         "never" if device.decode(update.entity).key == tree(7).key else None
     )
-    outcome = session.refresh(SOME, PIPELINE)
+    outcome = session.refresh(many, PIPELINE)
     assert outcome.errors == [f"{tree(7).key}: INTERNAL: something is wrong"]
-    assert device.entries() == set(SOME) - {tree(7)}
+    assert device.entries() == set(many) - {tree(7)}
+    # Two requests per halving: 400 updates are halved nine times.
+    assert len(device.writes) <= 1 + 2 * 9
+
+
+def test_a_switch_that_refuses_everything_is_not_sent_each_update_alone(
+    session: SwitchSession, device: FaultyDevice
+) -> None:
+    many = [tree(number) for number in range(1, 2001)]
+    device.faults.vague = True
+    device.faults.refuse = lambda *_: "never"
+    outcome = session.refresh(many, PIPELINE)
+    assert len(outcome.errors) == len(many) and not device.entries()
+    assert len(device.writes) < 50
+
+
+def test_a_switch_that_is_full_below_its_reported_size_gets_few_single_updates(
+    session: SwitchSession, device: FaultyDevice
+) -> None:
+    space, many = 800, [tree(number) for number in range(1, 2001)]
+    device.faults.capacity = space
+    outcome = session.refresh(many, PIPELINE)
+    assert not outcome.in_step and outcome.full
+    assert (outcome.held, outcome.written) == (space, space)
+    assert len(device.entries()) == space
+    assert len(outcome.errors) == len(many) - space
+    assert all("RESOURCE_EXHAUSTED: the table is full" in error for error in outcome.errors)
+    requests = [len(write) for write in device.writes]
+    assert requests.count(1) == 10 and len(requests) == 10 + 4
+    device.faults.capacity = None
+    outcome = session.refresh(many, PIPELINE)
+    assert outcome.in_step and not outcome.full
+
+
+def test_matches_that_a_switch_returns_although_they_accept_everything_change_nothing(
+    session: SwitchSession, device: FaultyDevice
+) -> None:
+    """As p4lang/PI does (issue 35), against P4Runtime 9.1.1."""
+    assert session.refresh(SOME, PIPELINE).in_step
+    # The default route has no match field.
+    assert any(not entry.match for entry in SOME if entry.table == ROUTE)
+    device.faults.explicit = True
+    writes = len(device.writes)
+    assert session.refresh(SOME, PIPELINE).in_step
+    assert len(device.writes) == writes
+
+
+def test_entries_of_tables_that_the_program_does_not_have_are_reported_and_ignored(
+    session: SwitchSession, device: FaultyDevice, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.refresh(SOME, PIPELINE)
+    foreign = p4runtime_pb2.Entity()
+    foreign.table_entry.table_id = 0x02ABCDEF
+    foreign.table_entry.action.action.action_id = 0x01ABCDEF
+    with device.lock:
+        device.held[b"foreign"] = foreign
+    for _ in range(2):
+        assert session.refresh(SOME, PIPELINE).in_step
+    (record,) = [record for record in caplog.records if "does not have" in record.message]
+    assert "switch 's1'" in record.message and "holds 1 entries" in record.message
+    assert str(0x02ABCDEF) in record.message
+    assert session.refresh(SOME[1:], PIPELINE).in_step
 
 
 def test_names_that_the_program_lacks_are_told_entry_by_entry_and_the_others_are_written(
@@ -345,7 +410,7 @@ def test_the_higher_election_id_writes_and_the_other_waits_and_takes_over(
     high.close()
     until(low.disturbed)
     assert low.refresh(SOME, PIPELINE).in_step and low.is_primary
-    # ... and stands back when it returns, though it had to raise its id.
+    # It yields when the other returns, although it raised its own id.
     assert high.refresh(SOME[2:], PIPELINE).in_step
     until(lambda: not low.is_primary)
     assert not low.refresh(SOME, PIPELINE).primary

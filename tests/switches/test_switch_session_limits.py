@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 from entry_tables import PIPELINE, SOME, group, tree
 from fault_server import RIVAL, FaultServer, FaultyDevice
-from p4.v1 import p4runtime_pb2
 from waiting import until
 
 from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.session import (
-    Comparison,
-    RefreshResult,
-    SwitchSession,
-    SwitchTarget,
-)
+from jobs.adapters.switches.results import Comparison, RefreshResult, SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
+from schemas.p4runtime import p4runtime_pb2
 
 pytestmark = pytest.mark.integration
 
@@ -132,7 +128,7 @@ def test_one_that_comes_back_within_a_call_does_not_undo_what_another_led_to_mea
         outcome = session.refresh(SOME[2:], PIPELINE)
         assert led
         assert (outcome.held, outcome.in_step, outcome.primary) == (None, False, False)
-        assert "another has led" in outcome.errors[0] and "'s1'" in outcome.errors[0]
+        assert "another refresher has led" in outcome.errors[0] and "'s1'" in outcome.errors[0]
         assert device.entries() == set(newer)
         assert session.disturbed()
         led.clear()  # as if it had read the new tables

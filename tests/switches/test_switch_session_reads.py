@@ -10,7 +10,8 @@ from fault_server import FaultServer, FaultyDevice
 
 from jobs.adapters.switches import client
 from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.session import SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from udfs.switches.entry import SwitchEntry
 
 pytestmark = pytest.mark.integration

@@ -17,7 +17,8 @@ from rollout_world import World
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.session import SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from udfs.errors import SwitchError
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric

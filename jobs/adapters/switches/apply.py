@@ -1,4 +1,4 @@
-"""Applies: entries of `switch_entries` are written to the switches, and read back."""
+"""Writes the entries of `switch_entries` to the switches, and reads them back."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ from typing import Any
 
 from jobs.adapters.switches.derive import Derived
 from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.session import RefreshResult
+from jobs.adapters.switches.results import RefreshResult
 from jobs.adapters.switches.sessions import SwitchSessions
 from jobs.adapters.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
-#: Pause before a switch that is not in step is tried again: the first and the longest.
+#: Pause in seconds before a switch that is not in step is refreshed again. It doubles up to the
+#: longest pause, which is longer for a full switch: only an edit or an operator can help there.
 RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 10.0
-#: How long refreshes that were just begun are waited for; what takes longer is told later.
+LONGEST_RETRY_OF_FULL_SECONDS = 300.0
+#: Seconds to wait for refreshes that were just started. The results of those that take longer are
+#: recorded by a later call.
 WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Tells how switches stand to what they should hold.
+    """The state of all switches after :meth:`Applier.apply`.
 
-    behind: switches that are not known to hold it, and why. ready: none is behind, and none may
-    hold something else by now than it was read to hold.
+    Attributes:
+        behind: reason for each switch that is not known to hold its desired entries.
+        ready: whether no switch is behind, and no switch may have changed since it was read.
     """
 
     behind: Mapping[str, str]
@@ -38,12 +42,17 @@ class Applied:
 
 
 class Applier:
-    """Brings the switches in step with what was derived. Not for several threads at once.
+    """Brings the switches in step with the derived entries. It is not thread-safe.
 
-    Idempotent: a switch is read, the difference to the table is written, and it is read again. So
-    it does not matter what it held before, or whether an earlier refresh was cut off.
+    A refresh is idempotent: it reads the switch, writes the difference to the table, and reads the
+    switch again. It works regardless of what the switch held before, and of earlier refreshes that
+    were interrupted.
 
-    still_leads: asked whether no other refresher leads by now; never waits for a switch.
+    Args:
+        tables: the Delta tables; results are appended to `switch_status`.
+        sessions: the sessions with the switches.
+        metrics: counts refreshes.
+        still_leads: returns whether this refresher still leads; never waits for a switch.
     """
 
     def __init__(
@@ -58,117 +67,158 @@ class Applier:
         self._metrics = metrics
         self._still_leads = still_leads
         self._derived: Derived | None = None
-        #: Switches that were read to hold what they should; of the others, the last errors.
+        #: Switches that hold their desired entries, as they were last read.
         self._in_step: set[str] = set()
+        #: Errors of the last refresh, by switch that is not in step.
         self._errors: dict[str, str] = {}
-        #: Of switches that are not in step: when they are tried again, and the pause after that.
-        self._again: dict[str, tuple[float, float]] = {}
-        #: Of switches that are being refreshed: with what.
-        self._begun: dict[str, Derived] = {}
+        #: When the last refresh ended and the pause after it, by switch that is not in step.
+        self._pauses: dict[str, tuple[float, float]] = {}
+        #: The entries that a refresh in progress writes, by switch.
+        self._in_progress: dict[str, Derived] = {}
 
     def apply(self, derived: Derived, patience: float | None = None) -> Applied:
-        """Refreshes, side by side, the switches that are due; returns how all stand.
+        """Refresh the switches that are due, in parallel, and return the state of all switches.
 
-        Due is what may hold something else than it should, unless it was tried a moment ago. All
-        are waited for with ``patience``: so many seconds one that does not answer is tried again.
-        Without, one that takes long holds up no other: it is behind until it is done. Whatever
-        fails for one switch, its row of `switch_status` says so, and the others stand as written.
-        Where another refresher leads, no table is written.
+        A switch is due if it may hold other entries than it should, unless its pause has not ended.
+        Errors of one switch do not affect the others; its row of `switch_status` reports them. No
+        row is written if another refresher leads meanwhile.
+
+        Args:
+            derived: the desired entries. If they have no version, no switch is refreshed.
+            patience: seconds for which a switch that does not answer is tried again; the call waits
+                for all due switches. With None, such a switch is tried once and the call waits at
+                most `WAIT_SECONDS`: switches that take longer are behind until their refresh ends.
         """
-        self._take(derived)
-        due = self._due() if derived.version is not None else set()
-        self._begin(due, derived, patience or 0.0)
+        self._set_desired(derived)
+        due = self._due_switches() if derived.version is not None else set()
+        self._start(due, derived, patience or 0.0)
         results = self._sessions.ended(due, WAIT_SECONDS if patience is None else None)
-        for begun in {id(each): each for each in self._begun.values()}.values():
-            names = [name for name in results if self._begun[name] is begun]
+        # Refreshes that took long may have started with entries that were derived earlier.
+        for applied in {id(source): source for source in self._in_progress.values()}.values():
+            names = [name for name in results if self._in_progress[name] is applied]
             if names:
-                self._note({name: results[name] for name in names}, begun, derived)
-        self._begun = {name: begun for name, begun in self._begun.items() if name not in results}
+                self._record({name: results[name] for name in names}, applied, derived)
+        self._in_progress = {
+            name: applied for name, applied in self._in_progress.items() if name not in results
+        }
         behind = self._sessions.names - self._in_step
         why = {name: self._errors.get(name, "it was not read back yet") for name in sorted(behind)}
         return Applied(why, not behind and not self._sessions.disturbed())
 
-    def _take(self, derived: Derived) -> None:
-        """Takes up what switches should hold from now on."""
+    def _set_desired(self, derived: Derived) -> None:
+        """Set the entries that switches should hold from now on, and the switches there are."""
         before, self._derived = self._derived, derived
         if before is None or before.term != derived.term:
             self._in_step.clear()
-            self._again.clear()
+            self._pauses.clear()
         if before is not derived:
-            # What switches hold is what we last wrote there, whatever others wrote into the table.
-            self._in_step -= _changed(before, derived)
+            # Compared with the entries that were applied last, and not with an earlier version of
+            # the table, because others may have written into the table.
+            self._in_step -= _changed_switches(before, derived)
             self._in_step -= self._sessions.follow(derived.switches)
+            # Tables that were refused are derived again and again without an edit. That must not
+            # end the pauses.
             if derived.refused is None:
-                self._again.clear()
-        self._begun = {name: self._begun[name] for name in self._sessions.running}
+                self._pauses.clear()
+        # Forget refreshes that the sessions have ended, because a switch was removed or has moved,
+        # or a new term has begun.
+        self._in_progress = {name: self._in_progress[name] for name in self._sessions.running}
         self._in_step &= self._sessions.names - self._sessions.foreign
 
-    def _due(self) -> set[str]:
-        now = time.monotonic()
-        wrong = (self._sessions.names - self._in_step) | self._sessions.disturbed()
-        wrong -= self._sessions.running
-        return {name for name in wrong if self._again.get(name, (now, 0.0))[0] <= now}
+    def _due_switches(self) -> set[str]:
+        disturbed = self._sessions.disturbed()
+        wrong = (self._sessions.names - self._in_step) | disturbed
+        return {
+            name
+            for name in wrong - self._sessions.running
+            if self._pause_has_ended(name, name in disturbed)
+        }
 
-    def _begin(self, due: set[str], derived: Derived, patience: float) -> None:
+    def _pause_has_ended(self, name: str, disturbed: bool) -> bool:
+        ended, pause = self._pauses.get(name, (0.0, 0.0))
+        # A full switch that was disturbed may have restarted, and be empty.
+        return time.monotonic() >= ended + (
+            min(pause, LONGEST_RETRY_SECONDS) if disturbed else pause
+        )
+
+    def _start(self, due: set[str], derived: Derived, patience: float) -> None:
         rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in due}
         for row in derived.rows:
             if row["switch"] in rows:
                 rows[row["switch"]].append(row)
         self._in_step -= due
-        self._begun |= dict.fromkeys(due, derived)
+        self._in_progress |= dict.fromkeys(due, derived)
         self._sessions.start(rows, patience)
 
-    def _note(self, results: Mapping[str, RefreshResult], begun: Derived, derived: Derived) -> None:
-        """Takes up how refreshes ended that were ``begun`` with what was derived then."""
-        self._metrics.refreshed(results, begun.over_capacity)
+    def _record(
+        self, results: Mapping[str, RefreshResult], applied: Derived, newest: Derived
+    ) -> None:
+        """Record the results of refreshes in metrics, log, `switch_status` and this object.
+
+        Args:
+            results: results by switch.
+            applied: the entries that these refreshes wrote.
+            newest: the entries that switches should hold now.
+        """
+        self._metrics.refreshed(results, applied.over_capacity)
         in_step = {name for name, result in results.items() if result.in_step}
         for name in sorted(results.keys() - in_step):
             self._errors[name] = "; ".join(results[name].errors)
             log.error(
                 "switch %s is not in step with switch_entries@%d: %s",
                 name,
-                begun.version,
+                applied.version,
                 self._errors[name],
             )
         log.info(
             "switch_entries@%d: %d of %d switches in step, %d entries",
-            begun.version,
+            applied.version,
             len(in_step),
             len(results),
             sum(result.held or 0 for result in results.values()),
         )
         self._schedule(results)
-        # Before we look: rows of who leads after us are the newer ones.
-        now = dt.datetime.now(dt.UTC)
+        # The clock is read before the lead is checked, so that rows of a refresher that takes over
+        # have later times.
+        checked_at = dt.datetime.now(dt.UTC)
         if all(result.primary for result in results.values()) or self._still_leads():
-            desired = Counter(row["switch"] for row in begun.rows)
+            counts = Counter(row["switch"] for row in applied.rows)
             self._tables.append(
                 "switch_status",
                 [
-                    _status(name, desired[name], result, begun, now)
+                    _status_row(name, counts[name], result, applied, checked_at)
                     for name, result in results.items()
                 ],
             )
-            # What changed meanwhile is due again.
-            later = set() if begun is derived else _changed(begun, derived)
-            self._in_step |= in_step - later
+            # Switches whose desired entries have changed meanwhile are due again.
+            outdated = set() if applied is newest else _changed_switches(applied, newest)
+            self._in_step |= in_step - outdated
 
     def _schedule(self, results: Mapping[str, RefreshResult]) -> None:
-        """Sets when those that are not in step are tried again: less and less often."""
-        now = time.monotonic()
+        """Set the pauses of the switches that are not in step. Each is twice the one before."""
+        ended = time.monotonic()
         for name, result in results.items():
             if result.in_step:
-                self._again.pop(name, None)
+                self._pauses.pop(name, None)
                 self._errors.pop(name, None)
             else:
-                pause = self._again.get(name, (0.0, RETRY_SECONDS))[1]
-                self._again[name] = now + pause, min(2 * pause, LONGEST_RETRY_SECONDS)
+                before = self._pauses.get(name, (0.0, RETRY_SECONDS / 2))[1]
+                longest = LONGEST_RETRY_OF_FULL_SECONDS if result.full else LONGEST_RETRY_SECONDS
+                self._pauses[name] = ended, min(2 * before, longest)
 
 
-def _status(
-    name: str, desired: int, result: RefreshResult, derived: Derived, now: dt.datetime
+def _status_row(
+    name: str, desired: int, result: RefreshResult, derived: Derived, checked_at: dt.datetime
 ) -> dict[str, Any]:
-    """Makes the row of `switch_status` of a switch that was refreshed."""
+    """Return the row of `switch_status` for a refreshed switch.
+
+    Args:
+        name: name of the switch.
+        desired: number of entries that the switch should hold.
+        result: result of the refresh.
+        derived: the entries that the refresh wrote.
+        checked_at: value of that column.
+    """
     over = derived.over_capacity.get(name)
     errors = [str(over)] if over is not None and result.in_step else []
     return {
@@ -179,16 +229,18 @@ def _status(
         "in_step": result.in_step and over is None,
         "errors": [*errors, *result.errors],
         "seconds": result.seconds,
-        "checked_at": now,
+        "checked_at": checked_at,
     }
 
 
-def _changed(before: Derived | None, derived: Derived) -> set[str]:
-    """Returns the switches that should hold something else, or whose capacity allows it or not."""
+def _changed_switches(before: Derived | None, derived: Derived) -> set[str]:
+    """Return the switches whose entries differ, or that are over capacity in one case only."""
     if before is None:
         return {row["switch"] for row in derived.switches}
-    held, rows = (
-        {(row["switch"], row["entry_key"]): row for row in each.rows} for each in (before, derived)
+    old_rows, new_rows = (
+        {(row["switch"], row["entry_key"]): row for row in source.rows}
+        for source in (before, derived)
     )
-    changed = {key[0] for key in held.keys() | rows.keys() if held.get(key) != rows.get(key)}
+    keys = old_rows.keys() | new_rows.keys()
+    changed = {key[0] for key in keys if old_rows.get(key) != new_rows.get(key)}
     return changed | (before.over_capacity.keys() ^ derived.over_capacity.keys())

@@ -1,8 +1,7 @@
-"""p4runtime-shell's client: the channel to a switch, and the stream that says who may write it.
+"""The gRPC channel to a switch, and the stream on which clients compete for the right to write.
 
-The only module that imports p4runtime-shell. Three of its habits are replaced: it ends the process
-when a switch does not answer, calls every broken stream critical in the root logger, and its reader
-of write errors never returns if one update of a batch was fine.
+An own client over the generated stubs. p4runtime-shell's client ends the process if a switch does
+not answer; `stackcast switch shell` opens its interactive shell.
 """
 
 from __future__ import annotations
@@ -16,43 +15,55 @@ from typing import Any
 
 import grpc
 from google.rpc import code_pb2
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
-from p4runtime_sh.p4runtime import P4RuntimeClient
 
 from jobs.adapters.switches.credentials import Credentials
+from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from udfs.errors import SwitchError
 from udfs.switches import election
 
 log = logging.getLogger(__name__)
 
-_MOST_PACKETS = 4096
+_MAX_PACKETS = 4096
 _CLOSE_SECONDS = 0.5
-# A read takes as long as it needs while something comes, or while the switch answers otherwise.
+#: A read may take long. It is cancelled if no response arrives for this time and the switch does
+#: not answer another call either.
 _SILENCE_SECONDS = 15.0
 _READ_SECONDS = 600.0
-# How switches say that they do not have a role, or none but the default one.
+#: Status codes of switches that do not have a role, or only the default one.
 _NO_ROLE = (
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-# The answer to a refused batch holds an error for each update, and gRPC takes 8 KB of such
-# details unless told otherwise.
+#: Longest message that a switch may send. Reads are split into many responses, so it is an error if
+#: one of them is longer.
+_MAX_MESSAGE_BYTES = 64 << 20
 _CHANNEL_OPTIONS = (
+    # The answer to a refused batch contains an error for each update. gRPC accepts 8 KB by default.
     ("grpc.max_metadata_size", 1 << 20),
     ("grpc.absolute_max_metadata_size", 1 << 20),
-    ("grpc.max_receive_message_length", 64 << 20),
-    # A switch that comes back on its old address must not be waited for by the failed attempt.
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    # Otherwise a switch that returns on its old address is not reached until the pause ends that
+    # gRPC makes after a failed attempt.
     ("grpc.use_local_subchannel_pool", 1),
 )
+#: gRPC reports a message that it cannot accept or parse by these codes and texts.
+_BAD_MESSAGES = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "message larger than max",
+    grpc.StatusCode.INTERNAL: "deserializing response",
+}
 
 
-class Client(P4RuntimeClient):  # type: ignore[misc]
-    """p4runtime-shell's client with errors in place of ``sys.exit``, and a close that returns.
+class Client:
+    """A connection to one device. With election id 0 it only reads, and opens no stream.
 
-    primary: whether we may write. taken: whether any client may. highest: the highest election id
-    that the switch told of. terms: how often we became primary. packets: what the switch's program
-    sent us, as far as there is room. An election id of 0 only reads: there is no stream then.
+    Attributes:
+        primary: whether this client may write.
+        taken: whether some client may write.
+        highest: the highest election id that the switch has reported.
+        terms: how often this client became primary.
+        packets: packets that the program of the switch sent to this client, at most 4,096.
+        stream: the call of ``StreamChannel``, or None.
     """
 
     def __init__(
@@ -69,137 +80,153 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         self.device_id = device_id
         self.election_id = halves(election_id)
         self.role_name = credentials.role
-        self.packets: queue.Queue[Any] = queue.Queue(_MOST_PACKETS)
+        self.packets: queue.Queue[Any] = queue.Queue(_MAX_PACKETS)
         self.primary = self.taken = False
         self.highest = self.terms = 0
+        self.stream: Any = None
         self._timeout = timeout
         self._secured = not credentials.plain
-        self.stream: Any = None
-        self.stream_recv_thread: Any = None
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._arbitrations: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._listener: threading.Thread | None = None
         self.channel = _channel(address, credentials)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         try:
             self._check_reachable(timeout)
             if election_id:
-                self.set_up_stream()
+                self._open_stream()
         except BaseException:
             self.close()
             raise
 
     def _check_reachable(self, timeout: float) -> None:
-        """Find out with a plain call whether a switch is there: a stream cannot say it as well."""
+        """Check with a plain call that a switch answers, because its error is clearer."""
         try:
             self.stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=timeout)
         except grpc.RpcError as error:
-            words = error.details() or ""
-            if self._secured and any(word in words.lower() for word in ("handshake", "ssl")):
+            details = error.details() or ""
+            if self._secured and any(word in details.lower() for word in ("handshake", "ssl")):
                 raise SwitchError(
                     "BAD_TLS",
                     f"{self.where}: no secure connection, its certificate or ours was refused: "
-                    f"{words}",
+                    f"{details}",
                     address=self.address,
                 ) from None
             # Servers of P4Runtime 1.0 do not know the call, but they answer.
             if error.code() != grpc.StatusCode.UNIMPLEMENTED:
-                raise unreachable(self, f"no answer: {words}") from None
+                raise self.error_of(error) or unreachable(self, f"no answer: {details}") from None
 
-    def set_up_stream(self) -> None:
-        self.stream_out_q: queue.Queue[Any] = queue.Queue()
-        self.stream_in_q: dict[str, queue.Queue[Any]] = {"arbitration": queue.Queue()}
-        self.stream = self.stub.StreamChannel(iter(self.stream_out_q.get, None))
-        self.stream_recv_thread = threading.Thread(target=self._listen, daemon=True)
-        self.stream_recv_thread.start()
-        self.handshake()
+    def _open_stream(self) -> None:
+        """Open the stream and request mastership.
+
+        Raises:
+            SwitchError: ``NO_ROLE``, ``NOT_ALLOWED``, ``NOT_PRIMARY``, ``BAD_MESSAGE`` or
+                ``UNREACHABLE``.
+        """
+        self.stream = self.stub.StreamChannel(iter(self._requests.get, None))
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self.request_mastership()
+        if not self.stream.done():
+            return
+        reason = f"the stream was refused: {self.stream.details()}"
+        if self.role_name and self.stream.code() in _NO_ROLE:
+            reason = f"{self.where}: role {self.role_name!r} was refused: {self.stream.details()}"
+            raise SwitchError("NO_ROLE", reason, address=self.address)
+        if self.stream.code() == grpc.StatusCode.PERMISSION_DENIED:
+            raise SwitchError("NOT_ALLOWED", f"{self.where}: {reason}", address=self.address)
+        if self.stream.code() == grpc.StatusCode.INVALID_ARGUMENT:
+            raise SwitchError("NOT_PRIMARY", f"{self.where}: {reason}", address=self.address)
+        raise self.stream_error() or unreachable(self, reason)
 
     def _listen(self) -> None:
-        """Take in what the switch tells until the stream ends, which is told by None."""
-        updates = self.stream_in_q["arbitration"]
-        with contextlib.suppress(grpc.RpcError):
+        """Receive the messages of the stream. None in the queue reports its end."""
+        try:
             for message in self.stream:
                 if message.HasField("arbitration"):
-                    updates.put(message)
+                    self._arbitrations.put(message.arbitration)
                 elif message.HasField("packet"):
-                    # Who takes none must not be filled with them.
+                    # A client that reads no packets must not run out of memory.
                     with contextlib.suppress(queue.Full):
                         self.packets.put_nowait(message.packet)
                 elif message.HasField("error"):
                     log.warning("%s refused a message: %s", self.where, message.error.message)
-        updates.put(None)
+        except grpc.RpcError:
+            if (error := self.stream_error()) is not None:
+                log.warning("%s", error)
+        self._arbitrations.put(None)
 
-    def handshake(self) -> None:
-        """Called by ``set_up_stream``: say who we are, and learn whether we may write."""
-        self.ask()
-        if self.stream.done():
-            why = f"the stream was refused: {self.stream.details()}"
-            if self.role_name and self.stream.code() in _NO_ROLE:
-                why = f"{self.where}: role {self.role_name!r} was refused: {self.stream.details()}"
-                raise SwitchError("NO_ROLE", why, address=self.address)
-            if self.stream.code() == grpc.StatusCode.PERMISSION_DENIED:
-                raise SwitchError("NOT_ALLOWED", f"{self.where}: {why}", address=self.address)
-            if self.stream.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                raise SwitchError("NOT_PRIMARY", f"{self.where}: {why}", address=self.address)
-            raise unreachable(self, why)
+    def request_mastership(self) -> None:
+        """Send the election id and wait for the answer.
 
-    def ask(self) -> None:
-        """Send our election id, and take in the answer."""
+        Raises:
+            SwitchError: ``UNREACHABLE``, if none arrives.
+        """
         request = p4runtime_pb2.StreamMessageRequest()
         request.arbitration.device_id = self.device_id
         if self.role_name:
             request.arbitration.role.name = self.role_name
         request.arbitration.election_id.high, request.arbitration.election_id.low = self.election_id
-        self.stream_out_q.put(request)
-        answer = self.get_stream_packet("arbitration", timeout=self._timeout)
-        if answer is None and not self.stream.done():
-            raise unreachable(self, "no answer to the arbitration message")
-        self._on_arbitration(answer)
+        self._requests.put(request)
+        try:
+            self._on_arbitration(self._arbitrations.get(timeout=self._timeout))
+        except queue.Empty:
+            if not self.stream.done():
+                raise unreachable(self, "no answer to the arbitration message") from None
+            self._on_arbitration(None)
+
+    def send_packet(self, packet: p4runtime_pb2.PacketOut) -> None:
+        """Send a packet over the stream. The log has the answer if the switch refuses it."""
+        self._requests.put(p4runtime_pb2.StreamMessageRequest(packet=packet))
 
     @property
     def where(self) -> str:
+        """The switch, as errors name it."""
         name = f"switch {self.name!r}" if self.name else "switch"
         return f"{name} at {self.address} (device {self.device_id})"
 
     @property
     def not_ours(self) -> str:
-        """Says who may write in our place, as far as the switch has told."""
+        """Which other client may write, as far as the switch has reported."""
         highest = election.describe_id(self.highest)
+        own = election.describe_id(self.own)
         if not self.taken:
             return f"no client may write it now; the highest election id it has seen is {highest}"
         if self.highest == self.own:
-            return f"another client writes it, with an election id above ours, {self._told_own}"
-        return f"another client writes it, with election id {highest}; ours is {self._told_own}"
+            return f"another client writes it, with an election id above ours, {own}"
+        return f"another client writes it, with election id {highest}; ours is {own}"
 
     @property
     def own(self) -> int:
-        """Our election id, raised or not."""
+        """The election id of this client."""
         return self.election_id[0] << 64 | self.election_id[1]
 
-    @property
-    def _told_own(self) -> str:
-        return election.describe_id(self.own)
+    def read(self, request: p4runtime_pb2.ReadRequest) -> Iterator[p4runtime_pb2.Entity]:
+        """Yield the entities of a Read as they arrive.
 
-    def read(self, request: Any) -> Iterator[Any]:
-        """Entities of a Read as they come.
+        A switch may need long for all of them. The call is cancelled if no response arrives for
+        `_SILENCE_SECONDS` and the switch does not answer another call either.
 
-        A switch may take long to tell all, so it is given up only when nothing has come for
-        `_SILENCE_SECONDS` and it does not answer a plain call either. Raises SwitchError
-        ``UNREACHABLE`` then, and grpc.RpcError.
+        Raises:
+            SwitchError: ``UNREACHABLE``, if the call was cancelled.
+            grpc.RpcError: the switch refused the request, or the connection broke.
         """
         call = self.stub.Read(request, timeout=_READ_SECONDS)
-        come, ended, silent = [0], threading.Event(), threading.Event()
+        responses, ended, silent = [0], threading.Event(), threading.Event()
 
         def watch() -> None:
             before = 0
             while not ended.wait(_SILENCE_SECONDS):
-                if come[0] == before and not self._answers():
+                if responses[0] == before and not self._answers():
                     silent.set()
                     call.cancel()
                     return
-                before = come[0]
+                before = responses[0]
 
         threading.Thread(target=watch, daemon=True).start()
         try:
             for response in call:
-                come[0] += 1
+                responses[0] += 1
                 yield from response.entities
         except grpc.RpcError:
             if silent.is_set():
@@ -218,39 +245,59 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         return True
 
     def poll_arbitration(self) -> bool:
-        """Takes in all that the switch has told so far; returns whether we are primary."""
+        """Process what the switch has reported so far; return whether this client is primary."""
         while self.stream is not None:
             try:
-                self._on_arbitration(self.stream_in_q["arbitration"].get_nowait())
+                self._on_arbitration(self._arbitrations.get_nowait())
             except queue.Empty:
                 break
         return self.primary
 
-    def _on_arbitration(self, update: Any) -> None:
-        """Takes in one arbitration update; None: the stream has ended, and our right to write."""
-        code = code_pb2.NOT_FOUND if update is None else update.arbitration.status.code
+    def _on_arbitration(self, update: p4runtime_pb2.MasterArbitrationUpdate | None) -> None:
+        """Process an update; None means that the stream ended, and with it the right to write."""
+        code = code_pb2.NOT_FOUND if update is None else update.status.code
         primary = code == code_pb2.OK
         self.terms += primary and not self.primary
         self.primary, self.taken = primary, code != code_pb2.NOT_FOUND
         if update is not None:
-            highest = update.arbitration.election_id
-            self.highest = int(highest.high) << 64 | int(highest.low)
+            self.highest = int(update.election_id.high) << 64 | int(update.election_id.low)
+
+    def stream_error(self) -> SwitchError | None:
+        """Return the error of a stream that ended because of a message, otherwise None."""
+        if self.stream is None or not self.stream.done():
+            return None
+        return self.error_of(self.stream)
+
+    def error_of(self, call: Any) -> SwitchError | None:
+        """Return ``BAD_MESSAGE`` if a call failed because of what the switch sent.
+
+        Args:
+            call: a call of gRPC that has ended, or its error.
+        """
+        details = call.details() or ""
+        if _BAD_MESSAGES.get(call.code(), "\0") not in details:
+            return None
+        return SwitchError(
+            "BAD_MESSAGE",
+            f"{self.where} sent a message that is not one of P4Runtime, or is longer than "
+            f"{_MAX_MESSAGE_BYTES >> 20} MB: {details}",
+            address=self.address,
+        )
 
     def close(self) -> None:
-        """End stream, thread and channel. A switch that does not answer cannot hold it up."""
-        thread = self.stream_recv_thread
-        if thread is not None:
-            self.stream_out_q.put(None)
-            thread.join(_CLOSE_SECONDS)
-            if thread.is_alive():
+        """End the stream, its thread and the channel, within a second."""
+        if self._listener is not None:
+            self._requests.put(None)
+            self._listener.join(_CLOSE_SECONDS)
+            if self._listener.is_alive():
                 self.stream.cancel()
-                thread.join(_CLOSE_SECONDS)
+                self._listener.join(_CLOSE_SECONDS)
         self.channel.close()
 
 
-def unreachable(client: Client, why: str) -> SwitchError:
-    """The error for a switch that does not answer, or stopped answering."""
-    return SwitchError("UNREACHABLE", f"{client.where}: {why}", address=client.address)
+def unreachable(client: Client, reason: str) -> SwitchError:
+    """Return the error for a switch that does not answer, or no longer answers."""
+    return SwitchError("UNREACHABLE", f"{client.where}: {reason}", address=client.address)
 
 
 def _channel(address: str, credentials: Credentials) -> grpc.Channel:
@@ -262,5 +309,5 @@ def _channel(address: str, credentials: Credentials) -> grpc.Channel:
 
 
 def halves(election_id: int) -> tuple[int, int]:
-    """High and low 64 bits."""
+    """Return the high and the low 64 bits of an election id."""
     return election_id >> 64, election_id & (1 << 64) - 1

@@ -1,15 +1,15 @@
-"""Entries by the names of a P4Info to and from P4Runtime's messages."""
+"""Converts entries between the names of a P4Info and the messages of P4Runtime."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
 from google.rpc import code_pb2, status_pb2
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2
 
+from schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from udfs.errors import SwitchError
 from udfs.switches.entry import (
     GROUPS,
@@ -21,15 +21,25 @@ from udfs.switches.entry import (
 )
 from udfs.switches.match import Match
 
-#: Last part of the name of the counter in which each of our programs counts what it drops.
+#: A refused update: its position in the request, status code and reason.
+UpdateError = tuple[int, str, str]
+
+#: Last part of the name of the counter in which each of our programs counts dropped packets.
 DROPPED = "dropped"
 _ROLE = "@p4runtime_role("
 
 
 class Names:
-    """Both ways for one program. tables: its tables' names, in the order of the P4Info.
+    """The names and ids of one program.
 
-    role: ours, or none; entries of tables that the program gives to another are not read.
+    Args:
+        p4info: the P4Info of the program.
+        role: the client's role. Entries of tables that the program assigns to another role are
+            left out.
+
+    Attributes:
+        tables: names of the tables, in the order of the P4Info.
+        drop_counters: ids of the counters of dropped packets.
     """
 
     def __init__(self, p4info: p4info_pb2.P4Info, role: str = "") -> None:
@@ -46,7 +56,6 @@ class Names:
         }
         self._tables = {table.preamble.name: table for table in p4info.tables}
         self._actions = {action.preamble.name: action for action in p4info.actions}
-        #: Numbers of the counters of what the program drops.
         self.drop_counters = tuple(
             counter.preamble.id
             for counter in p4info.counters
@@ -57,16 +66,22 @@ class Names:
         self.tables = tuple(self._tables)
 
     def to_wire(self, entry: SwitchEntry, key_only: bool = False) -> p4runtime_pb2.Entity:
-        """``key_only``: without action or replicas, as for a removal.
+        """Convert an entry to a message.
 
-        Raises SwitchError ``WRITE_FAILED`` for a name that the program lacks, or a malformed value.
+        Args:
+            entry: a table entry or a group.
+            key_only: leave action or replicas out, as for a deletion.
+
+        Raises:
+            SwitchError: ``WRITE_FAILED``, if the program does not have a name, or a value is
+                malformed.
         """
         wire = p4runtime_pb2.Entity()
         if entry.table == GROUPS:
             group = wire.packet_replication_engine_entry.multicast_group_entry
             group.multicast_group_id = group_id(entry)
             for port, instance in [] if key_only else replicas(entry):
-                # Older switches know no other form of a port.
+                # Older switches do not know the other form of a port, which is bytes.
                 group.replicas.add(egress_port=port, instance=instance)
             return wire
         table = _named(self._tables, entry.table, "table")
@@ -89,11 +104,11 @@ class Names:
         return wire
 
     def table_id(self, name: str) -> int:
-        """Returns the id of a table. Raises SwitchError ``WRITE_FAILED`` if there is none."""
+        """Return the id of a table. Raises SwitchError ``WRITE_FAILED`` for an unknown name."""
         return int(_named(self._tables, name, "table").preamble.id)
 
     def packet_in(self, packet: p4runtime_pb2.PacketIn) -> tuple[dict[str, int], bytes]:
-        """Returns the metadata of a packet by name, and its frame."""
+        """Return the metadata of a packet by name, and its frame."""
         names = {field.id: field.name for field in self._headers.get("packet_in", ())}
         metadata = {
             names[each.metadata_id]: int.from_bytes(each.value)
@@ -103,7 +118,7 @@ class Names:
         return metadata, packet.payload
 
     def packet_out(self, metadata: Mapping[str, int], frame: bytes) -> p4runtime_pb2.PacketOut:
-        """Makes a packet. Raises SwitchError ``WRITE_FAILED`` for names that the program lacks."""
+        """Return a packet. Raises SwitchError ``WRITE_FAILED`` for unknown metadata."""
         ids = {field.name: field.id for field in self._headers.get("packet_out", ())}
         packet = p4runtime_pb2.PacketOut(payload=frame)
         for name, value in metadata.items():
@@ -111,10 +126,22 @@ class Names:
             packet.metadata.add(metadata_id=number, value=canonical(value))
         return packet
 
-    def from_wire(self, switch: str, wire: p4runtime_pb2.Entity) -> Iterator[SwitchEntry]:
-        """The entry, or none: what the program itself put there is nobody's to write.
+    def from_wire(
+        self, switch: str, wire: p4runtime_pb2.Entity, unknown: Counter[int] | None = None
+    ) -> Iterator[SwitchEntry]:
+        """Yield the entry of a message, or nothing if it is constant or of another role.
 
-        Raises SwitchError ``READ_FAILED`` for an id that the program lacks.
+        A switch may return matches that accept every value, although P4Runtime says that it leaves
+        them out. They are removed, because desired entries do not have them either.
+
+        Args:
+            switch: value of `SwitchEntry.switch`.
+            wire: a table entry or a group.
+            unknown: counts entries of tables that the program does not have, by id of the table. If
+                None, such an entry is an error.
+
+        Raises:
+            SwitchError: ``READ_FAILED``, if the program does not have an id of the entry.
         """
         if wire.WhichOneof("entity") == "packet_replication_engine_entry":
             group = wire.packet_replication_engine_entry.multicast_group_entry
@@ -127,6 +154,9 @@ class Names:
             return
         entry = wire.table_entry
         if entry.table_id in self._others:
+            return
+        if unknown is not None and entry.table_id not in self._table_by_id:
+            unknown[entry.table_id] += 1
             return
         try:
             table = self._table_by_id[entry.table_id]
@@ -141,7 +171,7 @@ class Names:
                 tuple(
                     _match(field.name, matches[field.id])
                     for field in table.match_fields
-                    if field.id in matches
+                    if field.id in matches and not _accepts_all(matches[field.id], field.bitwidth)
                 ),
                 action.preamble.name,
                 tuple((param.name, _canonical(params[param.id])) for param in action.params),
@@ -150,12 +180,20 @@ class Names:
         except KeyError as missing:
             raise SwitchError(
                 "READ_FAILED",
-                f"switch {switch!r} holds an entry with an id that its program lacks: {missing}",
+                f"switch {switch!r} holds an entry with an id that its program does not have: "
+                f"{missing}",
             ) from None
 
 
-def refused_updates(error: Any) -> list[tuple[int, str]] | None:
-    """Position and reason of each update of a Write that failed; None if the answer has none."""
+def refused_updates(error: Any) -> list[UpdateError] | None:
+    """Return the updates of a Write that were refused.
+
+    Args:
+        error: the error of the call.
+
+    Returns:
+        None if the answer does not name updates.
+    """
     if error.code() != grpc.StatusCode.UNKNOWN:
         return None
     for key, value in error.trailing_metadata() or ():
@@ -166,7 +204,7 @@ def refused_updates(error: Any) -> list[tuple[int, str]] | None:
             update = p4runtime_pb2.Error()
             detail.Unpack(update)
             if update.canonical_code != code_pb2.OK:
-                refused.append((position, f"{_code(update.canonical_code)}: {update.message}"))
+                refused.append((position, _code(update.canonical_code), update.message))
         return refused or None
     return None
 
@@ -205,15 +243,28 @@ def _match(name: str, field: Any) -> tuple[str, str, bytes]:
     return name, kind, match.joined()
 
 
+def _accepts_all(field: Any, bitwidth: int) -> bool:
+    """Whether a match accepts every value, so that P4Runtime requires to leave it out."""
+    kind = field.WhichOneof("field_match_type")
+    if kind == "ternary":
+        return not any(field.ternary.mask)
+    if kind == "lpm":
+        return bool(field.lpm.prefix_len == 0)
+    if kind == "range":
+        high = int.from_bytes(field.range.high, "big")
+        return not any(field.range.low) and bitwidth > 0 and high == (1 << bitwidth) - 1
+    return False
+
+
 def _port(replica: Any) -> int:
     by_bytes = replica.WhichOneof("port_kind") == "port"
     return int.from_bytes(replica.port, "big") if by_bytes else int(replica.egress_port)
 
 
-def _named(known: Any, name: str, what: str) -> Any:
-    if name not in known:
-        raise SwitchError("WRITE_FAILED", f"the switch's program has no {what} called {name!r}")
-    return known[name]
+def _named(ids: Any, name: str, kind: str) -> Any:
+    if name not in ids:
+        raise SwitchError("WRITE_FAILED", f"the switch's program has no {kind} called {name!r}")
+    return ids[name]
 
 
 def _canonical(value: bytes) -> bytes:

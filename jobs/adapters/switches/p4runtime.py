@@ -1,4 +1,4 @@
-"""Switches over P4Runtime: programs set, entries and groups read and written by P4Info names."""
+"""A connection to a switch: sets its program, reads and writes entries by the names of a P4Info."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ import logging
 import queue
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
 import grpc
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2
 
 from jobs.adapters.switches.client import Client, halves, unreachable
 from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.messages import Names, refused_updates
+from jobs.adapters.switches.messages import Names, UpdateError, refused_updates
 from jobs.adapters.switches.program import P4Program
+from schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from udfs.errors import SwitchError
 from udfs.switches import ordering
-from udfs.switches.entry import Difference, SwitchEntry
+from udfs.switches.entry import GROUPS, Difference, SwitchEntry
 
 log = logging.getLogger(__name__)
 
 _BATCH = 500
-# A server takes 4 MB in one message unless told otherwise.
+#: By default a server accepts messages of up to 4 MB.
 _BATCH_BYTES = 1 << 20
+#: A step sends refused updates again one by one until this number with one status code was
+#: refused twice. A full switch would otherwise get a request per entry.
+_MAX_REFUSALS = 10
 _RPC_SECONDS = 15.0
-# A target may compile its program first.
+_ALL_TABLES = ""
+#: A target may compile its program first.
 _CONFIG_SECONDS = 60.0
 _CONNECT_SECONDS = 5.0
 _SetConfig = p4runtime_pb2.SetForwardingPipelineConfigRequest
@@ -39,22 +43,44 @@ _KINDS = {
     "delete": p4runtime_pb2.Update.DELETE,
 }
 
-Failure = tuple[SwitchEntry, str]
 Change = Literal["set", "reconciled", "replaced"]
 
 
-class SwitchConnection:
-    """One switch, connected. A context manager; :meth:`connect` makes it.
+@dataclass(frozen=True)
+class RefusedUpdate:
+    """An update that was not written.
 
-    Errors are ``SwitchError``: ``UNREACHABLE`` (nothing answers, or stopped answering: retrying
-    can help), ``BAD_TLS``, ``NOT_PRIMARY`` (another client writes this switch), ``WRITE_FAILED``
-    and ``READ_FAILED`` (the switch refused the whole request, in its own words), ``NO_ROLE`` and
-    ``NOT_ALLOWED`` (it does not have our role, or that may not do this).
+    Attributes:
+        entry: the entry to insert, modify or delete.
+        message: the reason, in the words of the switch.
+        status: the gRPC status code of the switch, for example ``RESOURCE_EXHAUSTED``; empty if the
+            update was not sent.
+    """
+
+    entry: SwitchEntry
+    message: str
+    status: str = ""
+
+    def __str__(self) -> str:
+        reason = f"{self.status}: {self.message}" if self.status else self.message
+        return f"{self.entry.key}: {reason}"
+
+
+class SwitchConnection:
+    """A connection to one switch, as a context manager; :meth:`connect` opens it.
+
+    Errors are ``SwitchError``: ``UNREACHABLE`` (the switch does not answer, or no longer; retrying
+    may help), ``BAD_TLS``, ``BAD_MESSAGE`` (the switch sent something that cannot be parsed),
+    ``NOT_PRIMARY`` (another client writes this switch), ``WRITE_FAILED`` and ``READ_FAILED`` (the
+    switch refused the whole request), ``NO_ROLE`` and ``NOT_ALLOWED`` (the switch does not have the
+    configured role, or the role does not permit this).
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._names: Names | None = None
+        #: Number of entries by the id of a table that the program does not have, as last logged.
+        self._unknown_tables: Counter[int] = Counter()
 
     @classmethod
     def connect(
@@ -66,17 +92,20 @@ class SwitchConnection:
         timeout: float = _CONNECT_SECONDS,
         name: str = "",
     ) -> SwitchConnection:
-        """Connect and take part in the switch's arbitration.
+        """Connect, and request mastership.
 
-        A lower election id than another client's gives a connection that can only read, and so
-        does 0, without part in the arbitration.
+        The connection can only read if another client has a higher election id, and also with
+        election id 0, which requests no mastership.
 
-        Parameters
-        ----------
-        address: ``host:port``. election_id: at most 128 bits.
-        credentials: of this switch (``Credentials.for_switch``); by default plain text, and the
-            role that writes all tables but those that the program gives to another.
-        timeout: seconds. name: of the switch, for errors.
+        Args:
+            address: ``host:port``.
+            device_id: P4Runtime's number of the switch at that address.
+            election_id: unsigned integer of at most 128 bits.
+            credentials: those of this switch (``Credentials.for_switch``). By default the
+                connection is not encrypted and uses the default role, which may write all tables
+                except those that the program assigns to another role.
+            timeout: seconds to wait for each answer.
+            name: name of the switch, for errors.
         """
         credentials = credentials or Credentials()
         return cls(Client(address, device_id, election_id, credentials, timeout, name))
@@ -93,67 +122,70 @@ class SwitchConnection:
         self.close()
 
     def close(self) -> None:
-        """End the connection; takes a second at most."""
+        """Close the connection, within a second."""
         self._client.close()
 
     @property
     def is_primary(self) -> bool:
-        """Says whether this connection may write, as far as the switch has told."""
+        """Whether this connection may write, as far as the switch has reported."""
         return self._client.poll_arbitration()
 
     @property
     def rivals(self) -> tuple[int, bool]:
-        """The highest election id that the switch has seen, and whether a client is primary."""
+        """The highest election id that the switch has seen, and whether some client is primary."""
         self._client.poll_arbitration()
         return self._client.highest, self._client.taken
 
     @property
     def election_id(self) -> int:
-        """The id that this connection takes part with."""
+        """The election id of this connection."""
         return self._client.own
 
     @property
     def terms(self) -> int:
-        """Counts how often this connection became primary."""
+        """How often this connection became primary."""
         self._client.poll_arbitration()
         return self._client.terms
 
     @property
     def alive(self) -> bool:
-        """Says whether the stream to the switch is unbroken, as far as is known."""
+        """Whether the stream to the switch is intact, as far as is known."""
         return self._client.stream is not None and not self._client.stream.done()
 
     def ask_again(self, election_id: int) -> bool:
-        """Take part in the arbitration with another id; returns whether we are primary now."""
+        """Request mastership with another election id; return whether this is the primary now."""
         before = self._client.election_id
         self._client.election_id = halves(election_id)
-        self._client.ask()
+        self._client.request_mastership()
         if not self.alive:
             self._client.election_id = before
-            raise unreachable(self._client, "the stream ended")
+            raise self._client.stream_error() or unreachable(self._client, "the stream ended")
         return self.is_primary
 
     def probe(self) -> Any:
-        """Begin to ask whether the switch still answers; returns a future of gRPC."""
+        """Start a call that shows whether the switch still answers; return its gRPC future."""
         return self._client.stub.Capabilities.future(
             p4runtime_pb2.CapabilitiesRequest(), timeout=_CONNECT_SECONDS
         )
 
     def break_off(self) -> None:
-        """Take the switch for gone: it is not alive any more."""
+        """Cancel the stream, because the switch does not answer; `alive` is False from then on."""
         if self._client.stream is not None:
             self._client.stream.cancel()
 
     def abort(self) -> None:
-        """Cancel all calls, from any thread; later ones raise ValueError."""
+        """Cancel all calls, from any thread. Later calls raise ValueError."""
         self._client.channel.close()
 
     def ensure_pipeline(self, program: P4Program | str, device_config: bytes = b"") -> bool:
-        """See to it that the switch runs this program; returns whether it had to be set.
+        """Set the program unless the switch already runs it; return whether it was set.
 
-        ``program`` is a `P4Program`, or P4Info in text format beside ``device_config``. Entries of
-        tables are kept where the program that runs has the same P4Info and the switch can do that;
-        else the switch begins empty. Groups are gone in any case, unless no program is set.
+        Table entries stay if the running program has the same P4Info and the switch supports that.
+        Otherwise the switch is empty afterwards. Multicast groups are deleted in both cases.
+
+        Args:
+            program: the program, or its P4Info in text format.
+            device_config: what the target loads, if ``program`` is a text.
         """
         if isinstance(program, str):
             program = P4Program("", program, device_config)
@@ -170,7 +202,7 @@ class SwitchConnection:
                 self._replace(program)
                 level = logging.DEBUG if change == "set" else logging.INFO
                 log.log(
-                    level, "%s was given program %s, and is empty", self._client.where, program.name
+                    level, "%s now runs program %s, and is empty", self._client.where, program.name
                 )
         except SwitchError:
             with contextlib.suppress(SwitchError):
@@ -180,10 +212,12 @@ class SwitchConnection:
         return True
 
     def change_to(self, program: P4Program) -> Change | None:
-        """Tells what :meth:`ensure_pipeline` would do to make the switch run this program.
+        """Return what :meth:`ensure_pipeline` would do.
 
-        ``set``: it runs none. ``reconciled``: it runs another of the same P4Info. ``replaced``:
-        one of another P4Info. None: it runs this one.
+        Returns:
+            ``set`` if the switch runs no program, ``reconciled`` if it runs another program with
+            the same P4Info, ``replaced`` if it runs one with another P4Info, None if it already
+            runs this program.
         """
         return self._change(self._running(), program)
 
@@ -197,7 +231,7 @@ class SwitchConnection:
 
     @property
     def names(self) -> Names:
-        """Returns the names of the program that runs. Raises SwitchError ``READ_FAILED``."""
+        """The names of the running program. Raises SwitchError ``READ_FAILED`` without one."""
         if self._names is None:
             running = self._running()
             if running is None:
@@ -207,92 +241,147 @@ class SwitchConnection:
             self._names = Names(running.p4info, self._client.role_name)
         return self._names
 
-    def read_entries(self, switch_name: str, table: str = "") -> set[SwitchEntry]:
-        """All entries and groups that the switch holds; ``switch_name`` is what they are told by.
+    def read_entries(self, switch_name: str, *tables: str) -> set[SwitchEntry]:
+        """Read the entries and multicast groups of the switch.
 
-        What the program itself fixes (constant entries, default actions) is not among them, nor is
-        what belongs to another role. ``table``: of this table alone.
+        Constant entries, default actions and tables of another role are left out. Entries of tables
+        that the program does not have cannot be used by it; they are left out and logged.
+
+        Args:
+            switch_name: value of `SwitchEntry.switch`.
+            tables: read only these, `GROUPS` for multicast groups; by default everything.
         """
-        tables = p4runtime_pb2.Entity()
         names = self.names
-        tables.table_entry.table_id = names.table_id(table) if table else 0
-        return {
-            entry
-            for entity in (*self._read(tables), *(() if table else self._groups()))
-            for entry in names.from_wire(switch_name, entity)
-        }
+        unknown: Counter[int] = Counter()
+        entries: set[SwitchEntry] = set()
+        for table in tables or (_ALL_TABLES, GROUPS):
+            for entity in self._groups() if table == GROUPS else self._read_table(table):
+                entries.update(names.from_wire(switch_name, entity, unknown))
+        if unknown != self._unknown_tables and not tables:
+            self._unknown_tables = unknown
+            if unknown:
+                log.warning(
+                    "%s holds %d entries of tables that its program does not have (%s); they are "
+                    "ignored",
+                    self._client.where,
+                    unknown.total(),
+                    ", ".join(map(str, sorted(unknown))),
+                )
+        return entries
 
     def read_drops(self) -> Counter[int]:
-        """Returns packets that the program has dropped since it was set, by its reasons' indexes;
-        those of none are left out."""
-        found: Counter[int] = Counter()
+        """Return the number of packets that the program has dropped, by the index of the reason.
+
+        Reasons without packets are left out.
+        """
+        packets: Counter[int] = Counter()
         for counter in self.names.drop_counters:
             wildcard = p4runtime_pb2.Entity()
             wildcard.counter_entry.counter_id = counter
             for entity in self._read(wildcard):
                 cell = entity.counter_entry
-                found[cell.index.index] += cell.data.packet_count
-        return +found
+                packets[cell.index.index] += cell.data.packet_count
+        return +packets
 
     def packet_in(self, timeout: float) -> tuple[dict[str, int], bytes] | None:
-        """Waits for what the program sends its controller: metadata by name, and the frame.
+        """Wait for a packet that the program sends to its controller.
 
-        Returns None after ``timeout`` seconds. Raises SwitchError ``UNREACHABLE`` once the stream
-        has ended.
+        Args:
+            timeout: seconds.
+
+        Returns:
+            The metadata by name, and the frame; None after the timeout.
+
+        Raises:
+            SwitchError: ``UNREACHABLE`` or ``BAD_MESSAGE``, if the stream has ended.
         """
         try:
             packet = self._client.packets.get(timeout=timeout)
         except queue.Empty:
             if not self.alive:
-                raise unreachable(self._client, "the connection broke off") from None
+                raise self._broken() from None
             return None
         return self.names.packet_in(packet)
 
     def packet_out(self, metadata: Mapping[str, int], frame: bytes) -> None:
-        """Gives the program a frame to send; what the switch says against it is in the log.
+        """Send a packet to the program. The log has the answer if the switch refuses it.
 
-        Raises SwitchError ``WRITE_FAILED`` for metadata that the program lacks.
+        Raises:
+            SwitchError: ``WRITE_FAILED``, if the program does not have this metadata.
         """
-        request = p4runtime_pb2.StreamMessageRequest()
-        request.packet.CopyFrom(self.names.packet_out(metadata, frame))
-        self._client.stream_out_q.put(request)
+        self._client.send_packet(self.names.packet_out(metadata, frame))
 
-    def write(self, difference: Difference) -> list[Failure]:
-        """Write a difference make before break, see :func:`udfs.switches.ordering.write_steps`.
+    def write(self, difference: Difference) -> list[RefusedUpdate]:
+        """Write a difference, make before break (:func:`udfs.switches.ordering.write_steps`).
 
-        Returns the updates that failed twice, with the switch's own words; all others are written.
+        Returns:
+            The updates that the switch refused. All others are written.
         """
         if not difference:
             return []
         self._must_be_primary()
         return [
-            failure
+            refused
             for step in ordering.write_steps(difference, self.names.tables)
-            for failure in self.write_step(step)
+            for refused in self.write_step(step)
         ]
 
-    def write_step(self, step: ordering.WriteStep, batch: int = _BATCH) -> list[Failure]:
-        """Write one step in as many requests as needed, of at most ``batch`` updates.
+    def write_step(self, step: ordering.WriteStep) -> list[RefusedUpdate]:
+        """Write one step in requests of at most 500 updates and 1 MB.
 
-        An update that fails is tried again alone. Returns those that failed twice.
+        A refused update is sent again alone, because some switches refuse valid updates together
+        with invalid ones. If the switch refuses a whole request without naming updates, its halves
+        are sent. Both end after `_MAX_REFUSALS` refusals with one status code.
+
+        Returns:
+            The updates that the switch refused. All others are written.
         """
-        failures: list[Failure] = []
+        refused: list[RefusedUpdate] = []
         updates: list[tuple[SwitchEntry, Any]] = []
         for entry in step.entries:
             try:
                 updates.append((entry, self.names.to_wire(entry, step.kind == "delete")))
             except SwitchError as error:
-                failures.append((entry, error.message))
-        for part in _batches(updates, batch):
-            for position, _ in self._write_once(step.kind, [wire for _, wire in part]):
-                entry, wire = part[position]
-                again = self._write_once(step.kind, [wire])
-                if again:
-                    failures.append((entry, again[0][1]))
-        return failures
+                refused.append(RefusedUpdate(entry, error.message))
+        refusals: Counter[str] = Counter()
+        for batch in _batches(updates):
+            answers = self._write_batch(step.kind, [message for _, message in batch], refusals)
+            refused += [RefusedUpdate(batch[n][0], reason, code) for n, code, reason in answers]
+        return refused
 
-    def _write_once(self, kind: str, entities: Sequence[Any]) -> list[tuple[int, str]]:
-        """One Write; positions that the switch refused, and why."""
+    def _write_batch(
+        self, kind: str, entities: Sequence[Any], refusals: Counter[str]
+    ) -> list[UpdateError]:
+        """Write a batch, and send refused parts of it again.
+
+        Args:
+            kind: key of `_KINDS`.
+            entities: messages.
+            refusals: number of updates of the step that were refused alone, by status code.
+        """
+        try:
+            refused = self._write_once(kind, entities)
+        except SwitchError as error:
+            if error.what != "WRITE_FAILED":
+                raise
+            if len(entities) > 1 and refusals[error.status] < _MAX_REFUSALS:
+                middle = len(entities) // 2
+                first = self._write_batch(kind, entities[:middle], refusals)
+                second = self._write_batch(kind, entities[middle:], refusals)
+                return first + [(middle + n, code, reason) for n, code, reason in second]
+            refused = [(n, error.status, error.details) for n in range(len(entities))]
+        final: list[UpdateError] = []
+        for position, code, reason in refused:
+            if len(entities) == 1 or refusals[code] >= _MAX_REFUSALS:
+                refusals[code] += 1
+                final.append((position, code, reason))
+            else:
+                again = self._write_batch(kind, [entities[position]], refusals)
+                final += [(position, code, reason) for _, code, reason in again]
+        return final
+
+    def _write_once(self, kind: str, entities: Sequence[Any]) -> list[UpdateError]:
+        """Send one Write; return the refused updates."""
         self._must_be_primary()
         request = p4runtime_pb2.WriteRequest(device_id=self._client.device_id)
         self._sign(request)
@@ -302,12 +391,9 @@ class SwitchConnection:
             self._client.stub.Write(request, timeout=_RPC_SECONDS)
         except grpc.RpcError as error:
             refused = refused_updates(error)
-            if refused is not None:
-                return refused
-            failure = self._failed("WRITE_FAILED", error)
-            if failure.what != "WRITE_FAILED" or len(entities) > 1:
-                raise failure from None
-            return [(0, f"{failure.status}: {error.details()}")]
+            if refused is None:
+                raise self._failed("WRITE_FAILED", error) from None
+            return refused
         return []
 
     def _read(self, wildcard: Any) -> Iterator[Any]:
@@ -318,17 +404,17 @@ class SwitchConnection:
         try:
             yield from client.read(request)
         except grpc.RpcError as error:
-            # A switch without groups has none.
+            # A switch that does not support groups has none.
             if error.code() != grpc.StatusCode.UNIMPLEMENTED or wildcard.HasField("table_entry"):
                 raise self._failed("READ_FAILED", error) from None
 
     def _running(self) -> Any:
-        """P4Info and cookie of the program that runs; None if none does."""
+        """P4Info and cookie of the running program, or None."""
         config = self._config("P4INFO_AND_COOKIE")
         return config if config is not None and config.p4info != p4info_pb2.P4Info() else None
 
     def _loaded(self, program: P4Program) -> bool:
-        """Tells by its bytes whether just this is loaded: not all switches keep cookies."""
+        """Whether the switch runs this program, by its bytes: some switches keep no cookies."""
         config = self._config("ALL")
         return config is not None and config.p4_device_config == program.device_config
 
@@ -346,7 +432,7 @@ class SwitchConnection:
         return answer.config
 
     def _reconcile(self, program: P4Program) -> bool:
-        """Set a program of the same tables so that their entries stay; False if that fails."""
+        """Set a program with the same tables, so that entries stay; return False if that fails."""
         try:
             self._set(_SetConfig.RECONCILE_AND_COMMIT, program)
         except SwitchError as error:
@@ -356,16 +442,21 @@ class SwitchConnection:
             return False
         return True
 
+    def _read_table(self, table: str) -> Iterator[Any]:
+        wildcard = p4runtime_pb2.Entity()
+        wildcard.table_entry.table_id = 0 if table == _ALL_TABLES else self.names.table_id(table)
+        return self._read(wildcard)
+
     def _groups(self) -> Iterator[Any]:
         wildcard = p4runtime_pb2.Entity()
         wildcard.packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
         return self._read(wildcard)
 
     def _write_groups(self, kind: str, groups: list[Any]) -> None:
-        """Deletes groups before any change of the program, or makes them again.
+        """Delete groups before the program changes, or insert them again.
 
-        After the change, even one that keeps entries, BMv2 says that it has none, and keeps them:
-        each copy would leave once more for every time that a group is made again.
+        BMv2 keeps the groups of the program before, but reports that it has none. Each time that a
+        group is inserted again, its copies would leave once more.
         """
         entities = copy.deepcopy(groups)
         if kind == "delete":
@@ -373,9 +464,16 @@ class SwitchConnection:
                 group = entity.packet_replication_engine_entry.multicast_group_entry
                 group.ClearField("replicas")
         for start in range(0, len(entities), _BATCH):
-            for position, why in self._write_once(kind, entities[start : start + _BATCH]):
-                at = groups[start + position]
-                log.warning("%s: no %s of %s: %s", self._client.where, kind, at, why)
+            batch = entities[start : start + _BATCH]
+            for position, code, reason in self._write_batch(kind, batch, Counter()):
+                log.warning(
+                    "%s refused to %s the group %s: %s: %s",
+                    self._client.where,
+                    kind,
+                    groups[start + position],
+                    code,
+                    reason,
+                )
 
     def _replace(self, program: P4Program) -> None:
         try:
@@ -383,7 +481,7 @@ class SwitchConnection:
         except SwitchError as error:
             if error.what != "WRITE_FAILED":
                 raise
-            # BMv2 stops half-way where it cannot reconcile, and takes no other program until
+            # If BMv2 cannot reconcile, it stops half-way and accepts no other program until
             # that one is committed.
             try:
                 self._set(_SetConfig.COMMIT, None)
@@ -410,17 +508,22 @@ class SwitchConnection:
     def _must_be_primary(self) -> None:
         if not self.is_primary:
             if self._client.stream is not None and self._client.stream.done():
-                raise unreachable(self._client, "the connection broke off")
+                raise self._broken()
             raise SwitchError(
                 "NOT_PRIMARY",
                 f"{self._client.where}: {self._client.not_ours}",
                 address=self._client.address,
             )
 
+    def _broken(self) -> SwitchError:
+        return self._client.stream_error() or unreachable(self._client, "the connection broke")
+
     def _failed(self, what: str, error: Any) -> SwitchError:
         code, words = error.code(), error.details()
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return unreachable(self._client, words)
+        if (bad_message := self._client.error_of(error)) is not None:
+            return bad_message
         if code == grpc.StatusCode.PERMISSION_DENIED:
             if self._client.poll_arbitration() and self._client.role_name:
                 return SwitchError(
@@ -434,21 +537,22 @@ class SwitchConnection:
             f"{self._client.where} answered {code.name}: {words}",
             address=self._client.address,
             status=code.name,
+            details=error.details(),
         )
 
 
 def _batches(
-    updates: Sequence[tuple[SwitchEntry, Any]], most: int
+    updates: Sequence[tuple[SwitchEntry, Any]],
 ) -> Iterator[list[tuple[SwitchEntry, Any]]]:
-    """Parts of at most ``most`` updates and `_BATCH_BYTES`."""
-    part: list[tuple[SwitchEntry, Any]] = []
+    """Yield the updates in batches of at most `_BATCH` updates and `_BATCH_BYTES`."""
+    batch: list[tuple[SwitchEntry, Any]] = []
     size = 0
     for update in updates:
         length = update[1].ByteSize()
-        if part and (len(part) == most or size + length > _BATCH_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(update)
+        if batch and (len(batch) == _BATCH or size + length > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(update)
         size += length
-    if part:
-        yield part
+    if batch:
+        yield batch

@@ -1,4 +1,4 @@
-"""P4 programs as switches are given them: P4Info and what the target loads."""
+"""Compiled P4 programs: the P4Info, and the configuration that the target loads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from google.protobuf import text_format
-from p4.config.v1 import p4info_pb2
 
+from schemas.p4runtime import p4info_pb2
 from udfs.errors import SwitchError
 from udfs.switches.derivation import DERIVATIONS
 
@@ -21,7 +21,13 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 @dataclass(frozen=True)
 class P4Program:
-    """``p4info_text`` is P4Info in text format, ``device_config`` the target's form (BMv2 JSON)."""
+    """A compiled P4 program.
+
+    Attributes:
+        name: name of the pipeline.
+        p4info_text: P4Info in text format.
+        device_config: the program in the form that the target loads, for example BMv2 JSON.
+    """
 
     name: str
     p4info_text: str
@@ -29,9 +35,10 @@ class P4Program:
 
     @classmethod
     def read(cls, folder: str | Path, name: str) -> P4Program:
-        """``<name>.p4info.txtpb`` and ``<name>.json`` of a folder.
+        """Read ``<name>.p4info.txtpb`` and ``<name>.json`` from a folder.
 
-        Raises SwitchError ``NO_P4INFO``.
+        Raises:
+            SwitchError: ``NO_P4INFO``, if a file cannot be read.
         """
         info, config = (Path(folder) / f"{name}{suffix}" for suffix in (".p4info.txtpb", ".json"))
         try:
@@ -45,7 +52,11 @@ class P4Program:
 
     @cached_property
     def serialized(self) -> bytes:
-        """P4Info as bytes, always the same. Raises SwitchError ``NO_P4INFO`` for a text of none."""
+        """The P4Info in binary form; equal messages have equal bytes.
+
+        Raises:
+            SwitchError: ``NO_P4INFO``, if the text is not a P4Info.
+        """
         try:
             p4info = text_format.Parse(self.p4info_text, p4info_pb2.P4Info())
         except text_format.ParseError as error:
@@ -57,66 +68,81 @@ class P4Program:
 
     @property
     def p4info(self) -> p4info_pb2.P4Info:
-        """A message of the caller's own. Raises SwitchError ``NO_P4INFO`` as `serialized` does.
+        """A new P4Info message for each access.
 
-        Protobuf's messages in Python change as they are read (a part that is not set is made), and
-        switches are refreshed by threads, so that no two of them may have the same message.
+        Python's protobuf messages change when they are read, because a part that is not set is
+        created then. Switches are refreshed by several threads, which must not share a message.
+
+        Raises:
+            SwitchError: ``NO_P4INFO``, if the text is not a P4Info.
         """
         return p4info_pb2.P4Info.FromString(self.serialized)
 
     @cached_property
     def tables(self) -> list[str]:
-        """Names of its tables."""
+        """Names of the tables of the program."""
         return [table.preamble.name for table in self.p4info.tables]
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Most entries of each table for which the program says it."""
+        """Maximum number of entries by table, for the tables whose size the program declares."""
         return {table.preamble.name: table.size for table in self.p4info.tables if table.size > 0}
 
     @cached_property
     def cookie(self) -> int:
-        """Returns what P4Runtime tells programs apart by: 64 bits over both parts, never 0."""
+        """P4Runtime's identifier of the program: 64 bits of a hash of both parts, never 0."""
         digest = hashlib.sha256(self.serialized)
         digest.update(self.device_config)
         return int.from_bytes(digest.digest()[:8], "big") or 1
 
 
 class Programs:
-    """Reads the compiled programs of a folder, each once."""
+    """Reads the compiled programs of a folder, and caches them."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._read: dict[str, P4Program] = {}
+        self._programs: dict[str, P4Program] = {}
         self._reasons: dict[str, Mapping[int, str]] = {}
 
     def program(self, name: str) -> P4Program:
-        """Raises SwitchError ``NO_P4INFO``, ``UNKNOWN_PIPELINE``."""
-        known = self._read.get(name)
-        if known is None:
-            known = P4Program.read(self._folder, name)
+        """Return the program of a pipeline.
+
+        Raises:
+            SwitchError: ``NO_P4INFO``, if a file cannot be read; ``UNKNOWN_PIPELINE``, if entries
+                cannot be derived for the program.
+        """
+        program = self._programs.get(name)
+        if program is None:
+            program = P4Program.read(self._folder, name)
             if name not in DERIVATIONS:
                 raise SwitchError(
                     "UNKNOWN_PIPELINE",
-                    f"nothing says what a switch with pipeline {name!r} should hold, so it stays "
-                    f"as it is: column pipeline of switches knows {', '.join(DERIVATIONS)}",
+                    f"no entries can be derived for pipeline {name!r}, so its switches stay as "
+                    "they are: set column pipeline of table switches to one of "
+                    f"{', '.join(DERIVATIONS)}",
                     pipeline=name,
                 )
-            self._read[name] = known
-        return known
+            self._programs[name] = program
+        return program
 
     def tables(self, name: str) -> list[str]:
-        """Names of a program's tables; none where it cannot be read: its switches will tell."""
+        """Return the names of the tables of a program; none if it cannot be used.
+
+        Refreshes of its switches report the error.
+        """
         try:
             return self.program(name).tables
         except SwitchError:
             return []
 
     def reasons(self, name: str) -> Mapping[int, str]:
-        """Names of the reasons for which a program drops, by their indexes; none where its source
-        does not lie beside what is compiled of it."""
+        """Return the names of the reasons for which a program drops packets, by their indexes.
+
+        They are constants in the P4 source of the program. Files that are not in the folder are
+        ignored.
+        """
         if name not in self._reasons:
-            found: dict[int, str] = {}
+            reasons: dict[int, str] = {}
             files = [Path(self._folder, f"{name}.p4")]
             while files:
                 try:
@@ -124,12 +150,12 @@ class Programs:
                 except OSError:
                     continue
                 files += [Path(self._folder, part) for part in _INCLUDE.findall(text)]
-                found |= {int(index): reason for reason, index in _REASON.findall(text)}
-            self._reasons[name] = found
+                reasons |= {int(index): reason for reason, index in _REASON.findall(text)}
+            self._reasons[name] = reasons
         return self._reasons[name]
 
     def sizes(self, name: str) -> dict[str, int]:
-        """Most entries of the tables of a program; none where it cannot be read."""
+        """Return the maximum number of entries by table of a program; none if it cannot be used."""
         try:
             return self.program(name).sizes
         except SwitchError:

@@ -1,9 +1,9 @@
-"""One switch kept in step with what it should hold, over a connection that is kept.
+"""A session with one switch: keeps a connection, and makes the switch hold the desired entries.
 
-Nothing is believed that was not read: a refresh writes the difference to what the switch was last
-read to hold, step by step, and reads it again; if it then holds something else, once more. A call
-that dies half-way, or a switch that forgot its tables, is therefore no case of its own: the next
-try begins with what the switch holds then.
+A session relies only on what it has read. A refresh compares the desired entries with those that
+the switch was last read to hold, writes the difference step by step, and reads the switch again. If
+the entries still differ, it starts over. Calls that fail half-way and switches that lost their
+tables therefore need no special handling: the next try starts from what the switch holds then.
 """
 
 from __future__ import annotations
@@ -12,93 +12,68 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.p4runtime import Failure, SwitchConnection
+from jobs.adapters.switches.p4runtime import RefusedUpdate, SwitchConnection
 from jobs.adapters.switches.program import P4Program
+from jobs.adapters.switches.results import (
+    NOTHING,
+    Comparison,
+    PartRead,
+    RefreshResult,
+    SwitchTarget,
+)
 from udfs.errors import SwitchError
 from udfs.switches import election, ordering
-from udfs.switches.entry import Difference, SwitchEntry, difference
+from udfs.switches.entry import GROUPS, Difference, SwitchEntry, difference
 
 log = logging.getLogger(__name__)
 
+#: Tries of a refresh once the switch has answered.
 _TRIES = 6
+#: Pause between two tries, in seconds. It doubles up to the longest pause.
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
-# So long a switch may be without a primary client until we stand in for it: it may only have
-# lost its connection for a moment.
+#: How long a switch may be without a primary client before this session requests mastership: the
+#: last primary client may only have lost its connection for a moment.
 _STAND_IN_SECONDS = 1.0
 _PROBE_SECONDS = 10.0
 _CHANGES = {
     "set": "the switch runs no program",
-    "reconciled": "it runs another build of the program; entries stay if the switch can keep them",
-    "replaced": "it runs a program of other tables; all that it holds goes with that",
+    "reconciled": "the switch runs another build of the program; entries stay if it supports that",
+    "replaced": "the switch runs a program with another P4Info; replacing it deletes all entries",
 }
-_NOTHING = Difference((), (), ())
+#: Status code of a switch that has no space for an update.
+_FULL = "RESOURCE_EXHAUSTED"
 
 
 @dataclass(frozen=True)
-class SwitchTarget:
-    """Names a switch, its address, and how much it takes in all (None: what its tables take)."""
-
-    name: str
-    address: str
-    device_id: int
-    max_rules: int | None = None
-    max_groups: int | None = None
-
-
-@dataclass(frozen=True)
-class RefreshResult:
-    """Tells how a switch stands after :meth:`SwitchSession.refresh`.
-
-    held: entries that it was last read to hold, groups among them; None if it could not be read.
-    in_step: it was read back to hold exactly what it should. errors: what went wrong, refusals in
-    the switch's own words. seconds: from the call to the last read. primary: whether we may
-    write it; if not, nothing was written after that was known. left: what still differs. written:
-    updates that the switch took.
-    """
-
-    held: int | None
-    in_step: bool
-    errors: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    primary: bool = True
-    left: Difference = field(default_factory=lambda: _NOTHING)
-    written: int = 0
-
-
-@dataclass(frozen=True)
-class Comparison(Difference):
-    """Tells what a refresh would change: entries, and the program if it is not None.
-
-    program: what would happen to the program, in words that begin with ``set`` (there is none),
-    ``reconciled`` (same tables, entries stay where the switch can keep them) or ``replaced``
-    (all entries that there are go, and are in ``delete``). True if anything would change.
-    """
-
-    program: str | None = None
-
-    def __bool__(self) -> bool:
-        return self.program is not None or super().__bool__()
-
-
-@dataclass(frozen=True)
-class _Wanted:
+class _DesiredState:
     pipeline: P4Program
     entries: tuple[SwitchEntry, ...]
 
 
 class SwitchSession:
-    """One switch, connected when first needed and kept so until :meth:`close`.
+    """A session with one switch, as a context manager.
 
-    Safe to use from several threads; calls for one switch follow each other. ``election_id`` is
-    from 1 to 2^64 - 1: of several sessions that live, the one with the highest writes. ``given_up``
-    is asked before anything is tried again. ``superseded``, from any thread, is asked whenever we
-    became primary anew: whether another has led since what is to be written was worked out. If
-    so, nothing is written.
+    It connects when it first needs to, and stays connected until :meth:`close`. It is thread-safe:
+    calls that write or request mastership run one after the other.
+
+    Args:
+        target: the switch.
+        credentials: those of all switches; by default the connection is not encrypted.
+        election_id: 1 to 2^64 - 1. The connected session with the highest election id writes.
+        given_up: called before a refresh tries again; True ends the refresh.
+        superseded: called, from any thread, when this session has become primary since its last
+            read. It returns whether another refresher has led since the desired entries were
+            derived; if so, nothing is written.
+
+    Attributes:
+        target: the switch.
+        rival: the reason why :meth:`leads` last returned False; otherwise empty.
+        trouble: the error because of which :meth:`leads` last did not return True, or None.
     """
 
     def __init__(
@@ -112,10 +87,12 @@ class SwitchSession:
         self.target = target
         self.rival = ""
         self.trouble: SwitchError | None = None
-        # By rank, the highest election id of streams that ended or stand still, but not for the
-        # switch; and one that was in our way, of which that is not known.
-        self._past: dict[int, int] = {}
-        self._in_the_way = 0
+        # Highest election id of clients that ended or are suspended, by their rank. The switch may
+        # still keep their streams.
+        self._dead_ids: dict[int, int] = {}
+        # Election id of the client that keeps this session from becoming primary, which may be
+        # alive; 0 if there is none.
+        self._blocking_id = 0
         self._credentials = credentials or Credentials()
         self._election_id = election_id
         self._given_up = given_up
@@ -123,12 +100,13 @@ class SwitchSession:
         self._lock = threading.RLock()
         self._interrupted = threading.Event()
         self._connection: SwitchConnection | None = None
-        # The term of ours that the last good read belongs to; None: there was none.
+        # The term of this session as primary that the last try belongs to; None before the first
+        # try of a connection.
         self._read_in_term: int | None = None
-        # What it was last read to hold, if nothing was written since.
-        self._held: tuple[SwitchEntry, ...] | None = None
-        # What was last asked for that is within its limits.
-        self._fitting: _Wanted | None = None
+        # The entries that the switch was last read to hold; None if it may hold others by now.
+        self._last_read: tuple[SwitchEntry, ...] | None = None
+        # The last desired state that did not exceed a limit of the switch.
+        self._last_fitting: _DesiredState | None = None
         self._probe: Any = None
         self._probed = 0.0
 
@@ -140,27 +118,32 @@ class SwitchSession:
 
     @property
     def is_primary(self) -> bool:
-        """Says whether we may write the switch, as far as it has told."""
+        """Whether this session may write, as far as the switch has reported."""
         connection = self._connection
         return connection is not None and connection.is_primary
 
     def leads(self, connect: bool = True) -> bool | None:
-        """Stands for primary where nobody goes before us; returns whether we are primary.
+        """Request mastership unless another client takes precedence. Nothing is written.
 
-        Writes nothing. None for a switch that cannot be asked. With ``connect`` false it never
-        waits: it tells whether nobody goes before us, and None where there is no connection. After
-        False, ``rival`` says who goes before us, and ``in_the_way`` its election id; after None,
-        ``trouble`` why it cannot be asked.
+        Args:
+            connect: connect to the switch if necessary, and wait for its answers. If False, the
+                method never waits or requests anything, and relies on what the switch has sent.
+
+        Returns:
+            Whether this session is primary; without ``connect``, whether no other client takes
+            precedence. None if the switch cannot be asked, or if there is no connection and
+            ``connect`` is False. After False, `rival` describes the other client and `in_the_way`
+            is its election id. After None, `trouble` is the error, if there was one.
         """
         with self._lock:
-            connection, self.rival, self._in_the_way = self._connection, "", 0
+            connection, self.rival, self._blocking_id = self._connection, "", 0
             self.trouble = None
             try:
                 if connect:
-                    self._stand_for_primary(self._connected())
+                    self._request_mastership(self._connected())
                 elif connection is None or not connection.alive:
                     return None
-                elif not connection.is_primary and self._next_id(connection) is None:
+                elif not connection.is_primary and self._next_election_id(connection) is None:
                     raise self._not_primary(connection)
             except SwitchError as error:
                 if error.what == "UNREACHABLE":
@@ -171,261 +154,365 @@ class SwitchSession:
 
     @property
     def in_the_way(self) -> int:
-        """Returns the election id, raised or not, of who goes before us, as `leads` last found.
+        """Election id, raised or not, of the client that `leads` last found to take precedence.
 
-        0 if nobody does.
+        0 if there was none.
         """
-        return self._in_the_way if self.rival else 0
+        return self._blocking_id if self.rival else 0
 
     def go_past(self, number: int) -> None:
-        """Takes the client of that election id for one that ended, or stands still.
+        """Treat the client with this election id as dead, because it ended or is suspended.
 
-        As of a machine that lost its power: the switch keeps it until its TCP gives up, for hours.
+        If a machine loses its power, for example, the switch keeps the stream of the client until
+        TCP gives up, which may take hours.
         """
-        whose = election.rank(number)
-        self._past[whose] = max(self._past.get(whose, 0), number)
+        client_id = election.rank(number)
+        self._dead_ids[client_id] = max(self._dead_ids.get(client_id, 0), number)
 
     def forget_past(self) -> None:
-        """Takes no client but of our own election id for one that ended: another has led since."""
-        own = self._election_id
-        self._past = {own: self._past[own]} if own in self._past else {}
+        """Treat other clients as alive again, because another refresher has led since.
+
+        Earlier streams with the election id of this session are still treated as dead.
+        """
+        own_id = self._election_id
+        self._dead_ids = {own_id: self._dead_ids[own_id]} if own_id in self._dead_ids else {}
 
     def refresh(
         self, desired: Collection[SwitchEntry], pipeline: P4Program, patience: float = 0.0
     ) -> RefreshResult:
-        """Make the switch hold exactly ``desired``, make before break; never raises SwitchError.
+        """Make the switch hold exactly the desired entries, make before break.
 
-        A switch that does not answer at all is tried again for ``patience`` seconds, one that
-        stops answering a few times. Where ``desired`` is beyond a limit of the switch, nothing of
-        it is written; what was asked for before it, and was not, is mended.
+        If the entries exceed a limit of the switch, they are not written. Instead the session
+        restores the last entries that did not exceed a limit, unless another client has changed
+        them since. The method never raises SwitchError; the result contains the errors.
+
+        Args:
+            desired: entries that the switch should hold.
+            pipeline: program that the switch should run.
+            patience: seconds for which a switch that does not answer at all is tried again. A
+                switch that answered once is tried up to `_TRIES` times.
         """
         with self._lock:
             began = time.monotonic()
-            wanted = _Wanted(pipeline, tuple(desired))
-            result = self._refresh(wanted, began + patience)
+            desired_state = _DesiredState(pipeline, tuple(desired))
+            result = self._refresh(desired_state, began + patience)
             return replace(result, seconds=time.monotonic() - began)
 
-    def _refresh(self, wanted: _Wanted, deadline: float) -> RefreshResult:
-        pause, batch, tries, seen, taken = _FIRST_PAUSE, 0, 0, False, 0
+    def _refresh(self, desired: _DesiredState, deadline: float) -> RefreshResult:
+        pause, tries, fresh, written = _FIRST_PAUSE, 0, False, 0
         while True:
             connected = False
             try:
                 connection = self._connected()
                 if self._interrupted.is_set():
-                    return RefreshResult(None, False, ["it was interrupted"], written=taken)
+                    reason = "the refresh was interrupted"
+                    return RefreshResult(None, False, [reason], written=written)
                 connected = True
-                self._stand_for_primary(connection)
+                self._request_mastership(connection)
                 if self._read_in_term != connection.terms and self._superseded():
-                    self._fitting = None
-                    why = f"{self._where}: another has led since this was worked out; not written"
-                    return RefreshResult(None, False, [why], primary=False)
-                result, settled = self._once(connection, wanted, batch, seen)
-                taken += result.written
-                result = replace(result, written=taken)
+                    self._last_fitting = None
+                    reason = (
+                        f"{self._where}: another refresher has led since these entries were "
+                        "derived, so they were not written"
+                    )
+                    return RefreshResult(None, False, [reason], primary=False, written=written)
+                result, settled = self._try_refresh(connection, desired, fresh)
+                written += result.written
+                result = replace(result, written=written)
                 if settled:
                     return result
-                seen = True
-                why = "it was read back to hold something else than what was written"
-                result = replace(result, errors=[*result.errors, f"{self._where}: {why}"])
-            except ValueError:  # the channel was closed under it
+                fresh = True
+                reason = "the entries that were read back differ from those that were written"
+                result = replace(result, errors=[*result.errors, f"{self._where}: {reason}"])
+            except ValueError:  # `interrupt` closed the channel during the call
                 if not self._interrupted.is_set():
                     raise
-                return RefreshResult(None, False, ["it was interrupted"], written=taken)
+                reason = "the refresh was interrupted"
+                return RefreshResult(None, False, [reason], written=written)
             except SwitchError as error:
-                why = str(error)
-                ours = error.what != "NOT_PRIMARY"
-                result = RefreshResult(None, False, [why], primary=ours, written=taken)
+                reason = str(error)
+                primary = error.what != "NOT_PRIMARY"
+                result = RefreshResult(None, False, [reason], primary=primary, written=written)
                 if error.what == "UNREACHABLE":
                     self._disconnect()
-                elif error.what == "WRITE_FAILED" and batch != 1:
-                    # A whole request was refused without a word on its updates: ask one by one.
-                    batch = 1
                 else:
                     return result
-            # One that never answered has all of its patience, one that did a few tries.
+            # The deadline applies until the switch answers for the first time. From then on all
+            # tries count, whether they connect or not.
             tries += connected or tries > 0
-            spent = tries >= _TRIES if tries else time.monotonic() >= deadline
-            if spent or self._given_up() or self._interrupted.is_set():
+            exhausted = tries >= _TRIES if tries else time.monotonic() >= deadline
+            if exhausted or self._given_up() or self._interrupted.is_set():
                 return result
-            log.warning("switch %s: %s; trying again", self.target.name, why)
-            time.sleep(pause)
+            log.warning("switch %s: %s; trying again", self.target.name, reason)
+            self._interrupted.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _once(
-        self, connection: SwitchConnection, wanted: _Wanted, batch: int, seen: bool
+    def _try_refresh(
+        self, connection: SwitchConnection, desired: _DesiredState, fresh: bool
     ) -> tuple[RefreshResult, bool]:
-        """One try; also returns whether nothing is left to be written but what was refused.
+        """Make one try of a refresh.
 
-        ``seen``: what the switch is known to hold was read in this refresh.
+        Args:
+            connection: a connection that is primary.
+            desired: what the switch should hold.
+            fresh: whether `_last_read` was read in this refresh.
+
+        Returns:
+            The result, and whether it is final, because only refused updates remain to be written.
         """
-        anew = self._read_in_term != connection.terms
-        held = None if anew else self._held
-        self._read_in_term, self._held = connection.terms, None
-        limit = self._limit(wanted)
-        if limit is None:
-            self._fitting = wanted
-            return self._make_hold(connection, wanted, held, batch, seen)
-        older = self._held_before(connection, wanted.pipeline, anew)
-        if older is None:
-            held = None
-            if connection.change_to(wanted.pipeline) is None:
-                held = tuple(connection.read_entries(self.target.name))
-            left = difference(wanted.entries, held) if held is not None else _NOTHING
-            count = None if held is None else len(held)
-            return RefreshResult(count, False, [str(limit)], left=left), True
-        result, settled = self._make_hold(connection, older, held, batch, seen)
-        errors = [str(limit), *result.errors]
+        # Another client may have written between two terms, so the entries must be read again.
+        new_term = self._read_in_term != connection.terms
+        last_read = None if new_term else self._last_read
+        # If this try fails half-way, it is unknown what the switch holds.
+        self._read_in_term, self._last_read = connection.terms, None
+        limit_error = self._limit_error(desired)
+        if limit_error is None:
+            self._last_fitting = desired
+            return self._write_and_verify(connection, desired, last_read, fresh)
+        fallback = self._fallback(connection, desired.pipeline, new_term)
+        if fallback is None:
+            entries = None
+            if connection.change_to(desired.pipeline) is None:
+                entries = tuple(connection.read_entries(self.target.name))
+            missing = difference(desired.entries, entries) if entries is not None else NOTHING
+            count = None if entries is None else len(entries)
+            return RefreshResult(count, False, [str(limit_error)], left=missing), True
+        result, settled = self._write_and_verify(connection, fallback, last_read, fresh)
+        errors = [str(limit_error), *result.errors]
         return replace(result, in_step=False, errors=errors), settled
 
-    def _held_before(
-        self, connection: SwitchConnection, pipeline: P4Program, anew: bool
-    ) -> _Wanted | None:
-        """Returns what to mend while more is asked for than fits; None: the switch stays.
+    def _fallback(
+        self, connection: SwitchConnection, pipeline: P4Program, new_term: bool
+    ) -> _DesiredState | None:
+        """Return what the switch should hold while the desired entries exceed a limit.
 
-        A switch without a program is given it. Where another may have written since, only a
-        switch that lost entries is mended.
+        A switch without a program gets one here.
+
+        Args:
+            connection: a connection that is primary.
+            pipeline: the desired program.
+            new_term: whether this is the first try in a term. Another client may have written
+                before it, so the fallback is used only if the switch has merely lost entries.
+
+        Returns:
+            The last desired state that did not exceed a limit; None if the switch stays as it is.
         """
-        older = self._fitting or _Wanted(pipeline, ())
-        change = connection.change_to(older.pipeline)
+        fallback = self._last_fitting or _DesiredState(pipeline, ())
+        change = connection.change_to(fallback.pipeline)
         if change == "set":
-            connection.ensure_pipeline(older.pipeline)
-        if anew and self._fitting is not None:
+            connection.ensure_pipeline(fallback.pipeline)
+        if new_term and self._last_fitting is not None:
             foreign = change == "replaced"
             if not foreign:
-                gap = difference(older.entries, connection.read_entries(self.target.name))
+                gap = difference(fallback.entries, connection.read_entries(self.target.name))
                 foreign = bool(gap.modify or gap.delete)
             if foreign:
-                self._fitting = None
-        return self._fitting
+                self._last_fitting = None
+        return self._last_fitting
 
-    def _make_hold(
+    def _write_and_verify(
         self,
         connection: SwitchConnection,
-        wanted: _Wanted,
-        known: tuple[SwitchEntry, ...] | None,
-        batch: int,
-        seen: bool,
+        desired: _DesiredState,
+        last_read: tuple[SwitchEntry, ...] | None,
+        fresh: bool,
     ) -> tuple[RefreshResult, bool]:
-        """Write the difference, and read. Errors are updates that were refused.
+        """Write the difference to the desired entries, and read the switch again.
 
-        known: what it was last read to hold, if that may be built on.
+        Args:
+            connection: a connection that is primary.
+            desired: what the switch should hold.
+            last_read: entries that the switch is known to hold; None if it must be read first.
+            fresh: whether ``last_read`` was read in this refresh.
+
+        Returns:
+            The result, with the refused updates as errors, and whether it is final, as in
+            `_try_refresh`.
         """
-        name, target, sizes = self.target.name, self.target, wanted.pipeline.sizes
-        if connection.ensure_pipeline(wanted.pipeline):
-            known = None
-        held: Collection[SwitchEntry] = known or ()
-        change = difference(wanted.entries, held)
-        if known is None or not change:
-            held, seen = connection.read_entries(name), True
-            change = difference(wanted.entries, held)
-        failures: list[Failure] = []
+        name, target, sizes = self.target.name, self.target, desired.pipeline.sizes
+        if connection.ensure_pipeline(desired.pipeline):
+            last_read = None
+        entries: Collection[SwitchEntry] = last_read or ()
+        change = difference(desired.entries, entries)
+        # The read after the write verifies the result. If there is nothing to write, read here.
+        if last_read is None or not change:
+            entries, fresh = connection.read_entries(name), True
+            change = difference(desired.entries, entries)
+        refused: list[RefusedUpdate] = []
         if change:
-            crowded = ordering.full_tables(change, held, sizes, target.max_rules, target.max_groups)
+            crowded = ordering.full_tables(
+                change, entries, sizes, target.max_rules, target.max_groups
+            )
             if crowded:
                 log.warning(
-                    "switch %s: no capacity for old beside new in %s: the old goes first",
+                    "switch %s: old and new entries of %s do not fit together: the old entries "
+                    "are deleted first",
                     name,
                     ", ".join(sorted(crowded)),
                 )
-            for step in ordering.write_steps(change, connection.names.tables, crowded, held):
-                failures += self._write(connection, step, failures, batch)
-            held = connection.read_entries(name)
-        left = difference(wanted.entries, held)
-        self._held = tuple(held) if left else wanted.entries
-        errors = [f"{entry.key}: {words}" for entry, words in failures] if left else []
+            for step in ordering.write_steps(change, connection.names.tables, crowded, entries):
+                refused += self._write_step(connection, step, refused)
+            entries = connection.read_entries(name)
+        missing = difference(desired.entries, entries)
+        self._last_read = tuple(entries) if missing else desired.entries
+        missing_keys = _keys(missing)
+        final = [update for update in refused if update.entry.key in missing_keys]
         primary = connection.is_primary or not connection.alive
-        taken = len(_all_of(change)) - len(failures)
         result = RefreshResult(
-            len(held), not left, errors, primary=primary, left=left, written=taken
+            len(entries),
+            not missing,
+            [str(update) for update in final],
+            primary=primary,
+            left=missing,
+            written=len(_keys(change)) - len(refused),
+            full=bool(final) and all(update.status == _FULL for update in final),
         )
-        # An update may be refused because the switch no longer held what it was read to hold.
-        settled = not left or (seen and _all_of(left) <= {entry.key for entry, _ in failures})
+        # Refusals are final only if the difference is based on a read of this refresh. With an
+        # older read, the switch may have refused an update because its entries changed meanwhile.
+        settled = not missing or (
+            fresh and missing_keys <= {update.entry.key for update in refused}
+        )
         return result, settled
 
-    def _write(
+    def _write_step(
         self,
         connection: SwitchConnection,
         step: ordering.WriteStep,
-        failed: list[Failure],
-        batch: int,
-    ) -> list[Failure]:
-        kept = ordering.withheld(step, [entry for entry, _ in failed])
-        if kept:
-            others = tuple(entry for entry in step.entries if entry not in set(kept))
-            step = ordering.WriteStep(step.kind, others)
-        why = "left in place, as an update that must come before its removal failed"
-        if step.kind != "delete":
-            why = "not written, as an update that must come before it failed"
-        written = connection.write_step(step, batch) if batch else connection.write_step(step)
-        return [*written, *((entry, why) for entry in kept)]
+        refused: list[RefusedUpdate],
+    ) -> list[RefusedUpdate]:
+        """Write a step, except for updates that depend on refused ones.
 
-    def _limit(self, wanted: _Wanted) -> SwitchError | None:
-        target, sizes = self.target, wanted.pipeline.sizes
-        beyond = ordering.check_limits(
-            target.name, wanted.entries, sizes, target.max_rules, target.max_groups
+        Args:
+            connection: a connection that is primary.
+            step: updates to write.
+            refused: updates of earlier steps that were refused or withheld.
+
+        Returns:
+            The updates of this step that were refused or withheld.
+        """
+        withheld = ordering.withheld(step, [update.entry for update in refused])
+        if withheld:
+            entries = tuple(entry for entry in step.entries if entry not in set(withheld))
+            step = ordering.WriteStep(step.kind, entries)
+        reason = "not deleted, because an update that must precede it failed"
+        if step.kind != "delete":
+            reason = "not written, because an update that must precede it failed"
+        # Withheld updates have the status of those that they depend on, so that a full switch is
+        # still reported as full.
+        status = _FULL if all(update.status == _FULL for update in refused) else ""
+        return [
+            *connection.write_step(step),
+            *(RefusedUpdate(entry, reason, status) for entry in withheld),
+        ]
+
+    def _limit_error(self, desired: _DesiredState) -> SwitchError | None:
+        """Return ``LIMIT`` if the desired entries exceed a limit of the switch, otherwise None."""
+        target, sizes = self.target, desired.pipeline.sizes
+        exceeded = ordering.check_limits(
+            target.name, desired.entries, sizes, target.max_rules, target.max_groups
         )
-        if not beyond:
+        if not exceeded:
             return None
         return SwitchError(
             "LIMIT",
-            f"{'; '.join(beyond)}: nothing new was written; ask less of it, or raise the limit",
+            f"{'; '.join(exceeded)}: nothing new was written; reduce the number of entries, or "
+            "raise the limit",
             switch=target.name,
-            limits=beyond,
+            limits=exceeded,
         )
 
     def compare(self, desired: Collection[SwitchEntry], pipeline: P4Program) -> Comparison:
-        """Returns what a refresh would change; only reads, and takes no part in the arbitration.
+        """Return what a refresh would change, without writing or requesting mastership.
 
-        Raises SwitchError ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED``, ``LIMIT``.
+        Args:
+            desired: entries that the switch should hold.
+            pipeline: program that the switch should run.
+
+        Raises:
+            SwitchError: ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED`` or ``LIMIT``.
         """
-        wanted = _Wanted(pipeline, tuple(desired))
-        limit = self._limit(wanted)
-        if limit is not None:
-            raise limit
+        desired_state = _DesiredState(pipeline, tuple(desired))
+        limit_error = self._limit_error(desired_state)
+        if limit_error is not None:
+            raise limit_error
+        # Election id 0 opens no stream, so the connection can only read.
         with self._connect(0) as connection:
             change = connection.change_to(pipeline)
             if change == "set":
-                held: set[SwitchEntry] = set()
+                present: set[SwitchEntry] = set()
             else:
-                held = connection.read_entries(self.target.name)
+                present = connection.read_entries(self.target.name)
         program = f"{change}: {_CHANGES[change]}" if change else None
         if change == "replaced":
-            gone = tuple(sorted(held, key=lambda entry: entry.key))
-            return Comparison(wanted.entries, (), gone, program)
-        entries = difference(wanted.entries, held)
+            deleted = tuple(sorted(present, key=lambda entry: entry.key))
+            return Comparison(desired_state.entries, (), deleted, program)
+        entries = difference(desired_state.entries, present)
         return Comparison(entries.insert, entries.modify, entries.delete, program)
 
     def drops(self) -> Mapping[int, int] | None:
-        """Returns packets dropped by the index of the reason, or None where that cannot be read.
+        """Return the number of dropped packets by the index of the reason.
 
-        Never connects, and holds up no other call: a switch that hangs may take long to not answer.
+        The method never connects and blocks no other call, but may take long if the switch hangs.
+
+        Returns:
+            The counts, or None if they cannot be read.
         """
         connection = self._connection
         if connection is None or not connection.alive:
             return None
         try:
             return connection.read_drops()
-        except (SwitchError, ValueError) as error:  # or the channel was closed under it
-            log.debug("%s: its counters were not read: %s", self._where, error)
+        except (SwitchError, ValueError) as error:  # ValueError: the channel was closed meanwhile
+            log.debug("%s: the drop counters could not be read: %s", self._where, error)
             return None
 
-    def disturbed(self) -> bool:
-        """Tells whether the switch may hold something else than after the last refresh.
+    def read_back(self, part: int = 0, parts: int = 1) -> PartRead | None:
+        """Compare a part of the tables with the entries of the last refresh; never connect.
 
-        The connection was lost or never made, we became primary since, or could become it. Never
-        waits.
+        After a difference the session is `disturbed` until its next refresh. The method does not
+        delay a refresh, and ignores what it reads if one runs meanwhile.
+
+        Args:
+            part: tables are those whose number modulo ``parts`` is this.
+            parts: number of parts.
+
+        Returns:
+            None if the switch cannot be read now, or nothing is known to compare with.
+        """
+        connection, expected = self._connection, self._last_read
+        if connection is None or not connection.alive or expected is None:
+            return None
+        try:
+            tables = frozenset([*connection.names.tables, GROUPS][part::parts])
+            entries = connection.read_entries(self.target.name, *tables) if tables else set()
+        except (SwitchError, ValueError) as error:  # or the channel was closed during the call
+            log.debug("%s: it could not be read back: %s", self._where, error)
+            return None
+        if self._last_read is not expected:
+            return None
+        repair = difference([entry for entry in expected if entry.table in tables], entries)
+        if repair:
+            # The next refresh relies on nothing that was read before.
+            self._read_in_term = None
+        return PartRead(len(entries), repair)
+
+    def disturbed(self) -> bool:
+        """Return whether the entries of the switch may have changed since the last refresh.
+
+        This is so if there is no connection, if `read_back` found a difference, if this session has
+        become primary since, or if it could become primary. The method never waits.
         """
         connection = self._connection
         if connection is None or not connection.alive or not self._answers(connection):
             return True
         if connection.is_primary:
             return self._read_in_term != connection.terms
-        return self._next_id(connection) is not None
+        return self._next_election_id(connection) is not None
 
     def interrupt(self) -> None:
-        """Has a refresh that runs, or comes before `close`, end soon; from any thread.
+        """End a refresh soon that runs now or starts before `close`; from any thread.
 
-        Requests under way are cancelled, and no other is made.
+        Requests in progress are cancelled, and no others are sent.
         """
         self._interrupted.set()
         connection = self._connection
@@ -433,7 +520,7 @@ class SwitchSession:
             connection.abort()
 
     def close(self) -> None:
-        """End the connection; takes a second at most. A later call connects again."""
+        """Close the connection, within a second. A later call connects again."""
         with self._lock:
             self._disconnect(closing=True)
             self._interrupted.clear()
@@ -443,22 +530,29 @@ class SwitchSession:
         return f"switch {self.target.name!r} at {self.target.address}"
 
     def _connected(self) -> SwitchConnection:
+        """Return the connection; open it if there is none that is intact.
+
+        Raises:
+            SwitchError: ``NOT_PRIMARY``, if the switch refuses the election id because another
+                stream, which is not marked dead, has it; other errors as in
+                `SwitchConnection.connect`.
+        """
         if self._connection is not None and not self._connection.alive:
             self._disconnect()
-        asked = self._election_id
+        requested_id = self._election_id
         while self._connection is None:
             try:
-                self._connection = self._connect(asked)
+                self._connection = self._connect(requested_id)
             except SwitchError as error:
                 if error.what != "NOT_PRIMARY":
                     raise
-                # A stream has this very id.
-                self._in_the_way = asked
-                past = self._past.get(self._election_id, 0)
-                higher = election.election_id(self._election_id, asked, True, past)
-                if higher is None:
+                # Another stream has exactly this id.
+                self._blocking_id = requested_id
+                dead_id = self._dead_ids.get(self._election_id, 0)
+                higher_id = election.election_id(self._election_id, requested_id, True, dead_id)
+                if higher_id is None:
                     raise
-                asked = higher
+                requested_id = higher_id
             self._read_in_term, self._probed = None, time.monotonic()
         return self._connection
 
@@ -470,51 +564,70 @@ class SwitchSession:
         )
 
     def _disconnect(self, closing: bool = False) -> None:
+        """Close the connection, if any, and forget the entries that were read over it.
+
+        Args:
+            closing: whether the connection is closed on purpose. Otherwise it broke, and the switch
+                may keep the stream and take this client for primary.
+        """
         connection, self._connection = self._connection, None
-        self._read_in_term = self._held = self._probe = None
+        self._read_in_term = self._last_read = self._probe = None
         if connection is not None:
             if not closing and connection.terms:
                 self.go_past(connection.election_id)
             connection.close()
 
-    def _stand_for_primary(self, connection: SwitchConnection) -> None:
-        """Become primary if nobody goes before us. Raises SwitchError ``NOT_PRIMARY``."""
+    def _request_mastership(self, connection: SwitchConnection) -> None:
+        """Become primary unless another client takes precedence.
+
+        Raises:
+            SwitchError: ``NOT_PRIMARY``, if another client takes precedence or the switch does not
+                make this session primary in time.
+        """
+        # Three cases, until this session is primary:
+        #   another client is primary and takes precedence           -> raise NOT_PRIMARY
+        #   another client is primary, of lower rank or marked dead  -> request
+        #   no client is primary                                     -> give the last one time to
+        #                                                               return, then request
         began = time.monotonic()
         while not connection.is_primary:
-            wanted = self._next_id(connection)
-            _, taken = connection.rivals
+            next_id = self._next_election_id(connection)
+            _, has_primary = connection.rivals
             waited = time.monotonic() - began
-            if wanted is None or waited > 3 * _STAND_IN_SECONDS:
+            if next_id is None or waited > 3 * _STAND_IN_SECONDS:
                 raise self._not_primary(connection)
-            if taken or waited >= _STAND_IN_SECONDS:
-                connection.ask_again(wanted)
+            if has_primary or waited >= _STAND_IN_SECONDS:
+                connection.ask_again(next_id)
             else:
                 time.sleep(0.05)
         if self._read_in_term != connection.terms:
-            # That a session begins is no news; that another client was primary meanwhile is.
+            # After a connection was opened this is expected. Otherwise another client may have
+            # been primary in between.
             level = logging.DEBUG if self._read_in_term is None else logging.INFO
-            log.log(level, "%s: we are its primary client", self._where)
+            log.log(level, "%s: this session became its primary client", self._where)
 
     def _not_primary(self, connection: SwitchConnection) -> SwitchError:
-        highest, taken = connection.rivals
-        self._in_the_way = highest if taken else 0
-        seen = f"{election.describe_id(highest)}; ours is {self._election_id}"
-        why = "did not let us write; the highest election id it has seen is"
-        if taken and self._next_id(connection) is None:
-            why = "is written by another client, with election id"
+        """Record the client that takes precedence; return the error ``NOT_PRIMARY``."""
+        highest, has_primary = connection.rivals
+        self._blocking_id = highest if has_primary else 0
+        ids = f"{election.describe_id(highest)}; ours is {self._election_id}"
+        reason = "did not make us primary; the highest election id it has seen is"
+        if has_primary and self._next_election_id(connection) is None:
+            reason = "is written by another client, with election id"
         return SwitchError(
-            "NOT_PRIMARY", f"{self._where} {why} {seen}", address=self.target.address
+            "NOT_PRIMARY", f"{self._where} {reason} {ids}", address=self.target.address
         )
 
-    def _next_id(self, connection: SwitchConnection) -> int | None:
-        highest, taken = connection.rivals
-        past = self._past.get(election.rank(highest), 0)
-        return election.election_id(self._election_id, highest, taken, past)
+    def _next_election_id(self, connection: SwitchConnection) -> int | None:
+        """Return the election id to request mastership with; None if another takes precedence."""
+        highest, has_primary = connection.rivals
+        dead_id = self._dead_ids.get(election.rank(highest), 0)
+        return election.election_id(self._election_id, highest, has_primary, dead_id)
 
     def _answers(self, connection: SwitchConnection) -> bool:
-        """False once the switch has let a question go unanswered; asks every ten seconds.
+        """Return False if the switch did not answer a probe; start one every ten seconds.
 
-        A switch that lost its power does not end its stream.
+        Probes are necessary because a switch that lost its power does not end its stream.
         """
         probe = self._probe
         if probe is not None and probe.done():
@@ -526,10 +639,10 @@ class SwitchSession:
         elif probe is None and time.monotonic() - self._probed > _PROBE_SECONDS:
             try:
                 self._probe = connection.probe()
-            except ValueError:  # it is being closed
+            except ValueError:  # the connection is being closed
                 return False
         return True
 
 
-def _all_of(change: Difference) -> set[str]:
+def _keys(change: Difference) -> set[str]:
     return {entry.key for entry in (*change.insert, *change.modify, *change.delete)}

@@ -118,8 +118,11 @@ class _Connected:
             change = Difference((), (row,), ())
         else:
             change = Difference((), (), (row,))
-        for _, why in self._connection.write(change):
-            raise SwitchError("WRITE_FAILED", f"state {effect.state} of {self._name!r}: {why}")
+        for refused in self._connection.write(change):
+            raise SwitchError(
+                "WRITE_FAILED",
+                f"state {effect.state} of {self._name!r}: {refused.status}: {refused.message}",
+            )
         (self._held.add if effect.ports else self._held.discard)(effect.state)
 
 

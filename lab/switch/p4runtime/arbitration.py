@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from google.rpc import code_pb2
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.p4runtime.refusal import Refusal
+from schemas.p4runtime import p4runtime_pb2
 
 
 class Client(Protocol):

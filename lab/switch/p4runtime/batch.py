@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from google.rpc import code_pb2
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime import replication, table_entries
@@ -15,6 +14,7 @@ from lab.switch.p4runtime.holdings import Holdings
 from lab.switch.p4runtime.p4info import Table
 from lab.switch.p4runtime.refusal import Refusal, cell, invalid, number, unimplemented
 from lab.switch.p4runtime.table_entries import HeldEntry
+from schemas.p4runtime import p4runtime_pb2
 from udfs.errors import StackcastError
 
 _Update = p4runtime_pb2.Update

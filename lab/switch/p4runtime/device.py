@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from google.rpc import code_pb2
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime.arbitration import Arbitration, Client
@@ -21,6 +20,7 @@ from lab.switch.p4runtime.program import read_program
 from lab.switch.p4runtime.reading import EntityReader
 from lab.switch.p4runtime.refusal import Refusal, invalid, unimplemented
 from lab.switch.p4runtime.roles import Roles
+from schemas.p4runtime import p4runtime_pb2
 from udfs.errors import StackcastError, SwitchError
 
 _Config = p4runtime_pb2.SetForwardingPipelineConfigRequest

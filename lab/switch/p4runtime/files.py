@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 from google.protobuf import text_format
-from p4.config.v1 import p4info_pb2
 
+from schemas.p4runtime import p4info_pb2
 from udfs.errors import SwitchError
 
 # A P4Info parser quotes the whole line, and compact JSON is one line.

@@ -7,10 +7,9 @@ they are in front of the frame, as in BMv2.
 
 from __future__ import annotations
 
-from p4.v1 import p4runtime_pb2
-
 from lab.switch.p4runtime.p4info import Parameter
 from lab.switch.p4runtime.refusal import invalid, number
+from schemas.p4runtime import p4runtime_pb2
 from udfs.switches.match import canonical
 
 MOST_WAITING = 1024

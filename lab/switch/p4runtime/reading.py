@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from google.rpc import code_pb2
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime import replication, table_entries
@@ -14,6 +13,7 @@ from lab.switch.p4runtime.holdings import Holdings
 from lab.switch.p4runtime.p4info import Cells, Table
 from lab.switch.p4runtime.refusal import Refusal, cell, invalid, unimplemented
 from lab.switch.p4runtime.table_entries import HeldEntry
+from schemas.p4runtime import p4runtime_pb2
 from udfs.switches.entry import SwitchEntry, is_default
 from udfs.switches.match import canonical
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import code_pb2
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
 from lab.switch.p4runtime.table_entries import HeldEntry
+from schemas.p4runtime import p4runtime_pb2
 from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_entry, session_entry
 
 # Widths of v1model: mcast_grp and egress_rid have 16 bits, ports 9; sessions are those of BMv2.
@@ -84,6 +85,8 @@ def _session(session: int) -> int:
 def _replicas(replicas: Any, what: str) -> list[tuple[int, int]]:
     ports: dict[tuple[int, int], None] = {}
     for replica in replicas:
+        if len(UnknownFieldSet(replica)):
+            raise unimplemented(f"{what}: a replica has fields of a later P4Runtime than 1.4.1")
         kind = replica.WhichOneof("port_kind")
         if kind is None:
             raise invalid(f"{what}: a replica has no port")

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 import grpc
 from google.rpc import code_pb2
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
 from lab.switch.p4runtime.arbitration import Arbitration
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
 from lab.switch.p4runtime.refusal import Refusal, batch_status
+from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from udfs.errors import LabError
 
 API_VERSION = "1.4.0"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.rpc import code_pb2
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2
 
 from lab.switch.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY, Action, Field, Table
 from lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
+from schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from udfs.switches.entry import SwitchEntry, default_entry, is_default
 from udfs.switches.match import Match, canonical
 

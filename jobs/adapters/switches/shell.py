@@ -1,0 +1,114 @@
+"""Opens p4runtime-shell, an interactive IPython shell, on one switch.
+
+The only module that imports p4runtime-shell. That package requires an old protobuf, so it is
+installed without its requirements, and uses our generated modules of P4Runtime's messages.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from jobs.adapters.switches.credentials import Credentials
+from schemas.p4runtime import (
+    p4data_pb2,
+    p4info_pb2,
+    p4runtime_pb2,
+    p4runtime_pb2_grpc,
+    p4types_pb2,
+)
+from udfs.errors import SwitchError
+
+#: The version that was tested with the messages of P4Runtime 1.4.1.
+SHELL = "p4runtime-shell==0.0.6"
+
+_ANSWER_SECONDS = 5
+_MODULES = {
+    "p4.v1": {
+        "p4data_pb2": p4data_pb2,
+        "p4runtime_pb2": p4runtime_pb2,
+        "p4runtime_pb2_grpc": p4runtime_pb2_grpc,
+    },
+    "p4.config.v1": {"p4info_pb2": p4info_pb2, "p4types_pb2": p4types_pb2},
+}
+
+
+def register_messages() -> None:
+    """Make our generated modules importable by the names that p4runtime-shell imports.
+
+    A second copy of the messages in one process would be an error of protobuf.
+    """
+    for package in ("p4", "p4.config", *_MODULES):
+        module = ModuleType(package)
+        module.__path__ = []
+        sys.modules[package] = module
+    for package, modules in _MODULES.items():
+        for name, module in modules.items():
+            sys.modules[f"{package}.{name}"] = module
+            setattr(sys.modules[package], name, module)
+
+
+def open_shell(
+    address: str, device_id: int, credentials: Credentials, election_id: int = 0
+) -> None:
+    """Run the shell until its user leaves it.
+
+    Args:
+        address: ``host:port`` of the switch.
+        device_id: P4Runtime's number of the switch at that address.
+        credentials: those of this switch (``Credentials.for_switch``).
+        election_id: id with which the shell requests the right to write; 0: it only reads.
+
+    Raises:
+        SwitchError: ``NO_SHELL``, if p4runtime-shell or IPython is not installed.
+    """
+    shell = _import_shell()
+    arguments = ["--grpc-addr", address, "--device-id", str(device_id)]
+    arguments += ["--election-id", f"{election_id >> 64},{election_id & (1 << 64) - 1}"]
+    if credentials.role:
+        arguments += ["--role-name", credentials.role]
+    if not credentials.plain:
+        paths = {
+            "--cacert": credentials.ca,
+            "--cert": credentials.certificate,
+            "--private-key": credentials.key,
+        }
+        arguments += ["--ssl", *(word for pair in paths.items() if pair[1] for word in pair)]
+    if not election_id:
+        shell.P4RuntimeClient = _reader(shell.P4RuntimeClient)
+    sys.argv = ["stackcast switch shell", *arguments]
+    shell.main()
+
+
+def _reader(client: Any) -> Any:
+    """Return the shell's class of clients without its election id: it never becomes primary."""
+
+    class Reader(client):  # type: ignore[misc]
+        def handshake(self) -> None:
+            request = p4runtime_pb2.StreamMessageRequest()
+            request.arbitration.device_id = self.device_id
+            if self.role_name is not None:
+                request.arbitration.role.name = self.role_name
+            self.stream_out_q.put(request)
+            if self.get_stream_packet("arbitration", timeout=_ANSWER_SECONDS) is None:
+                raise SystemExit("the switch did not answer")
+
+    return Reader
+
+
+def _import_shell() -> Any:
+    register_messages()
+    try:
+        from p4runtime_sh import shell  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        missing = {"p4runtime_sh": f"--no-deps {SHELL}", "IPython": "ipython"}
+        package = missing.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        raise SwitchError(
+            "NO_SHELL",
+            f"the shell needs a package that is not installed; install it by: "
+            f"{sys.executable} -m pip install {package}",
+        ) from None
+    return shell

@@ -1,0 +1,85 @@
+"""``stackcast switch shell`` opens p4runtime-shell on a switch of the tables."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from entry_tables import PIPELINE, SOME, host_port
+from fault_server import FaultServer, FaultyDevice
+from paths import ROOT
+
+from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
+from jobs.adapters.tables.tables import Tables
+
+pytestmark = pytest.mark.integration
+
+READ = 'table_entry["egress.host_port"].read(lambda entry: print("entry", entry))\n'
+DELETE = """
+entry = table_entry["egress.host_port"](action="egress.take_stack_off")
+entry.match["port"] = "1"
+entry.delete()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    server = FaultServer(["s1"])
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def device(server: FaultServer) -> FaultyDevice:
+    """A switch with entries, which no client is connected to."""
+    with SwitchSession(SwitchTarget("s1", server.address, 1)) as session:
+        assert session.refresh(SOME, PIPELINE).in_step
+    return server.devices["s1"]
+
+
+@pytest.fixture
+def properties(tables: Tables, server: FaultServer, tmp_path: Path) -> Path:
+    switch = {"switch": "s1", "device_id": 1, "address": server.address, "pipeline": PIPELINE.name}
+    tables.append("switches", [switch])
+    path = tmp_path / "shell.conf"
+    path.write_text(f"spark.stackcast.tables {tables.location}\n")
+    return path
+
+
+def run_shell(properties: Path, commands: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cli.main", "switch", "shell", *arguments]
+    return subprocess.run(
+        [*command, "--properties-file", str(properties)],
+        cwd=ROOT,
+        input=f"{commands}exit\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_shell_reads_a_switch_and_by_default_cannot_write(
+    properties: Path, device: FaultyDevice
+) -> None:
+    done = run_shell(properties, READ + DELETE, "s1")
+    assert done.returncode == 0, done.stderr
+    expected = [entry for entry in SOME if entry.table == "egress.host_port"]
+    assert done.stdout.count("entry ") == len(expected)
+    assert "PERMISSION_DENIED" in done.stdout + done.stderr
+    assert device.entries() == set(SOME)
+
+
+def test_with_an_election_id_the_shell_writes(properties: Path, device: FaultyDevice) -> None:
+    done = run_shell(properties, DELETE, "s1", "--election-id", str(1 << 70))
+    assert done.returncode == 0, done.stderr
+    assert device.entries() == set(SOME) - {host_port(1)}
+
+
+def test_an_unknown_switch_is_an_error_with_the_most_similar_name(properties: Path) -> None:
+    done = run_shell(properties, "", "s11")
+    assert done.returncode == 2
+    assert "SWITCH.UNKNOWN_SWITCH" in done.stderr and "did you mean 's1'?" in done.stderr
