@@ -19,6 +19,7 @@ import tiers
 pytest_cmdline_main = processes.pytest_cmdline_main
 pytest_xdist_make_scheduler = processes.pytest_xdist_make_scheduler
 pytest_sessionfinish = tiers.send_to_controller
+pytest_ignore_collect = tiers.pytest_ignore_collect
 no_servers = tiers.no_servers
 
 jvm.set_up()

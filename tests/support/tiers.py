@@ -12,6 +12,7 @@ import socket
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -89,6 +90,14 @@ def tier(item: pytest.Item) -> str:
         if mark.name in TIERS:
             return mark.name
     raise pytest.UsageError(f"{item.nodeid} has no tier: mark it with one of {', '.join(TIERS)}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore files without a test of the only tier that a run takes, which saves their imports."""
+    name = config.option.tier
+    if not name or not collection_path.match("test_*.py"):
+        return None
+    return True if f"mark.{name}" not in collection_path.read_text("utf-8") else None
 
 
 def is_property_test(item: pytest.Item) -> bool:
