@@ -318,6 +318,12 @@ class Settings:
     election_id: int = setting(
         "p4runtime.electionId", 1, "Election id towards the switches; the highest writes", least=1
     )
+    read_back_seconds: int = setting(
+        "p4runtime.readBackSeconds",
+        30,
+        "Time in which all entries of all switches are read back once; 0 disables this",
+        least=0,
+    )
     role: str = setting(
         "p4runtime.role",
         "",

@@ -1,11 +1,11 @@
-"""What switches have dropped, by reason: read now and then, for metrics and a table."""
+"""Reads the drop counters of switches, for metrics and table ``switch_drops``."""
 
 from __future__ import annotations
 
 import datetime as dt
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
@@ -16,29 +16,43 @@ from udfs.errors import StackcastError
 
 log = logging.getLogger(__name__)
 
-#: Between two looks at the counters of all switches, seconds.
+#: Pause between two readings of the counters of all switches, in seconds.
 LOOK_SECONDS = 10.0
 
 Counts = Mapping[tuple[str, str], int]
 
 
 class SwitchDrops:
-    """Follows the counters ``dropped`` of the switches. Not for several threads at once."""
+    """Follows the counters ``dropped`` of the switches. Not thread-safe.
 
-    def __init__(self, tables: Tables, sessions: SwitchSessions, metrics: SwitchMetrics) -> None:
+    Args:
+        tables: `follow` appends to ``switch_drops``.
+        sessions: the sessions of the refresher.
+        metrics: counts the packets.
+        on_drops: called with the switches and reasons whose counters have risen.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        sessions: SwitchSessions,
+        metrics: SwitchMetrics,
+        on_drops: Callable[[Collection[tuple[str, str]]], None] = lambda _: None,
+    ) -> None:
+        self._on_drops = on_drops
         self._tables = tables
         self._sessions = sessions
         self._metrics = metrics
-        # A switch that hangs holds up the look, and nothing else.
+        # A switch that hangs delays only the counters.
         self._pool = ThreadPoolExecutor(1, "switch-drops")
         self._look: Future[Counts] | None = None
         self._due = 0.0
-        self._known: dict[tuple[str, str], int] = {}
+        self._last_counts: dict[tuple[str, str], int] = {}
 
     def follow(self) -> None:
-        """Begins a look where one is due, or takes what one has found; never waits for a switch.
+        """Start a reading, or process the result of the last; never wait for a switch.
 
-        What cannot be written is told in the log, and written after the next look.
+        Counts that cannot be written to the table are logged, and written after the next reading.
         """
         now = time.monotonic()
         if self._look is None:
@@ -50,17 +64,19 @@ class SwitchDrops:
             self._take(look.result())
 
     def close(self) -> None:
-        """Begins nothing any more."""
+        """Start no further reading."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _take(self, counts: Counts) -> None:
-        # A count of 0 says something only of a switch that had dropped some before.
-        differ = {key: count for key, count in counts.items() if count != self._known.get(key, 0)}
+        # A count of 0 is only news if it was higher before.
+        last = self._last_counts
+        differ = {key: count for key, count in counts.items() if count != last.get(key, 0)}
         if not differ:
             return
-        at = dt.datetime.now(dt.UTC)
+        self._on_drops([key for key, count in differ.items() if count > last.get(key, 0)])
+        now = dt.datetime.now(dt.UTC)
         rows = [
-            {"switch": switch, "reason": reason, "packets": packets, "counted_at": at}
+            {"switch": switch, "reason": reason, "packets": packets, "counted_at": now}
             for (switch, reason), packets in sorted(differ.items())
         ]
         try:
@@ -69,7 +85,7 @@ class SwitchDrops:
             log.error("%s was not written: %s", DROPS, one_line(error))
             return
         for (switch, reason), packets in differ.items():
-            before = self._known.get((switch, reason), 0)
-            # One that began anew counts from 0.
+            before = last.get((switch, reason), 0)
+            # A switch that restarted counts from 0.
             self._metrics.dropped(switch, reason, packets - before if packets > before else packets)
-        self._known.update(differ)
+        last.update(differ)

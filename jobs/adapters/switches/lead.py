@@ -23,6 +23,7 @@ from jobs.adapters.switches.leader_watch import LeaderWatch
 from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.switches.program import Programs
 from jobs.adapters.switches.publish import Publisher
+from jobs.adapters.switches.read_back import ReadBack
 from jobs.adapters.switches.session import SwitchSession
 from jobs.adapters.switches.sessions import OpenSession, SwitchSessions
 from jobs.adapters.switches.wanted import WantedEntries
@@ -90,7 +91,8 @@ class Refresher:
         self._wanted = WantedEntries(tables, network, versions, match, programs)
         self._deriver = Deriver(tables, network, versions, match, self._wanted, self.metrics)
         self._applier = Applier(tables, self._sessions, self.metrics, self._still_leads)
-        self._drops = SwitchDrops(tables, self._sessions, self.metrics)
+        self._read_back = ReadBack(self._sessions, self.metrics, settings.read_back_seconds)
+        self._drops = SwitchDrops(tables, self._sessions, self.metrics, self._read_back.suspect)
         self._publisher = Publisher(tables, network, versions, self.metrics)
         #: Our term, while we lead, and what was last derived in it.
         self._term: int | None = None
@@ -110,6 +112,7 @@ class Refresher:
     def close(self) -> None:
         """Ends all connections; takes a few seconds at most."""
         self._drops.close()
+        self._read_back.close()
         self._sessions.close()
 
     def poll(self) -> None:
@@ -127,6 +130,7 @@ class Refresher:
             applied = self._keep_up() if self._take_lead() else None
             if self._term is not None:
                 self._drops.follow()
+                self._read_back.follow()
         except SQL_ERRORS as error:
             # Two have written one table at once, or its storage does not answer.
             log.error("tried again in %g s: %s", ERROR_SECONDS, one_line(error))

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
 from jobs.adapters.app.metrics_server import Health
-from jobs.adapters.switches.session import RefreshResult
+from jobs.adapters.switches.results import RefreshResult
 from udfs.errors import StackcastError
 
 #: Few, as there is a series for each of them and each switch.
@@ -87,6 +87,14 @@ class SwitchMetrics:
                 registry=registry,
             )
         )
+        self._differences = each(
+            Counter(
+                "stackcast_switch_read_back_differences",
+                "Entries that differed from the last refresh when the switch was read back",
+                ["switch"],
+                registry=registry,
+            )
+        )
         self._drops = Counter(
             "stackcast_switch_drops",
             "Packets that it dropped, by reason",
@@ -139,6 +147,11 @@ class SwitchMetrics:
                 self.out_of_step.pop(name, None)
             else:
                 self.out_of_step[name] = (*result.errors, "it is over its capacity")[0]
+
+    def differed(self, switch: str, entries: int) -> None:
+        """Count entries that a switch held differently than its last refresh left them."""
+        self._names.add(switch)
+        self._differences.labels(switch).inc(entries)
 
     def dropped(self, switch: str, reason: str, packets: int) -> None:
         """Counts packets that a switch dropped since it was last looked at."""

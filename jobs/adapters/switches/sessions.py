@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jobs.adapters.switches.program import Programs
-from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
+from jobs.adapters.switches.results import PartRead, RefreshResult, SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
 from udfs.errors import SwitchError
 from udfs.switches import election
 from udfs.switches.entry import Difference, SwitchEntry, entry_from_row
@@ -165,6 +166,32 @@ class SwitchSessions:
             for index, packets in (indexes or {}).items():
                 found[name, reasons.get(index, str(index))] = packets
         return found
+
+    def read_back(self, part: int, parts: int, whole: Collection[str]) -> dict[str, PartRead]:
+        """Compare a part of each switch with its last refresh (`SwitchSession.read_back`).
+
+        Thread-safe.
+
+        Args:
+            part: number of the part.
+            parts: number of parts.
+            whole: names of switches to read completely.
+
+        Returns:
+            The results of the switches that could be read.
+        """
+        standing = sorted(self._standing.copy().items())
+
+        def read(item: tuple[str, tuple[_Switch, SwitchSession]]) -> PartRead | None:
+            name, (_, session) = item
+            return session.read_back() if name in whole else session.read_back(part, parts)
+
+        results = side_by_side(read, standing)
+        return {
+            name: result
+            for (name, _), result in zip(standing, results, strict=True)
+            if result is not None
+        }
 
     def start(self, desired: Mapping[str, Rows], patience: float) -> None:
         """Begins to refresh the switches that ``desired`` names with its rows of

@@ -1,0 +1,202 @@
+"""Entries that a switch loses silently are found and restored, and reported."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+from entry_tables import PIPELINE, SOME, group, host_port, tree
+from fault_server import FaultServer, FaultyDevice, wire_key
+from rollout_world import InOrder, World, in_order, refresher
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches import apply, derive, drops, lead, leader_watch, read_back
+from jobs.adapters.switches.lead import Refresher
+from jobs.adapters.switches.messages import Names
+from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.session import SwitchSession
+from udfs.network.rows import network_to_rows
+from udfs.network.topology import fabric
+from udfs.switches.entry import SwitchEntry, difference
+
+pytestmark = pytest.mark.unit
+
+NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
+RACK = NETWORK.hosts["h1"].switch
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Deployment:
+    """A refresher on switches of a model, and a clock that the test moves."""
+
+    def __init__(self, clock: Clock, settings: Settings) -> None:
+        self.clock = clock
+        self.world = World()
+        for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "")).items():
+            self.world.tables.overwrite(name, rows)
+        self.refresher: Refresher = refresher(self.world, settings=settings)
+        self.run(3)
+        self.entries = dict(self.world.held[RACK])
+
+    def run(self, seconds: float) -> None:
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.refresher.poll()
+            self.clock.now += 0.1
+
+    def lose_half(self) -> None:
+        held = self.world.held[RACK]
+        for key in sorted(held)[::2]:
+            del held[key]
+
+    def differences(self) -> float:
+        value = self.refresher.metrics.registry.get_sample_value(
+            "stackcast_switch_read_back_differences_total", {"switch": RACK}
+        )
+        return value or 0.0
+
+    def status_rows(self) -> int:
+        rows = self.world.tables.rows("switch_status")
+        return sum(row["switch"] == RACK for row in rows)
+
+
+@pytest.fixture
+def deploy(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Deployment]:
+    clock = Clock()
+    in_order(monkeypatch)
+    for module in (apply, derive, lead, leader_watch, read_back, drops):
+        monkeypatch.setattr(module, "time", clock)
+    for module in (read_back, drops):
+        monkeypatch.setattr(module, "ThreadPoolExecutor", lambda *_: InOrder())
+    return lambda seconds: Deployment(clock, Settings(read_back_seconds=seconds))
+
+
+def test_a_switch_that_silently_loses_half_of_its_entries_has_them_again_within_a_minute(
+    deploy: Callable[[int], Deployment], caplog: pytest.LogCaptureFixture
+) -> None:
+    deployment = deploy(Settings().read_back_seconds)
+    deployment.lose_half()
+    lost = len(deployment.entries) - len(deployment.world.held[RACK])
+    rows = deployment.status_rows()
+    with caplog.at_level(logging.WARNING):
+        deployment.run(60)
+    assert deployment.world.held[RACK] == deployment.entries
+    assert 0 < deployment.differences() <= lost
+    assert f"switch {RACK} has changed since its last refresh" in caplog.text
+    assert deployment.status_rows() > rows
+
+
+def test_a_switch_with_the_desired_entries_is_not_refreshed(
+    deploy: Callable[[int], Deployment],
+) -> None:
+    deployment = deploy(30)
+    rows = deployment.status_rows()
+    deployment.run(120)
+    assert deployment.status_rows() == rows and not deployment.differences()
+
+
+def test_with_0_seconds_nothing_is_read_back(deploy: Callable[[int], Deployment]) -> None:
+    deployment = deploy(0)
+    deployment.lose_half()
+    deployment.run(120)
+    assert deployment.world.held[RACK] != deployment.entries
+
+
+def count_drops(deployment: Deployment, reason: str, packets: int) -> None:
+    """Set the drop counter of the rack's switch."""
+    deployment.refresher._sessions._programs.reasons = lambda _: {6: reason}
+    deployment.world.drops[RACK] = {6: packets}
+
+
+@pytest.mark.parametrize(("reason", "restored"), [("UNKNOWN_PORT", True), ("CUT_SHORT", False)])
+def test_drops_for_which_an_entry_may_be_missing_make_the_switch_read_at_once(
+    deploy: Callable[[int], Deployment], reason: str, restored: bool
+) -> None:
+    deployment = deploy(3600)
+    deployment.lose_half()
+    count_drops(deployment, reason, 1)
+    deployment.run(drops.LOOK_SECONDS + 2)
+    assert (deployment.world.held[RACK] == deployment.entries) == restored
+
+
+def test_drops_that_continue_make_the_switch_read_completely_once_per_pass(
+    deploy: Callable[[int], Deployment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy(60)
+    whole: list[set[str]] = []
+    read = deployment.refresher._sessions.read_back
+    monkeypatch.setattr(
+        deployment.refresher._sessions,
+        "read_back",
+        lambda part, parts, names: whole.append(set(names)) or read(part, parts, names),
+    )
+    for packets in range(1, 13):
+        count_drops(deployment, "UNKNOWN_PORT", packets)
+        deployment.run(10)
+    assert whole.count({RACK}) == 2
+
+
+class TestSession:
+    """A session with a switch over P4Runtime."""
+
+    pytestmark = pytest.mark.integration
+
+    @pytest.fixture
+    def server(self) -> Iterator[FaultServer]:
+        server = FaultServer(["s1"])
+        yield server
+        server.stop()
+
+    @pytest.fixture
+    def device(self, server: FaultServer) -> FaultyDevice:
+        return server.devices["s1"]
+
+    @pytest.fixture
+    def session(self, server: FaultServer) -> Iterator[SwitchSession]:
+        with SwitchSession(SwitchTarget("s1", server.address, 1)) as session:
+            assert session.read_back() is None
+            assert session.refresh(SOME, PIPELINE).in_step
+            yield session
+
+    def test_parts_together_read_every_entry_once(self, session: SwitchSession) -> None:
+        parts = [session.read_back(part, 20) for part in range(20)]
+        assert sum(read.entries for read in parts if read) == len(SOME)
+        assert not any(read.repair for read in parts if read)
+        assert not session.disturbed()
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            [tree(5), group(1, 1)],
+            [host_port(1)],
+            [tree(99)],
+            [tree(5, ports=9)],
+        ],
+        ids=["lost", "lost in another table", "foreign", "changed"],
+    )
+    def test_a_difference_is_reported_and_the_next_refresh_mends_it(
+        self, session: SwitchSession, device: FaultyDevice, change: list[SwitchEntry]
+    ) -> None:
+        names = Names(PIPELINE.p4info)
+        with device.lock:
+            for entry in change:
+                message = names.to_wire(entry)
+                if entry in SOME:
+                    del device.held[wire_key(message)]
+                else:
+                    device.held[wire_key(message)] = message
+        read = session.read_back()
+        assert read is not None and read.repair == difference(SOME, device.entries())
+        assert read.repair
+        assert session.disturbed()
+        assert session.refresh(SOME, PIPELINE).in_step
+        assert device.entries() == set(SOME)
+        assert not session.disturbed()
