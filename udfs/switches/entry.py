@@ -137,28 +137,39 @@ def _ports(ports: Iterable[tuple[int, int]]) -> tuple[tuple[str, bytes], ...]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Holds the updates that turn held entries into desired ones; ``delete`` are held entries."""
+    """The updates that turn held entries into desired ones; ``delete`` are held entries."""
 
     insert: tuple[SwitchEntry, ...]
     modify: tuple[SwitchEntry, ...]
     delete: tuple[SwitchEntry, ...]
 
     def __bool__(self) -> bool:
-        """Returns True if there is anything to write."""
+        """Return whether there is anything to write."""
         return bool(self.insert or self.modify or self.delete)
 
 
 def difference(desired: Iterable[SwitchEntry], held: Iterable[SwitchEntry]) -> Difference:
-    """Compares by ``(switch, key)``; an entry is modified if action or parameters differ.
+    """Compare entries by ``(switch, key)``.
 
-    Each part keeps the order of the input it comes from.
+    An entry is modified if its action or parameters differ. Each part of the result keeps the order
+    of the input that it comes from.
     """
-    wanted = _by_key(desired)
-    present = _by_key(held)
+    desired, held = tuple(desired), tuple(held)
+    if desired is held:
+        return Difference((), (), ())
+    # Most entries are equal, and sets compare them without their keys.
+    desired_set, held_set = set(desired), set(held)
+    changed, obsolete = desired_set - held_set, held_set - desired_set
+    desired_by_key = _by_key(entry for entry in desired if entry in changed) if changed else {}
+    held_by_key = _by_key(entry for entry in held if entry in obsolete) if obsolete else {}
     return Difference(
-        tuple(entry for key, entry in wanted.items() if key not in present),
-        tuple(e for key, e in wanted.items() if key in present and not _same(e, present[key])),
-        tuple(entry for key, entry in present.items() if key not in wanted),
+        tuple(entry for key, entry in desired_by_key.items() if key not in held_by_key),
+        tuple(
+            entry
+            for key, entry in desired_by_key.items()
+            if key in held_by_key and not _same(entry, held_by_key[key])
+        ),
+        tuple(entry for key, entry in held_by_key.items() if key not in desired_by_key),
     )
 
 
@@ -166,9 +177,9 @@ def _by_key(entries: Iterable[SwitchEntry]) -> dict[tuple[str, str], SwitchEntry
     return {(entry.switch, entry.key): entry for entry in entries}
 
 
-def _same(one: SwitchEntry, other: SwitchEntry) -> bool:
-    # A switch that is read back may give parameters in another order.
-    return one.action == other.action and sorted(one.params) == sorted(other.params)
+def _same(a: SwitchEntry, b: SwitchEntry) -> bool:
+    # A switch may return parameters in another order than they were written.
+    return a.action == b.action and sorted(a.params) == sorted(b.params)
 
 
 def entry_to_row(entry: SwitchEntry) -> dict[str, Any]:

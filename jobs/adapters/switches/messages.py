@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -27,6 +28,39 @@ UpdateError = tuple[int, str, str]
 #: Last part of the name of the counter in which each of our programs counts dropped packets.
 DROPPED = "dropped"
 _ROLE = "@p4runtime_role("
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    id: int
+    name: str
+    is_const: bool
+    #: In the order of the P4Info.
+    field_ids: dict[str, int]
+    bitwidths: dict[int, int]
+
+    @classmethod
+    def of(cls, table: p4info_pb2.Table) -> _Table:
+        return cls(
+            table.preamble.id,
+            table.preamble.name,
+            table.is_const_table,
+            {field.name: field.id for field in table.match_fields},
+            {field.id: field.bitwidth for field in table.match_fields},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    id: int
+    name: str
+    #: In the order of the P4Info.
+    param_ids: dict[str, int]
+
+    @classmethod
+    def of(cls, action: p4info_pb2.Action) -> _Action:
+        preamble = action.preamble
+        return cls(preamble.id, preamble.name, {param.name: param.id for param in action.params})
 
 
 class Names:
@@ -54,15 +88,18 @@ class Names:
                 for each in table.preamble.annotations
             )
         }
-        self._tables = {table.preamble.name: table for table in p4info.tables}
-        self._actions = {action.preamble.name: action for action in p4info.actions}
+        # Plain objects: each access to a field of a message creates an object.
+        tables = [_Table.of(table) for table in p4info.tables]
+        actions = [_Action.of(action) for action in p4info.actions]
+        self._tables = {table.name: table for table in tables}
+        self._actions = {action.name: action for action in actions}
+        self._table_by_id = {table.id: table for table in tables}
+        self._action_by_id = {action.id: action for action in actions}
         self.drop_counters = tuple(
             counter.preamble.id
             for counter in p4info.counters
             if counter.preamble.name.rpartition(".")[2] == DROPPED
         )
-        self._table_by_id = {table.preamble.id: table for table in p4info.tables}
-        self._action_by_id = {action.preamble.id: action for action in p4info.actions}
         self.tables = tuple(self._tables)
 
     def to_wire(self, entry: SwitchEntry, key_only: bool = False) -> p4runtime_pb2.Entity:
@@ -85,27 +122,27 @@ class Names:
                 group.replicas.add(egress_port=port, instance=instance)
             return wire
         table = _named(self._tables, entry.table, "table")
-        fields = {field.name: field.id for field in table.match_fields}
-        wire.table_entry.table_id = table.preamble.id
-        wire.table_entry.priority = entry.priority
+        table_entry = wire.table_entry
+        table_entry.table_id = table.id
+        table_entry.priority = entry.priority
         for name, kind, value in entry.match:
-            field = wire.table_entry.match.add(
-                field_id=_named(fields, name, f"field of {entry.table}")
+            field = table_entry.match.add(
+                field_id=_named(table.field_ids, name, f"field of {entry.table}")
             )
             _put(field, entry, name, kind, value)
         if key_only:
             return wire
         action = _named(self._actions, entry.action, "action")
-        wire.table_entry.action.action.action_id = action.preamble.id
-        params = {param.name: param.id for param in action.params}
+        message = table_entry.action.action
+        message.action_id = action.id
         for name, value in entry.params:
-            number = _named(params, name, f"parameter of {entry.action}")
-            wire.table_entry.action.action.params.add(param_id=number, value=value)
+            number = _named(action.param_ids, name, f"parameter of {entry.action}")
+            message.params.add(param_id=number, value=value)
         return wire
 
     def table_id(self, name: str) -> int:
         """Return the id of a table. Raises SwitchError ``WRITE_FAILED`` for an unknown name."""
-        return int(_named(self._tables, name, "table").preamble.id)
+        return int(_named(self._tables, name, "table").id)
 
     def packet_in(self, packet: p4runtime_pb2.PacketIn) -> tuple[dict[str, int], bytes]:
         """Return the metadata of a packet by name, and its frame."""
@@ -160,21 +197,30 @@ class Names:
             return
         try:
             table = self._table_by_id[entry.table_id]
-            if entry.is_default_action or entry.is_const or table.is_const_table:
+            if table.is_const or entry.is_default_action or entry.is_const:
                 return
-            action = self._action_by_id[entry.action.action.action_id]
+            message = entry.action.action
+            action = self._action_by_id[message.action_id]
             matches = {field.field_id: field for field in entry.match}
-            params = {param.param_id: param.value for param in entry.action.action.params}
+            params = {param.param_id: param.value for param in message.params}
             yield SwitchEntry(
                 switch,
-                table.preamble.name,
+                table.name,
                 tuple(
-                    _match(field.name, matches[field.id])
-                    for field in table.match_fields
-                    if field.id in matches and not _accepts_all(matches[field.id], field.bitwidth)
+                    [
+                        _match(name, matches[number])
+                        for name, number in table.field_ids.items()
+                        if number in matches
+                        and not _accepts_all(matches[number], table.bitwidths[number])
+                    ]
                 ),
-                action.preamble.name,
-                tuple((param.name, _canonical(params[param.id])) for param in action.params),
+                action.name,
+                tuple(
+                    [
+                        (name, _canonical(params[number]))
+                        for name, number in action.param_ids.items()
+                    ]
+                ),
                 entry.priority,
             )
         except KeyError as missing:
@@ -268,4 +314,4 @@ def _named(ids: Any, name: str, kind: str) -> Any:
 
 
 def _canonical(value: bytes) -> bytes:
-    return canonical(int.from_bytes(value, "big"))
+    return value if value[:1] > b"\0" else canonical(int.from_bytes(value, "big"))

@@ -333,11 +333,12 @@ class SwitchSession:
         if connection.ensure_pipeline(desired.pipeline):
             last_read = None
         entries: Collection[SwitchEntry] = last_read or ()
-        change = difference(desired.entries, entries)
+        change = NOTHING if last_read is None else difference(desired.entries, entries)
         # The read after the write verifies the result. If there is nothing to write, read here.
-        if last_read is None or not change:
+        if not change:
             entries, fresh = connection.read_entries(name), True
             change = difference(desired.entries, entries)
+        missing = change
         refused: list[RefusedUpdate] = []
         if change:
             crowded = ordering.full_tables(
@@ -353,7 +354,7 @@ class SwitchSession:
             for step in ordering.write_steps(change, connection.names.tables, crowded, entries):
                 refused += self._write_step(connection, step, refused)
             entries = connection.read_entries(name)
-        missing = difference(desired.entries, entries)
+            missing = difference(desired.entries, entries)
         self._last_read = tuple(entries) if missing else desired.entries
         missing_keys = _keys(missing)
         final = [update for update in refused if update.entry.key in missing_keys]
