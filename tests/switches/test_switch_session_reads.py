@@ -46,6 +46,17 @@ def test_an_edit_is_read_back_once_and_a_check_reads_once(
         assert device.entries() == set(desired)
 
 
+def test_a_new_session_reads_a_switch_once_that_is_already_in_step(
+    server: FaultServer, session: SwitchSession, device: FaultyDevice
+) -> None:
+    assert session.refresh(SOME, PIPELINE).in_step
+    session.close()
+    device.reads = 0
+    with SwitchSession(SwitchTarget("s1", server.address, 1)) as other:
+        assert other.refresh(SOME, PIPELINE).in_step
+    assert device.reads == 1
+
+
 @pytest.mark.parametrize(
     "desired",
     [
