@@ -1,12 +1,11 @@
-"""Writes what is made of the P4 programs: ./spark-submit.sh make p4 --p4c FILE [--bmv2 FILE].
+"""Compiles the P4 programs: ./spark-submit.sh make p4 --p4c FILE [--bmv2 FILE].
 
-With ``--widths 16/64 --out FOLDER`` it writes only the products of ``attribute_value.p4`` for ids
-and bitmasks of so many bits, into a folder for ``spark.stackcast.p4.folder``.
+With ``--widths 16/64 --out FOLDER`` it only compiles ``attribute_value.p4`` for ids of 16 and
+bitmasks of 64 bits, into a folder for ``spark.stackcast.p4.folder``.
 
-Without p4c nothing can be made. It writes the text of the program that the ITCH specification
-makes, the products of all programs of ``p4/``, ``tests/p4/`` and ``benchmarks/p4/text/``, and the
-``CHECKSUMS`` of the first and the last; with BMv2, which needs the right to make network
-interfaces, also what that answers to the feature programs.
+It writes the program that is generated from the ITCH specification, the products of all programs of
+``p4/``, ``tests/p4/`` and ``benchmarks/p4/text/``, and their ``CHECKSUMS``. With BMv2, which needs
+the right to create network interfaces, it also writes BMv2's answers to the feature programs.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from random import Random
 
 import p4_products
 from feature_cases import FEATURES, PORTS, receivable
-from paths import P4, TEST_P4
+from paths import P4
 from real_switch import RealSwitch
 
 import schemas
@@ -34,13 +33,13 @@ GENERATED = "packet_subscriptions"
 
 
 def generated() -> dict[str, str]:
-    """The text of each file of the generated program, by its path within ``p4/``."""
+    """Return the text of each file of the generated program, by its path within ``p4/``."""
     itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     return files(program_layout(itch))
 
 
 def write_generated() -> None:
-    """Write the generated program, and nothing of an earlier one beside it."""
+    """Write the generated program, and remove the files of an earlier one."""
     shutil.rmtree(P4 / GENERATED, ignore_errors=True)
     for name, text in generated().items():
         path = P4 / name
@@ -49,13 +48,12 @@ def write_generated() -> None:
 
 
 def write_products(p4c: str) -> None:
-    """Compile all programs, those of the tests too, and write the sums of all others."""
-    folders = [*p4_products.FOLDERS, TEST_P4]
-    for source in [path for folder in folders for path in sorted(folder.glob("*.p4"))]:
-        info, program = p4_products.compile_program(p4c, source)
-        source.with_suffix(".p4info.txtpb").write_text(info)
-        source.with_suffix(".json").write_text(program)
+    """Compile all programs, and write their sums."""
     for folder in p4_products.FOLDERS:
+        for source in sorted(folder.glob("*.p4")):
+            info, program = p4_products.compile_program(p4c, source)
+            source.with_suffix(".p4info.txtpb").write_text(info)
+            source.with_suffix(".json").write_text(program)
         p4_products.write_sums(folder)
 
 
@@ -70,14 +68,14 @@ def write_widths(p4c: str, widths: str, folder: Path) -> None:
 
 
 def write_answers(bmv2: str) -> None:
-    """Ask BMv2 for the copies of the feature programs' first frames."""
+    """Send frames through BMv2, and write the copies that it returns."""
     with tempfile.TemporaryDirectory() as folder:
         real = RealSwitch(bmv2, Path(folder), PORTS)
         try:
             for feature in FEATURES.values():
                 real.load(feature.info(), feature.json())
                 real.insert(feature.entries)
-                switch = feature.switch()  # says for how many copies to wait, and nothing more
+                switch = feature.switch()  # gives the number of copies to wait for
                 rows = []
                 frames = islice(feature.frames(Random(feature.name)), feature.recorded)
                 for port, frame in frames:
@@ -96,16 +94,16 @@ def main() -> None:
     parser.add_argument("--bmv2", metavar="FILE", help="simple_switch_grpc")
     parser.add_argument("--widths", metavar="K/N", help="bits of ids and of bitmasks, as 16/64")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="for the products of --widths")
-    asked = parser.parse_args()
-    if (asked.widths is None) != (asked.out is None):
+    options = parser.parse_args()
+    if (options.widths is None) != (options.out is None):
         parser.error("--widths and --out go together")
-    if asked.widths is not None:
-        write_widths(asked.p4c, asked.widths, asked.out)
+    if options.widths is not None:
+        write_widths(options.p4c, options.widths, options.out)
         return
     write_generated()
-    write_products(asked.p4c)
-    if asked.bmv2:
-        write_answers(asked.bmv2)
+    write_products(options.p4c)
+    if options.bmv2:
+        write_answers(options.bmv2)
 
 
 if __name__ == "__main__":

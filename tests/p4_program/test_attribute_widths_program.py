@@ -129,13 +129,6 @@ def test_p4c_makes_a_program_for_each_of_them(pytestconfig, of) -> None:
         deliver_as_rules_say(switch, of, Random(seed))
 
 
-@pytest.mark.p4c
-def test_the_program_beside_the_tests_is_what_p4c_makes(pytestconfig) -> None:
-    p4c = str(pytestconfig.getoption("--p4c"))
-    _, program = p4_products.compile_program(p4c, COMPILED.with_suffix(".p4"))
-    assert program == COMPILED.read_text()
-
-
 def test_widths_of_another_program_are_refused_with_the_way_to_make_one(tmp_path) -> None:
     assert header_widths((P4 / "attribute_value.json").read_bytes()) == WIDTHS
     assert header_widths(b"of another target") is header_widths(b"{}") is None

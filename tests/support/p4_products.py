@@ -1,58 +1,65 @@
-"""Products of the programs of ``p4/``: made by p4c, and told from old ones by their sums.
+"""Compiles P4 programs, and detects products that are older than their sources by checksums.
 
-A program is ``p4/NAME.p4`` with what it includes from ``p4/NAME/`` and from the folders of other
-programs, or with another such file that it includes to compile it with other options; its products
-are ``NAME.p4info.txtpb`` and ``NAME.json`` beside it. ``p4/CHECKSUMS`` has the SHA-256 of all of
-them, as ``sha256sum`` writes and reads it. So it is in the other `FOLDERS`.
+A program is a file ``NAME.p4`` with the files that it includes: from folder ``NAME``, from folders
+of other programs, or another program that it compiles with other options. Its products, next to it,
+are ``NAME.p4info.txtpb`` and ``NAME.json``. Each of `FOLDERS` has a file ``CHECKSUMS`` with the
+SHA-256 of all sources and products, in the format of ``sha256sum``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from paths import BENCHMARKS, P4
+from paths import BENCHMARKS, P4, TEST_P4
 
 from udfs.messages.attributes.events import Widths
 
 FOLDER = P4
+#: The program of WERNECKE 5.2.6, which benchmarks compare with ours.
 TEXT = BENCHMARKS / "p4/text"
-"""The program of WERNECKE 5.2.6, in the same form; no product, it is measured beside ours."""
-FOLDERS = (FOLDER, TEXT)
+FOLDERS = (FOLDER, TEXT, TEST_P4)
 CHECKSUMS = "CHECKSUMS"
 COMMAND = "./spark-submit.sh make p4 --p4c FILE"
 
 
 def programs(folder: Path = FOLDER) -> list[str]:
-    """The names of all programs of a folder."""
+    """Return the names of all programs of a folder."""
     return sorted(path.stem for path in folder.glob("*.p4"))
 
 
 def sources(program: str, folder: Path = FOLDER) -> list[Path]:
-    """The main file, and what it may include."""
+    """Return the main file of a program, and the files that it includes."""
     main = folder / f"{program}.p4"
     text = main.read_text()
-    others = re.findall(r'^#include "(\w+)\.p4"$', text, re.MULTILINE)
+    others = re.findall(r'^#include "((?:\.\./\.\./p4/)?\w+)\.p4"$', text, re.MULTILINE)
     shared = re.findall(rf'^#include "((?!{program}/)\w+/\w+\.p4)"$', text, re.MULTILINE)
     own = [main, *sorted((folder / program).glob("*.p4")), *(folder / path for path in shared)]
-    return own + [path for other in others for path in sources(other, folder)]
+    included = [(folder / other).resolve() for other in others]
+    return own + [path for other in included for path in sources(other.name, other.parent)]
 
 
 def products(program: str, folder: Path = FOLDER) -> list[Path]:
-    """P4Info text and BMv2 JSON."""
+    """Return the files with P4Info and BMv2 JSON of a program."""
     return [folder / f"{program}.p4info.txtpb", folder / f"{program}.json"]
 
 
 def compile_program(p4c: str, source: Path, options: Iterable[str] = ()) -> tuple[str, str]:
-    """P4Info text and BMv2 JSON that p4c-bm2-ss makes of a main file.
+    """Return P4Info text and BMv2 JSON of a main file.
 
-    The JSON is without spaces, and names sources as seen from the main file's folder, so that it is
-    the same wherever it is made. ``options`` are p4c's, such as ``-DLABELS_A_PASS=4``.
+    The JSON has no spaces, and names sources relative to the folder of the main file, so that it is
+    the same on every machine.
+
+    Args:
+        p4c: path of p4c-bm2-ss.
+        source: main file.
+        options: options of p4c, such as ``-DLABELS_A_PASS=4``.
     """
     with tempfile.TemporaryDirectory() as folder:
         info, program = Path(folder, "p4info.txtpb"), Path(folder, "program.json")
@@ -65,12 +72,12 @@ def compile_program(p4c: str, source: Path, options: Iterable[str] = ()) -> tupl
             check=True,
             timeout=300,
         )
-        made = json.loads(program.read_text())
-        return info.read_text(), json.dumps(made, separators=(",", ":")) + "\n"
+        document = json.loads(program.read_text())
+        return info.read_text(), json.dumps(document, separators=(",", ":")) + "\n"
 
 
 def width_options(widths: Widths) -> list[str]:
-    """Options of p4c for a program of headers of these widths."""
+    """Return p4c's options for a program with headers of these widths."""
     return [f"-DID_BITS={widths.id}", f"-DATTRIBUTES={widths.bitmask}"]
 
 
@@ -81,12 +88,12 @@ def write_sums(folder: Path = FOLDER) -> None:
         for name in programs(folder)
         for path in [*sources(name, folder), *products(name, folder)]
     )
-    lines = (f"{digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths)
+    lines = (f"{digest(path)}  {os.path.relpath(path, folder)}\n" for path in paths)
     (folder / CHECKSUMS).write_text("".join(lines))
 
 
 def recorded(folder: Path = FOLDER) -> dict[str, str]:
-    """The sums of a folder's ``CHECKSUMS``, by path within the folder."""
+    """Return the sums in ``CHECKSUMS`` of a folder, by path relative to the folder."""
     lines = (folder / CHECKSUMS).read_text().splitlines()
     return {label: digest for digest, label in (line.split("  ", 1) for line in lines)}
 

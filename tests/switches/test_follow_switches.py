@@ -64,6 +64,9 @@ class Session(FakeSession):
         self._site.written.append(self._name)
         if self._name in self._site.away:
             return RefreshResult(None, False, ["no answer"])
+        if self._name in self._site.full:
+            self._read_in_term = self._world.term
+            return RefreshResult(0, False, ["no space"], full=True)
         result = super().refresh(desired, pipeline, patience)
         self._site.after_refresh(self._name)
         return result
@@ -72,9 +75,12 @@ class Session(FakeSession):
 class Site:
     """Tables and switches of a network, and a refresher that follows them.
 
-    away: switches that do not answer. asked: the switches that each poll wrote, if it wrote any.
-    waited_for: a switch without a connection was asked who leads. after_refresh: called with each
-    switch that was refreshed.
+    Attributes:
+        away: switches that do not answer.
+        full: switches that have no space.
+        asked: the switches that each poll refreshed, if it refreshed any.
+        waited_for: whether a switch without a connection was asked who leads.
+        after_refresh: called with each switch that was refreshed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -82,6 +88,7 @@ class Site:
         self.world = World()
         self.tables = self.world.tables
         self.away: set[str] = set()
+        self.full: set[str] = set()
         self.written: list[str] = []
         self.asked: list[set[str]] = []
         self.asked_to_lead = 0
@@ -173,6 +180,32 @@ def test_all_are_written_first_then_only_those_that_changed_or_were_lost(site):
     site.tree()
     site.polls(1)
     assert site.asked == [ALL, {OTHER}, {RACK}] and site.is_ready()
+
+
+def refreshes(site: Site, seconds: float) -> int:
+    """Return how often the rack's switch is refreshed in a time."""
+    before = len([switches for switches in site.asked if RACK in switches])
+    site.polls(seconds)
+    return len([switches for switches in site.asked if RACK in switches]) - before
+
+
+def test_a_full_switch_is_refreshed_again_less_often_than_one_that_does_not_answer(site):
+    site.full = {RACK}
+    site.polls(600)
+    assert refreshes(site, 900) <= 3
+    site.full, site.away = set(), {RACK}
+    site.tree()
+    site.polls(60)
+    assert refreshes(site, 100) >= 9
+
+
+def test_a_full_switch_that_restarts_is_refreshed_within_seconds(site):
+    site.full = {RACK}
+    site.polls(600)
+    site.full = set()
+    site.disturb(RACK)
+    assert refreshes(site, 15) > 0
+    assert site.is_ready()
 
 
 def test_versions_are_not_ready_while_a_switch_may_hold_something_else_again(site):

@@ -14,6 +14,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches import apply, derive, drops, lead, leader_watch, read_back
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.messages import Names
+from jobs.adapters.switches.p4runtime import SwitchConnection
 from jobs.adapters.switches.results import SwitchTarget
 from jobs.adapters.switches.session import SwitchSession
 from udfs.network.rows import network_to_rows
@@ -199,4 +200,21 @@ class TestSession:
         assert session.disturbed()
         assert session.refresh(SOME, PIPELINE).in_step
         assert device.entries() == set(SOME)
+        assert not session.disturbed()
+
+    def test_what_is_read_while_a_refresh_runs_is_ignored(
+        self, session: SwitchSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = SwitchConnection.read_entries
+
+        def read_before_a_refresh(
+            connection: SwitchConnection, name: str, *tables: str
+        ) -> set[SwitchEntry]:
+            entries = read(connection, name, *tables)
+            monkeypatch.setattr(SwitchConnection, "read_entries", read)
+            assert session.refresh(SOME[1:], PIPELINE).in_step
+            return entries
+
+        monkeypatch.setattr(SwitchConnection, "read_entries", read_before_a_refresh)
+        assert session.read_back() is None
         assert not session.disturbed()
