@@ -48,7 +48,7 @@ def matches(draw: st.DrawFn) -> tuple[tuple[str, str, bytes], ...]:
     if mask := draw(numbers):
         fields.append(Match("ternary", "ternary", canonical(draw(numbers) & mask), canonical(mask)))
     low, high = sorted((draw(numbers), draw(numbers)))
-    if (low, high) != (0, FULL):
+    if draw(st.booleans()) and (low, high) != (0, FULL):
         fields.append(Match("range", "range", canonical(low), canonical(high)))
     if draw(st.booleans()):
         fields.append(Match("optional", "optional", canonical(draw(numbers))))
