@@ -32,6 +32,7 @@ from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.replay import Replay, Run
 from jobs.adapters.replay.sender import Address, Sender
 from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire.receive_buffer import enlarge_receive_buffer, shortfall
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
 from udfs.messages.sequence import OFFSET_SHIFT
@@ -54,6 +55,7 @@ log = logging.getLogger(__name__)
 #: How old what is known of table ``hosts`` may get, seconds.
 _HOSTS_SECONDS = 1.0
 
+_RECEIVE_BUFFER = 4 << 20
 #: Datagrams that may wait to be read; further ones are dropped.
 MOST_WAITING = 65_536
 #: Requests of a host: so many a second, and at once.
@@ -380,7 +382,9 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         address = parse_endpoint(settings.rerequest_listen)
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        enlarge_receive_buffer(made, _RECEIVE_BUFFER)
+        if text := shortfall(made, _RECEIVE_BUFFER):
+            log.warning("%s: %s", key, text)
         made.settimeout(_POLL_SECONDS)
         made.bind(address)
     except (StackcastError, OSError) as error:

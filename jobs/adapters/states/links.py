@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from typing import Protocol
 
+from jobs.adapters.wire.receive_buffer import enlarge_receive_buffer, shortfall
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import StateError
 from udfs.states.frames import pack_frame, read_frame
 from udfs.states.messages import STATES_PORT
 
+log = logging.getLogger(__name__)
+
 _LARGEST = 65_535
 _BUFFER = 8 << 20
-_SO_RCVBUFFORCE = 33
 _IP_PKTINFO = 8
 _TTL = 2
 _PAUSE_AFTER = 64
@@ -53,9 +56,9 @@ class GroupLink:
         self._members: dict[int, socket.socket] = {}
         self._makers: list[socket.socket] = [self._socket]
         self._left: set[int] = set()
-        for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
-            with contextlib.suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
+        enlarge_receive_buffer(self._socket, _BUFFER)
+        if text := shortfall(self._socket, _BUFFER):
+            log.warning("%s", text)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
         self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, _TTL)
@@ -129,9 +132,9 @@ class TunnelLink:
         self.address = int(IPv4Address(address))
         self._groups: set[int] = set()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
-            with contextlib.suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
+        enlarge_receive_buffer(self._socket, _BUFFER)
+        if text := shortfall(self._socket, _BUFFER):
+            log.warning("%s", text)
         try:
             self._socket.bind(near)
             self._socket.connect(far)

@@ -1,4 +1,4 @@
-"""Ways of frames out of the process: a UDP tunnel, an interface, a pcap file.
+"""Sinks for frames: a UDP tunnel, an interface, a pcap file; and receive buffers of sockets.
 
 Called by streams, by the re-requests and by commands that send; it calls `app` alone.
 """
