@@ -139,6 +139,12 @@ class SinkError(StackcastError):
     area = "SINK"
 
 
+class ReceiveError(StackcastError):
+    """A receiver cannot open its sockets or join its groups."""
+
+    area = "RECEIVE"
+
+
 class StateError(StackcastError):
     """A message of replicated state cannot be written or read."""
 

@@ -1,4 +1,4 @@
-"""``stackcast receive``: a host's side of the stream, with recovery of what got lost.
+"""``stackcast receive``: the host's side of the stream, with recovery of lost notifications.
 
 Called by `cli.main`.
 """

@@ -1,4 +1,4 @@
-"""``stackcast receive``: hear a stream as a host does, and ask again for what got lost."""
+"""``stackcast receive``: receive a stream as a host does, and request lost notifications again."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from cli.attributes.files import USUAL, WidthsOption, widths_of
 from cli.itch import message_row, message_text
 from cli.keys import KeyFile
 from cli.receive.failures import Failures, tell
+from cli.receive.host_watch import HostWatch
+from cli.receive.memberships import EventMembership, GroupMembership, Membership
 from cli.receive.sockets import (
     Wires,
     connected_socket,
@@ -35,9 +37,9 @@ from udfs.messages.sequence import session_id
 from udfs.messages.summaries import Request, cookie_of, request
 from udfs.stop_request import StopRequest
 
-#: Rounds in which notifications are read before summaries have their turn anyway.
+#: Rounds of reading notifications after which summaries have their turn in any case.
 _ROUNDS = 64
-#: A signal is seen after so many seconds at the latest.
+#: Longest wait for datagrams, in seconds, so that signals are noticed.
 _SIGNALS = 0.2
 
 
@@ -49,22 +51,29 @@ def receive(
         int, typer.Option("--port", min=1, max=65535, help="UDP port of the stream.")
     ] = 26400,
     interface: Annotated[
-        str, typer.Option("--interface", help="Where the group is joined: name or address.")
+        str,
+        typer.Option(
+            "--interface",
+            help="Name or address of the interface to join the group on; others are ignored.",
+        ),
     ] = "",
     listen: Annotated[
-        str, typer.Option("--listen", help="host:port to hear unicast at, in place of a group.")
+        str, typer.Option("--listen", help="Receive unicast at host:port instead of a group.")
     ] = "",
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Hear only this address, the publisher's; may be repeated."),
+        typer.Option("--source", help="Accept only this publisher's address; may be repeated."),
     ] = None,
     summary_port: Annotated[
-        int, typer.Option("--summary-port", min=0, max=65535, help="Of summaries; 0: none.")
+        int,
+        typer.Option(
+            "--summary-port", min=0, max=65535, help="UDP port for summaries; 0 disables them."
+        ),
     ] = 26401,
     summary_address: Annotated[
         str,
         typer.Option(
-            "--summary-address", help="This host's, which summaries come to where switches match."
+            "--summary-address", help="Address of this host for summaries, if switches match."
         ),
     ] = "",
     rerequest: Annotated[
@@ -72,66 +81,76 @@ def receive(
     ] = "",
     events: Annotated[
         Literal["", "bitmask", "id_pairs"],
-        typer.Option("--events", help="Hear attribute/value events in this encoding, without IP."),
+        typer.Option("--events", help="Receive attribute/value events in this encoding, not IP."),
     ] = "",
     widths: WidthsOption = USUAL,
     name: Annotated[
-        str, typer.Option("--name", help="This host, for a service that identifies by name.")
+        str, typer.Option("--name", help="Name of this host, if the service identifies by name.")
     ] = "",
     key_file: Annotated[
         Path | None,
-        typer.Option("--key-file", help="This host's keys: take authentic summaries alone."),
+        typer.Option("--key-file", help="Keys of this host: accept only authentic summaries."),
     ] = None,
     topic: Annotated[
-        str, typer.Option("--topic", help="Hear its sessions only, and those even if silent.")
+        str,
+        typer.Option("--topic", help="Receive only the sessions of this topic, even if silent."),
     ] = "",
     partitions: Annotated[
-        int, typer.Option("--partitions", min=1, help="Of the topic: that many sessions.")
+        int, typer.Option("--partitions", min=1, help="Number of partitions of --topic.")
     ] = 1,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="From the first event on, not from now on.")
+        bool, typer.Option("--from-start", help="Begin with the first event ever sent.")
     ] = False,
     order: Annotated[
-        Literal["arrival", "sequence"], typer.Option("--order", help="Of the messages that go on.")
+        Literal["arrival", "sequence"],
+        typer.Option("--order", help="Order in which messages are printed or forwarded."),
     ] = "arrival",
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, statistics as the last.")
+        bool, typer.Option("--json", help="Print JSON lines, the last one with statistics.")
     ] = False,
-    as_hex: Annotated[bool, typer.Option("--hex", help="Messages as hex, of any format.")] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="Print messages as hex.")] = False,
     forward: Annotated[
-        str, typer.Option("--forward", help="host:port that gets plain datagrams, each once.")
+        str, typer.Option("--forward", help="Send each datagram once, unchanged, to host:port.")
     ] = "",
     receipts: Annotated[
-        Path | None, typer.Option("--receipts", help="File of datagrams, length before each.")
+        Path | None,
+        typer.Option("--receipts", help="File for datagrams, each preceded by its length."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0, help="End after so long; 0: on Ctrl-C.")
+        float, typer.Option("--seconds", min=0, help="Duration; 0 runs until Ctrl-C.")
     ] = 0.0,
     keep: Annotated[
-        int, typer.Option("--keep", min=2, help="Notifications a session keeps until confirmed.")
+        int, typer.Option("--keep", min=2, help="Unconfirmed notifications to keep per session.")
     ] = 1 << 17,
     silence: Annotated[
-        float, typer.Option("--silence", min=0.01, help="Seconds without summaries, then ask.")
+        float,
+        typer.Option("--silence", min=0.01, help="Seconds without summaries before a request."),
     ] = 5.0,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.001, help="Seconds to wait for a first answer.")
     ] = 0.25,
     give_up: Annotated[
-        float, typer.Option("--give-up", min=0, help="Seconds until it counts as lost; 0: never.")
+        float,
+        typer.Option("--give-up", min=0, help="Seconds before a range counts as lost; 0: never."),
     ] = 0.0,
     drop: Annotated[
-        float, typer.Option("--drop", min=0, max=1, help="Trial: share to lose in each direction.")
+        float,
+        typer.Option("--drop", min=0, max=1, help="Share of datagrams to discard as a trial."),
     ] = 0.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of --drop: the same losses again.")] = 1,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of --drop; the same one repeats the losses.")
+    ] = 1,
 ) -> None:
-    """Print what this host is sent, each message once, and ask again for what got lost.
+    """Print each message that this host is sent once, and request lost messages again.
 
-    Without --rerequest what is lost is only told. Ctrl-C, SIGTERM or --seconds end it with
-    statistics on standard error; losses are told there too. The exit code is 1 then, and where
-    something that was announced is not there at the end, or with keys nobody proves what should be.
+    Without --rerequest, losses are only reported. Ctrl-C, SIGTERM or --seconds end the command. It
+    then prints statistics on standard error, where it also reports losses and long silence. The
+    exit code is 1 if messages were lost, if an announced message is missing at the end, if keys are
+    given and the last summary of a session is not authentic, or if nothing was received and the
+    kernel shows why.
     """
     if from_start and not rerequest:
-        raise typer.BadParameter("--from-start asks for what was sent before: give --rerequest")
+        raise typer.BadParameter("--from-start requests earlier messages: give --rerequest")
     if forward and receipts:
         raise typer.BadParameter("give --forward or --receipts, and not both")
     keys = KeyFile(key_file) if key_file else None
@@ -146,26 +165,43 @@ def receive(
         give_up=give_up or None,
     )
     dice = random.Random(seed)
-    heard = frozenset(map(source_address, source or ()))
+    sources = frozenset(map(source_address, source or ()))
     shape = event_reader(events, widths_of(widths)) if events else None
+    membership: Membership | None = None
+    summaries = None
+    where = listen or f"{group}:{port}{f' on {interface}' if interface else ''}"
     if events and not listen:
-        stream = event_socket(interface)
-        at = summary_address or "0.0.0.0"
-        summaries = listen_socket(at, summary_port) if summary_port else None
+        where = interface
+        stream = event_socket()
+        membership = EventMembership(stream, interface)
+        if summary_port:
+            summaries = listen_socket(summary_address or "0.0.0.0", summary_port)
     elif listen:
         host, port = parse_endpoint(listen)
         stream = listen_socket(host, port)
-        summaries = listen_socket(host, summary_port) if summary_port not in (0, port) else None
+        if summary_port not in (0, port):
+            summaries = listen_socket(host, summary_port)
     else:
-        stream = group_socket(group, port, interface, heard)
-        apart = summary_port not in (0, port)
-        summaries = None
-        if apart and summary_address:
-            summaries = listen_socket(summary_address, summary_port)
-        elif apart:
-            summaries = group_socket(group, summary_port, interface, heard)
-    service = connected_socket(*parse_endpoint(rerequest)) if rerequest else None
-    wires = Wires(stream, summaries, service, drop, dice, sources=heard, shape=shape)
+        stream = group_socket(group, port)
+        members = [stream]
+        if summary_port not in (0, port):
+            if summary_address:
+                summaries = listen_socket(summary_address, summary_port)
+            else:
+                summaries = group_socket(group, summary_port)
+                members.append(summaries)
+        membership = GroupMembership(members, group, interface, sources)
+    service = connected_socket("--rerequest", *parse_endpoint(rerequest)) if rerequest else None
+    wires = Wires(
+        stream,
+        summaries,
+        service,
+        drop,
+        dice,
+        sources=sources,
+        shape=shape,
+        membership=membership,
+    )
     outlet: Outlet
     if forward:
         outlet = ForwardOutlet(*parse_endpoint(forward), wires.failures)
@@ -173,24 +209,28 @@ def receive(
         outlet = ReceiptOutlet(receipts)
     else:
         outlet = LineOutlet(as_json, as_hex, itch=not events)
-    where = listen or f"{group}:{port}{f' on {interface}' if interface else ''}"
-    if events and not listen:
-        where = interface
-    tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
+    watch = HostWatch(wires, where, time.monotonic())
     receiver = Receiver(options, time.monotonic(), sessions)
     try:
         with stop_on_signal() as stop:
-            run(receiver, wires, outlet, name, stop, seconds, keys)
+            tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
+            if text := wires.buffer_shortfall():
+                tell(text)
+            run(receiver, wires, outlet, watch, name, stop, seconds, keys)
+        deaf = watch.end(time.monotonic())
+        drops = wires.drops()
     finally:
         wires.close()
         outlet.close()
-    _end(receiver, wires, as_json)
-    sessions_ = receiver.sessions()
+    _end(receiver, wires, drops, as_json)
+    states = receiver.sessions()
     if (
         receiver.statistics.losses
-        or any(covered < known for _, covered, known in sessions_.values())
+        or any(covered < known for _, covered, known in states.values())
         or receiver.unproven()
-        or (receiver.statistics.forged and not sessions_)
+        or (receiver.statistics.forged and not states)
+        or deaf
+        or (drops and not rerequest)
     ):
         raise typer.Exit(1)
 
@@ -199,6 +239,7 @@ def run(
     receiver: Receiver,
     wires: Wires,
     outlet: Outlet,
+    watch: HostWatch,
     name: str,
     stop: StopRequest,
     seconds: float = 0.0,
@@ -207,7 +248,7 @@ def run(
     """Carry datagrams between sockets, receiver and outlet until ``stop``, or for ``seconds``."""
     end = time.monotonic() + seconds if seconds else float("inf")
     cookie = b""
-    asked: Sequence[Request] = ()
+    last_requests: Sequence[Request] = ()
 
     def follow(out: Output) -> None:
         if out.deliveries:
@@ -222,25 +263,25 @@ def run(
             )
 
     def ask(requests: Sequence[Request]) -> None:
-        nonlocal asked
-        asked = requests
+        nonlocal last_requests
+        last_requests = requests
         wires.ask(request(r.session, r.sequence, r.count, name, cookie) for r in requests)
 
-    def proven(answers: list[bytes]) -> list[bytes]:
-        """What is no cookie; with one, what was asked for last is asked for again."""
+    def without_cookies(answers: list[bytes]) -> list[bytes]:
+        """Return answers other than cookies; on a new cookie, repeat the last requests."""
         nonlocal cookie
-        found = [(cookie_of(answer), answer) for answer in answers]
-        if new := next((each for each, _ in found if each and each != cookie), b""):
+        cookies = [cookie_of(answer) for answer in answers]
+        if new := next((c for c in cookies if c and c != cookie), b""):
             cookie = new
-            ask(asked)
-        return [answer for each, answer in found if not each]
+            ask(last_requests)
+        return [answer for c, answer in zip(cookies, answers, strict=True) if not c]
 
     def pass_on(datagrams: Sequence[bytes], answer: bool = False) -> None:
         if datagrams:
             follow(receiver.receive(datagrams, time.monotonic(), answer))
 
     def take() -> bool:
-        """Whether there may be more."""
+        """Read all sockets; return whether they may hold more."""
         # A summary must not be read before the notifications that were sent before it.
         for _ in range(_ROUNDS):
             datagrams, more = wires.read(wires.stream)
@@ -248,7 +289,7 @@ def run(
             if not more:
                 break
         answers, more_answers = wires.read(wires.service)
-        pass_on(proven(answers), answer=True)
+        pass_on(without_cookies(answers), answer=True)
         summaries, _ = wires.read(wires.summaries)
         pass_on(summaries)
         return more or more_answers
@@ -262,12 +303,14 @@ def run(
         more = take()
         if not more:
             follow(receiver.time(time.monotonic()))
-    # What has come by now counts.
+        watch.check(time.monotonic())
+    # Datagrams that have arrived by now count.
     take()
     follow(receiver.end(time.monotonic()))
 
 
-def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
+def _end(receiver: Receiver, wires: Wires, drops: int, as_json: bool) -> None:
+    """Print statistics and the state of each session."""
     counts = asdict(receiver.statistics)
     rows: list[dict[str, Any]] = [
         {
@@ -282,6 +325,7 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
         counts["thrown"] = wires.thrown
     counts["failures"] = wires.failures.counts.total()
     counts["strangers"] = wires.strangers
+    counts["dropped"] = drops
     if as_json:
         typer.echo(json.dumps({"statistics": counts, "sessions": rows}))
         return
@@ -291,38 +335,47 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
         f"{s.duplicates + s.late:,} duplicates, {s.repaired:,} repaired by {s.requests:,} "
         f"requests, {s.missing:,} lost in {s.losses:,} ranges"
     )
-    others = {
+    counts_by_kind = {
+        "dropped by this host's kernel before they were read": drops,
         "that contradict a summary": s.disputed,
         "summaries that no stream sends": s.suspicious,
         "summaries without a right tag": s.forged,
-        "after they were told to be lost": s.belated,
+        "after they were reported as lost": s.belated,
         "of other addresses": wires.strangers,
         "unexpected": s.unexpected,
         "without room": s.overflowed,
         "malformed": s.malformed,
         "of other sessions": s.foreign,
-        "thrown away for the trial": wires.thrown,
-        **{f"failures of {what}": count for what, count in wires.failures.counts.items()},
+        "discarded for the trial": wires.thrown,
+        **{f"failures of {kind}": count for kind, count in wires.failures.counts.items()},
     }
-    if told := ", ".join(f"{number:,} {what}" for what, number in others.items() if number):
-        tell(told)
+    if line := ", ".join(f"{number:,} {kind}" for kind, number in counts_by_kind.items() if number):
+        tell(line)
     unproven = {name.decode("latin-1") for name in receiver.unproven()}
     for row in rows:
-        lacks = row["complete"] < row["announced"]
-        more = f"; something of what was announced up to {row['announced']} lacks" if lacks else ""
+        text = f"session {row['session']}: {row['state']}, complete up to {row['complete']}"
+        if row["complete"] < row["announced"]:
+            text += f"; announced up to {row['announced']}, of which something is missing"
         if row["session"] in unproven:
-            more += "; its last summary has no right tag, or none came: wrong keys, or a forger"
-        tell(f"session {row['session']}: {row['state']}, complete up to {row['complete']}{more}")
+            text += "; its last summary has no valid tag, or none came: wrong keys, or a forger"
+        tell(text)
 
 
 class Outlet(Protocol):
+    """Takes the notifications that a receiver delivers."""
+
     def put(self, deliveries: Sequence[Notification]) -> None: ...
     def close(self) -> None: ...
 
 
 class LineOutlet:
-    """A line a message: session, number, and the message as text, JSON or hex. itch: whether
-    messages may be of ITCH; others are hex."""
+    """Prints a line for each message: session, number, and the message as text, JSON or hex.
+
+    Args:
+        as_json: print JSON.
+        as_hex: print hex.
+        itch: whether messages may be ITCH; all others are printed as hex.
+    """
 
     def __init__(self, as_json: bool, as_hex: bool, *, itch: bool = True) -> None:
         self._as_json, self._as_hex, self._itch = as_json, as_hex, itch
@@ -347,18 +400,18 @@ class LineOutlet:
         return f"{printable(session)} {sequence}  {text}\n"
 
     def close(self) -> None:
-        """Lines are out already."""
+        """Do nothing: all lines are flushed."""
 
 
 class ForwardOutlet:
-    """Each notification once, as the MoldUDP64 datagram that it is, to one address.
+    """Sends each notification once, as its unchanged MoldUDP64 datagram, to an address.
 
-    One that cannot be sent is left out, and counted in ``failures``.
+    Datagrams that cannot be sent are counted in ``failures``.
     """
 
     def __init__(self, host: str, port: int, failures: Failures) -> None:
         self._failures = failures
-        self._socket = connected_socket(host, port)
+        self._socket = connected_socket("--forward", host, port)
         self._socket.setblocking(True)
 
     def put(self, deliveries: Sequence[Notification]) -> None:
@@ -367,7 +420,7 @@ class ForwardOutlet:
                 try:
                     self._socket.send(delivery.datagram)
                 except OSError:
-                    # The error may be of an earlier one; this one is not sent then.
+                    # The error may belong to an earlier datagram; then this one was not sent.
                     self._socket.send(delivery.datagram)
             except OSError as error:
                 self._failures.add("forwarding", error)
@@ -377,7 +430,7 @@ class ForwardOutlet:
 
 
 class ReceiptOutlet:
-    """A file of datagrams, each with its length (u16, big-endian) before."""
+    """Writes a file of datagrams, each preceded by its length (u16, big-endian)."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=0)

@@ -1,4 +1,4 @@
-"""Messages of ``stackcast receive`` beside its output, and errors of a network that may pass."""
+"""Messages of ``stackcast receive`` on standard error, and network errors that it survives."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import typer
 
 from udfs.errors import printable
 
-#: Between two lines about errors of one kind, seconds.
+#: Shortest time between two lines about errors of the same activity, in seconds.
 _QUIET_SECONDS = 30.0
 
 
 def tell(text: str) -> None:
-    """Writes a line to standard error."""
+    """Write a line to standard error."""
     typer.echo(printable(text), err=True)
 
 
 class Failures:
-    """Counts errors that end nothing, by what they kept from being done; says so now and then."""
+    """Counts errors that end nothing, by the activity that failed, and reports some of them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._said: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
-    def add(self, what: str, error: OSError) -> None:
-        """Counts one."""
-        self.counts[what] += 1
+    def add(self, activity: str, error: OSError) -> None:
+        """Count an error."""
+        self.counts[activity] += 1
         now = time.monotonic()
-        if now - self._said.get(what, -_QUIET_SECONDS) >= _QUIET_SECONDS:
-            self._said[what] = now
-            number = self.counts[what]
-            tell(f"{what}: {error.strerror or error}; the stream goes on ({number:,} so far)")
+        if now - self._reported.get(activity, -_QUIET_SECONDS) >= _QUIET_SECONDS:
+            self._reported[activity] = now
+            number = self.counts[activity]
+            tell(f"{activity}: {error.strerror or error}; the stream continues ({number:,} so far)")

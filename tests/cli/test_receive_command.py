@@ -396,7 +396,6 @@ def test_where_switches_match_summaries_come_to_the_hosts_own_address(host, wire
     [
         (["--from-start"], "--rerequest"),
         (["--group", "10.0.0.1"], "multicast"),
-        (["--interface", "nosuch0"], "no such interface"),
         (["--forward", "127.0.0.1:9", "--receipts", "x"], "not both"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

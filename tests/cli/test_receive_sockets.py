@@ -16,6 +16,7 @@ from lossy_network import notification, summary_bytes
 from cli.receive import failures as failures_module
 from cli.receive.command import ForwardOutlet, run
 from cli.receive.failures import Failures
+from cli.receive.host_watch import HostWatch
 from cli.receive.sockets import Wires
 from udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from udfs.stop_request import StopRequest
@@ -95,7 +96,7 @@ def test_a_broken_way_to_the_service_ends_no_healthy_stream(error, stream, capsy
         taken = Taken(stop, wanted=4)
         options = ReceiverOptions(asks=True, timeout=0.001)
         receiver = Receiver(options, time.monotonic(), [SESSION])
-        run(receiver, wires, taken, "", stop, seconds=60)
+        run(receiver, wires, taken, HostWatch(wires, "", 0.0), "", stop, seconds=60)
     assert sorted(taken.sequences) == sorted(sent)
     # Counted all, and said once.
     assert wires.failures.counts.total() == 20

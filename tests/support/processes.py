@@ -29,6 +29,7 @@ SECONDS = {
     "test_kills": 80,
     "test_refresh_switches": 78,
     "test_rerequest": 70,
+    "test_receive_host_faults": 100,
     "test_tables": 70,
     "test_table_faults": 68,
     "test_attribute_stream": 60,

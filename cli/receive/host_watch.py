@@ -1,0 +1,136 @@
+"""Reports why this host receives nothing, and what its own kernel drops."""
+
+from __future__ import annotations
+
+from cli.receive.failures import tell
+from cli.receive.kernel_counters import read_counters
+from cli.receive.sockets import Wires
+
+#: Seconds without a datagram before the first renewal and report.
+_SILENCE = 5.0
+#: Longest time between renewals, in seconds. A switch that snoops IGMP forgets a port after 260.
+_LONGEST_PAUSE = 60.0
+#: Shortest time between reports of drops, in seconds.
+_DROPS_PAUSE = 30.0
+_TICK = 1.0
+
+#: Counters that explain silence, with their file and what to do.
+_COUNTERS = {
+    "TcpExt.IPReversePathFilter": (
+        "/proc/net/netstat",
+        "reverse-path filtering drops datagrams whose source this host would not reach by the "
+        "interface: add a route to the publisher by it, or set rp_filter of the interface and of "
+        "all to 0 (sysctl net.ipv4.conf)",
+    ),
+    "Udp.RcvbufErrors": (
+        "/proc/net/snmp",
+        "receive buffers are full: raise net.core.rmem_max (sysctl)",
+    ),
+    "Udp.InCsumErrors": (
+        "/proc/net/snmp",
+        "UDP checksums are wrong: look at checksum offload of the sender and at devices that "
+        "rewrite datagrams",
+    ),
+}
+_NO_CAUSE = (
+    "the kernel counts no drops, and the interface is joined: check that the publisher sends, that "
+    "the frames arrive (tcpdump), and that switches which snoop IGMP have a querier"
+)
+
+
+class HostWatch:
+    """Watches the sockets of a receiver.
+
+    After 5 seconds without a datagram it renews the membership and reports what the kernel counts.
+    It renews again after 10, 20 and 40 seconds, then once a minute, and reports again each time
+    the silence has doubled or other causes appear. It reports drops of its sockets at most every 30
+    seconds.
+
+    Args:
+        wires: sockets to watch.
+        where: address and interface, for messages.
+        now: monotonic clock, seconds.
+    """
+
+    def __init__(self, wires: Wires, where: str, now: float) -> None:
+        self._wires = wires
+        self._where = where
+        self._tick_at = now
+        self._drops = 0
+        self._drops_at = now
+        self._start_silence(now)
+
+    def check(self, now: float) -> None:
+        """Renew and report if due. Most calls only compare the time."""
+        if now < self._tick_at:
+            return
+        self._tick_at = now + _TICK
+        self._report_drops(now)
+        if self._wires.heard != self._heard:
+            if self._causes is not None:
+                tell(f"{self._where}: datagrams arrive again")
+            self._start_silence(now)
+        elif now >= self._renew_at:
+            self._break_silence(now)
+
+    def end(self, now: float) -> bool:
+        """Report why nothing was received at all.
+
+        Returns:
+            True if nothing was received and the kernel shows a cause.
+        """
+        if self._wires.heard:
+            return False
+        causes = self._find_causes()
+        if causes != self._causes:
+            self._report(now, causes)
+        return bool(causes)
+
+    def _start_silence(self, now: float) -> None:
+        self._heard = self._wires.heard
+        self._since = now
+        self._counters = read_counters()
+        self._causes: dict[str, str] | None = None
+        self._renew_at = now + _SILENCE
+        self._report_at = now + _SILENCE
+
+    def _break_silence(self, now: float) -> None:
+        causes = self._find_causes()
+        membership = self._wires.membership
+        error = membership.renew() if membership else ""
+        if error:
+            causes[error] = error
+        silence = now - self._since
+        self._renew_at = now + min(silence, _LONGEST_PAUSE)
+        if now >= self._report_at or causes.keys() != (self._causes or {}).keys():
+            self._report(now, causes, renewed=bool(membership) and not error)
+            self._report_at = now + silence
+
+    def _find_causes(self) -> dict[str, str]:
+        """Return the causes that the kernel shows, by counter or fault."""
+        causes = {}
+        if self._wires.membership and (fault := self._wires.membership.fault()):
+            causes[fault] = fault
+        counters = read_counters()
+        for name, (file, remedy) in _COUNTERS.items():
+            if rise := counters.get(name, 0) - self._counters.get(name, 0):
+                counter = name.partition(".")[2]
+                causes[name] = f"{counter} in {file} rose by {rise:,}: {remedy}"
+        return causes
+
+    def _report(self, now: float, causes: dict[str, str], renewed: bool = False) -> None:
+        self._causes = causes
+        joined = ", joined again" if renewed else ""
+        tell(f"{self._where}: nothing received for {now - self._since:.0f} s{joined}")
+        for text in causes.values() or [_NO_CAUSE]:
+            tell(f"  {text}")
+
+    def _report_drops(self, now: float) -> None:
+        drops = self._wires.drops()
+        if drops > self._drops and now >= self._drops_at:
+            self._drops = drops
+            self._drops_at = now + _DROPS_PAUSE
+            tell(
+                f"{self._where}: {drops:,} datagrams dropped by this host's kernel so far, because "
+                "receive buffers were full or checksums wrong"
+            )
