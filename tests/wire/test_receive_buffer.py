@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from ports import free_port
 
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.replay import service
 from jobs.adapters.states import links
 from jobs.adapters.states.links import GroupLink
 from jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
@@ -63,3 +66,13 @@ def test_a_link_of_states_logs_a_buffer_that_the_kernel_cut(
     with caplog.at_level(logging.WARNING):
         GroupLink("127.0.0.1", free_port()).close()
     assert "net.core.rmem_max" in caplog.text
+
+
+def test_the_service_of_re_requests_logs_a_buffer_that_the_kernel_cut(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "_RECEIVE_BUFFER", TOO_MUCH)
+    settings = replace(Settings(), rerequest_listen=f"127.0.0.1:{free_port()}")
+    with caplog.at_level(logging.WARNING):
+        service._listen(settings).close()
+    assert "spark.stackcast.rerequest.listen: receive buffer: requested" in caplog.text
