@@ -33,8 +33,8 @@ _COUNTERS = {
     ),
 }
 _NO_CAUSE = (
-    "the kernel counts no drops, and the interface is joined: check that the publisher sends, that "
-    "the frames arrive (tcpdump), and that switches which snoop IGMP have a querier"
+    "the kernel of this host counts no drops and shows no fault: check that the publisher sends, "
+    "that frames arrive (tcpdump), and that switches which snoop IGMP have a querier"
 )
 
 
@@ -42,9 +42,9 @@ class HostWatch:
     """Watches the sockets of a receiver.
 
     After 5 seconds without a datagram it renews the membership and reports what the kernel counts.
-    It renews again after 10, 20 and 40 seconds, then once a minute, and reports again each time
-    the silence has doubled or other causes appear. It reports drops of its sockets at most every 30
-    seconds.
+    It renews again after 10, 20 and 40 seconds, then once a minute, or every second while the
+    interface has a fault. It reports again when the silence has doubled, or when causes change. It
+    reports drops of its sockets at most every 30 seconds.
 
     Args:
         wires: sockets to watch.
@@ -81,7 +81,8 @@ class HostWatch:
         """
         if self._wires.heard:
             return False
-        causes = self._find_causes()
+        membership = self._wires.membership
+        causes = self._find_causes(membership.fault() if membership else "")
         if causes != self._causes:
             self._report(now, causes)
         return bool(causes)
@@ -95,22 +96,22 @@ class HostWatch:
         self._report_at = now + _SILENCE
 
     def _break_silence(self, now: float) -> None:
-        causes = self._find_causes()
         membership = self._wires.membership
+        fault = membership.fault() if membership else ""
+        causes = self._find_causes(fault)
         error = membership.renew() if membership else ""
         if error:
             causes[error] = error
         silence = now - self._since
-        self._renew_at = now + min(silence, _LONGEST_PAUSE)
+        # A missing interface may return at any time; looking for it sends nothing to the network.
+        self._renew_at = now + (_TICK if fault else min(silence, _LONGEST_PAUSE))
         if now >= self._report_at or causes.keys() != (self._causes or {}).keys():
             self._report(now, causes, renewed=bool(membership) and not error)
             self._report_at = now + silence
 
-    def _find_causes(self) -> dict[str, str]:
-        """Return the causes that the kernel shows, by counter or fault."""
-        causes = {}
-        if self._wires.membership and (fault := self._wires.membership.fault()):
-            causes[fault] = fault
+    def _find_causes(self, fault: str) -> dict[str, str]:
+        """Return a fault of the membership, and counters that rose, each with what to do."""
+        causes = {fault: fault} if fault else {}
         counters = read_counters()
         for name, (file, remedy) in _COUNTERS.items():
             if rise := counters.get(name, 0) - self._counters.get(name, 0):

@@ -131,6 +131,21 @@ def test_a_new_cause_is_reported_at_the_next_renewal(host, member, capsys):
     assert "joined again" not in err
 
 
+def test_an_interface_that_returns_is_joined_within_a_second(host, member, capsys):
+    host.wait(1000)
+    member.cause = member.error = "this machine has no such interface"
+    host.wait(60)
+    capsys.readouterr()
+    renewals = member.renewals
+    member.cause, member.error = "interface eth1 was created after the group was joined", ""
+    host.wait(1)
+    assert member.renewals == renewals + 1
+    assert "nothing received for 1061 s, joined again" in capsys.readouterr().err
+    member.cause = ""
+    host.wait(30)
+    assert member.renewals == renewals + 2
+
+
 def test_the_end_of_a_silence_is_reported_once(host, capsys):
     host.wait(7)
     capsys.readouterr()
