@@ -47,7 +47,7 @@ _PORT = "port"
 _LENGTH = "length"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SwitchEntry:
     """One table entry of one switch. Values are canonical P4Runtime bytes (:func:`canonical`).
 
