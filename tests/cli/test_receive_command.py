@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -311,13 +312,49 @@ def test_without_a_service_a_loss_is_reported_and_the_exit_code_is_1(host, wire)
     sent = {1 << 26: 1, 2 << 26: 1, 3 << 26: 1}
     to = "127.0.0.1", it.port
     wire.sendto(notification(SESSIONS[0], 2 << 26, 1), to)
-    wire.sendto(summary_bytes(SESSIONS[0], 0, 4 << 26, sent), ("127.0.0.1", it.summary_port))
+    for begin, end in ((0, 4 << 26), (4 << 26, 5 << 26)):  # the second one confirms the first
+        summary = summary_bytes(SESSIONS[0], begin, end, sent)
+        wire.sendto(summary, ("127.0.0.1", it.summary_port))
     it.wait_until(lambda: "lost" in it.errors.read_text())
     assert len(it.end(code=1)) == 1
     assert (
         f"session {SESSIONS[0].decode()}: 2 notifications lost from 0 up to {4 << 26}: unanswered"
         in it.errors.read_text()
     )
+
+
+def test_a_summary_far_ahead_with_the_hosts_own_key_costs_nothing(host, wire, tmp_path):
+    key = SummaryKey(1, bytes([1]) * 32).for_host("h1")
+    file = tmp_path / "h1.keys"
+    file.touch(0o600)
+    file.write_text(f"1 {key.secret.hex()}\n")
+    it = host("--hex", "--order", "sequence", "--key-file", file, "--silence", 1)
+    stream = Stream(SESSIONS[0])
+
+    def send_batch() -> None:
+        begin = stream.ends[-1]
+        number = stream.append({begin: 1, begin + (1 << 26): 2}, begin + (2 << 26))
+        *notifications, summary = stream.datagrams(number)
+        for datagram in notifications:
+            wire.sendto(datagram, ("127.0.0.1", it.port))
+        wire.sendto(key.sign(summary), ("127.0.0.1", it.summary_port))
+
+    send_batch()
+    it.wait_until(lambda: it.lines() == 3)
+    begin = (1 << 63) - (1 << 40)
+    far_ahead = summary_bytes(SESSIONS[0], begin, begin + (5 << 26), {begin: 1})
+    wire.sendto(key.sign(far_ahead), ("127.0.0.1", it.summary_port))
+    sent = time.monotonic()
+
+    def stream_continues() -> bool:
+        send_batch()
+        return time.monotonic() - sent > 2.5
+
+    it.wait_until(stream_continues)
+    it.wait_until(lambda: it.lines() == 3 * len(stream.batches))
+    numbers = [int(line.split()[1]) for line in it.end()]
+    assert numbers == [first + n for first, count in stream.sent.items() for n in range(count)]
+    assert "lost from" not in it.errors.read_text()
 
 
 def test_keys_change_without_a_restart_and_without_a_loss(host, wire, tmp_path):

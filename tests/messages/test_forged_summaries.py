@@ -79,24 +79,88 @@ def test_only_the_service_says_that_something_is_gone():
     assert it.sessions()[SESSION][:2] == (State.EVEN, at(10))
 
 
-def test_a_beginning_that_was_forged_is_given_up_when_the_stream_goes_on_below_it():
-    it = Receiver(ReceiverOptions(asks=False), 0.0)
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("order", ["arrival", "sequence"])
+def test_a_beginning_that_was_forged_is_withdrawn_when_the_stream_continues_below_it(asks, order):
+    it = Receiver(ReceiverOptions(asks=asks, order=order), 0.0)
     it.receive([forged(at(1000), at(1001))], 1.0)
-    delivered, losses = [], []
+    delivered = []
     for offset in range(10, 40):
-        out = it.receive([*sent(offset), summary(offset, offset + 1)], 1.0 + offset)
-        delivered += out.deliveries
-        losses += it.time(1.5 + offset).losses
-    assert [n.sequence for n in delivered] == [at(n) for n in range(13, 40)]
-    # What was taken for late until then is told.
-    assert [(loss.from_, loss.until) for loss in losses] == [(at(10), at(12)), (at(12), at(13))]
+        now = 1.0 + offset
+        for datagram in [*sent(offset), summary(offset, offset + 1)]:
+            delivered += it.receive([datagram], now).deliveries
+            assert not it.time(now + 0.01).losses
+    assert [n.sequence for n in delivered] == [at(n) for n in range(10, 40)]
     assert it.sessions()[SESSION][1] == at(40)
 
 
 def test_what_the_service_confirmed_nobody_disputes():
     it = Receiver(ReceiverOptions(from_start=True), 0.0, [SESSION])
     it.time(0.0)
+    it.receive(sent(6), 0.05)
     it.receive([*sent(1, 2), summary_bytes(SESSION, 0, at(5), {at(1): 1, at(2): 1})], 0.1, True)
     it.receive([forged(0, at(5)), *sent(3)], 0.2)
     assert it.sessions()[SESSION][1] == at(5)
     assert (it.statistics.disputed, it.statistics.late) == (0, 1)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("begin", [1 << 37, 12])
+def test_a_summary_far_ahead_is_forgotten_when_three_later_ones_end_below_it(asks, begin):
+    it = Receiver(ReceiverOptions(asks=asks, order="sequence"), 0.0)
+    delivered = it.receive([*sent(9), summary(0, 10)], 1.0).deliveries
+    invented = summary_bytes(SESSION, at(begin), at(begin + 90), {at(begin + 1): 3})
+    assert not it.receive([invented], 2.0).losses
+    for number, offset in enumerate(range(10, 20)):
+        # Nothing confirms it, so nothing is lost, however long that takes.
+        now = 8.0 + 4 * number
+        for datagram in [*sent(offset), summary(offset, offset + 1)]:
+            assert not it.time(now).losses
+            delivered += it.receive([datagram], now).deliveries
+            assert it.sessions()[SESSION][2] == at(begin + 90) or number >= 2
+    assert not it.time(now + 1).losses
+    assert [n.sequence for n in delivered] == [at(n) for n in range(9, 20)]
+    assert it.sessions()[SESSION] == (State.EVEN, at(20), at(20))
+    assert it.statistics.suspicious == 1
+
+
+def test_a_range_that_is_gone_is_reported_when_the_answer_to_a_second_request_says_so_too():
+    it = Receiver(ReceiverOptions(from_start=True), 0.0, [SESSION])
+    assert len(it.time(0.0).requests) == 1
+    gone = summary_bytes(SESSION, 0, at(20), {}, gone=True)
+    out = it.receive([gone, gone], 0.1, answer=True)
+    assert not out.losses
+    now = it.due()
+    assert [asked.sequence for asked in it.time(now).requests] == [0]
+    (loss,) = it.receive([gone], now + 0.1, answer=True).losses
+    assert (loss.from_, loss.until, loss.reason) == (0, at(20), "gone")
+
+
+def test_an_answer_alone_discards_no_notification_that_waits():
+    it = Receiver(ReceiverOptions(order="sequence"), 0.0)
+    it.receive([*sent(9), summary(0, 10), *sent(10, 11)], 1.0)
+    nothing = summary_bytes(SESSION, at(10), at(13), {})
+    it.time(it.due())
+    out = it.receive([nothing], it.due() - 0.1, answer=True)
+    assert not out.deliveries and it.statistics.unexpected == 0
+    out = it.receive([*sent(12), summary(10, 13)], it.due() - 0.1)
+    assert [n.sequence for n in out.deliveries] == [at(10), at(11), at(12)]
+
+
+def test_answers_that_nobody_asked_for_begin_no_session():
+    it = Receiver(ReceiverOptions(), 0.0, [SESSION])
+    it.receive([forged(at(1000), at(1001))], 1.0, answer=True)
+    out = it.receive([*sent(10), summary(10, 11)], 2.0)
+    assert [n.sequence for n in out.deliveries] == [at(10)]
+    assert it.sessions()[SESSION] == (State.EVEN, at(11), at(11))
+    assert it.statistics.suspicious == 1
+
+
+def test_one_forged_notification_far_ahead_announces_nothing():
+    it = Receiver(ReceiverOptions(asks=False, order="sequence"), 0.0)
+    it.receive([*sent(9), summary(0, 10), *sent(1 << 37)], 1.0)
+    out = it.receive([forged(at(10), at(11))], 1.1)
+    out.deliveries += it.receive([*sent(10), summary(10, 11)], 1.2).deliveries
+    assert [n.sequence for n in out.deliveries] == [at(10)]
+    assert it.sessions()[SESSION] == (State.EVEN, at(11), at(11))
+    assert not it.time(100.0).losses

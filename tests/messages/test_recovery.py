@@ -108,16 +108,16 @@ INPUTS: dict[str, tuple[Step, int, dict[State, State]]] = {
     "an answer": (
         service(*sent(101, 102, 103, 104), summary(101, 105)),
         4,
-        {U: E, E: E, B: E, A: E},
+        {U: U, E: E, B: E, A: E},
     ),
-    "an answer in part": (service(*sent(101, 102), summary(101, 103)), 2, {U: E, E: E, B: A, A: A}),
-    "an answer of nothing": (service(summary(101, 101)), 0, {U: E, E: E, B: A, A: B}),
+    "an answer in part": (service(*sent(101, 102), summary(101, 103)), 2, {U: U, E: E, B: A, A: A}),
+    "an answer of nothing": (service(summary(101, 101)), 0, {U: U, E: E, B: A, A: B}),
     "an answer that is lost but for its end": (
         service(summary(101, 105)),
         0,
-        {U: B, E: B, B: A, A: B},
+        {U: U, E: B, B: A, A: B},
     ),
-    "an answer that all is gone": (service(summary(101, 105, True)), 0, {U: E, E: E, B: E, A: E}),
+    "an answer that all is gone": (service(summary(101, 105, True)), 0, {U: U, E: B, B: E, A: E}),
     "time": (lambda it: it.time(1000.0), 0, {U: U, E: A, B: A, A: A}),
     "no time": (lambda it: it.time(99.99), 0, {U: U, E: E, B: B, A: A}),
 }
@@ -145,7 +145,7 @@ def test_the_table_knows_every_state_and_all_that_can_happen():
     for (state, what), then in TRANSITIONS.items():
         # A session is even only if it is level, and sends no request before it is time.
         assert (then is State.EVEN) == (what is Trigger.LEVEL)
-        assert then is not State.UNHEARD
+        assert (then is State.UNHEARD) == (what is Trigger.WITHDRAWN)
         assert then is not State.ASKING or what is Trigger.DUE or state is State.ASKING
 
 
@@ -300,21 +300,50 @@ def test_however_much_comes_in_no_more_than_the_limit_is_kept():
         assert len(session._summaries) <= 4096
 
 
-def test_without_a_service_a_gap_is_told_after_a_little_patience():
+@pytest.mark.parametrize("confirmation", [sent(105), [summary(105, 106)]], ids=["data", "summary"])
+def test_without_a_service_a_confirmed_gap_is_reported_after_a_little_patience(confirmation):
     it = receiver(State.EVEN, asks=False)
-    assert not it.receive([*sent(101, 103), summary(101, 105)], 100.0).losses
+    it.receive([*sent(101, 103), summary(101, 105)], 100.0)
+    assert not it.time(104.0).losses
+    assert not it.receive(confirmation, 104.0).losses
+    assert 104.02 <= it.due() <= 104.04
     out = it.time(it.due())
     assert out.losses == [Loss(S, at(101), at(105), 2, "unanswered")] and not out.requests
-    # The summary of 105 to 106 is lost, so the number of its notifications is unknown.
+
+
+def test_of_a_gap_without_a_summary_the_number_that_is_missing_is_unknown():
+    it = receiver(State.EVEN, asks=False)
     it.receive([*sent(106), summary(106, 107)], 200.0)
-    assert it.time(it.due()).losses == [Loss(S, at(105), at(106), None, "unanswered")]
+    assert it.due() <= 200.04
+    assert it.time(it.due()).losses == [Loss(S, at(101), at(106), None, "unanswered")]
     assert it.sessions()[S] == (State.EVEN, at(107), at(107))
     assert it.due() == float("inf")
 
 
+def test_when_a_stream_ends_with_a_gap_what_has_arrived_is_delivered_after_silence():
+    it = receiver(State.EVEN, asks=False, order="sequence", silence=5.0)
+    it.receive([*sent(101, 103, 104), summary(101, 105)], 100.0)
+    assert not it.time(104.9).deliveries
+    out = it.time(105.0)
+    assert out.losses == [Loss(S, at(101), at(104) + 1, 1, "unanswered")]
+    assert [d.sequence for d in out.deliveries] == [at(101), at(103), at(104)]
+    assert it.sessions()[S] == (State.BEHIND, at(104) + 1, at(105))
+
+
+def test_patience_begins_when_a_gap_is_confirmed_so_what_is_on_its_way_still_counts():
+    it = receiver(State.EVEN, asks=False, order="sequence", patience=0.02)
+    it.receive([summary(105, 107)], 100.0)
+    it.time(100.05)
+    it.receive(sent(105), 103.0)
+    out = it.receive([*sent(101, 102, 103, 104), summary(101, 105), *sent(106)], 103.01)
+    out.deliveries += it.time(104.0).deliveries
+    assert [d.sequence for d in out.deliveries] == [at(n) for n in range(101, 107)]
+    assert it.statistics.losses == 0
+
+
 def test_who_gives_up_says_what_is_lost_and_goes_on():
     it = receiver(State.EVEN, give_up=3.0)
-    it.receive([*sent(101, 103), summary(101, 105)], 100.0)
+    it.receive([*sent(101, 103), summary(101, 105), summary(105, 105)], 100.0)
     losses, now = [], 100.0
     while not losses:
         now = it.due()
@@ -416,10 +445,10 @@ def test_what_lacks_of_an_overlapping_range_is_asked_for_from_where_all_is_here(
 
 def test_a_range_over_what_was_lost_says_nothing():
     it = receiver(State.EVEN, asks=False)
-    out = it.receive([*sent(102, 103), summary(101, 104)], 100.0)
+    out = it.receive([*sent(102, 103), summary(101, 104), *sent(104)], 100.0)
     out.losses += it.time(101.0).losses
     assert [loss.missing for loss in out.losses] == [1]
-    out = it.receive([*sent(104, 105), summary(101, 106)], 102.0)
+    out = it.receive([*sent(105), summary(101, 106), *sent(106)], 102.0)
     out.losses += it.time(103.0).losses
     # It does not show whether the rest is complete, and nothing is held back for it.
     assert it.sessions()[S][1] == at(106)

@@ -15,9 +15,12 @@ class KeptNotifications:
     """Counts of messages by first sequence number, and datagrams of those that wait for their turn.
 
     ``counts`` is for reading; `add`, `remove`, `take` and `restore` change it. Questions about a
-    range cost one pass over what is kept after a change, and then a search. ``known_from``: from
-    this number on, ranges can be compared with what was taken, as they may begin before the last
-    one ended. ``remembered_from``: from this number on, what was taken is remembered.
+    range cost one pass over what is kept after a change, and then a search.
+
+    Attributes:
+        known_from: from this number on, nothing was lost, so a range that differs from what was
+            taken is wrong or incomplete.
+        remembered_from: from this number on, what was taken is remembered.
     """
 
     def __init__(self) -> None:
@@ -53,11 +56,11 @@ class KeptNotifications:
         return int(np.searchsorted(self._sorted(), np.uint64(until)))
 
     def matches(self, summary: Summary) -> bool:
-        """Returns True if those of the summary's range are those that it speaks of.
+        """Returns True if the notifications in the summary's range are those that it announces.
 
-        Of what is kept, none may be below its beginning; what was taken may.
+        Kept notifications must not be below the beginning of the range; taken ones may be.
         """
-        if summary.from_ < self.known_from:
+        if summary.from_ < self.remembered_from:
             return False
         first = int(np.searchsorted(self._past_keys, np.uint64(summary.from_)))
         behind = int(np.searchsorted(self._past_keys, np.uint64(summary.until)))

@@ -4,15 +4,23 @@ A session is in one of four states. `TRANSITIONS` holds the next state by trigge
 their times are decided as a state is entered.
 
 =========  ========================================================================================
-UNHEARD    no summary came yet, so nobody knows where to begin
-EVEN       all that was announced is here
-BEHIND     something that was announced is not here; it may still be on its way, so wait a little
-ASKING     a request is out
+UNHEARD    no summary has arrived, so it is unknown where the session begins
+EVEN       everything that was announced has arrived
+BEHIND     something that was announced is missing; it may still be on its way, so wait a little
+ASKING     a request was sent
 =========  ========================================================================================
 
-Summaries are believed until something contradicts them: a notification of a range that one had
-said to be complete without it, or another summary of the same numbers. Then the range is open
-again, and the service is asked, whose word stands; so nobody can talk a session out of what comes.
+No single datagram makes a session drop what arrives later:
+
+- A summary that agrees with what has arrived is accepted. If a notification or another summary
+  contradicts it, its range is open again until a summary or the service settles it.
+- The first summary is where the session begins. If the stream continues below it, and nothing has
+  confirmed it, the session begins there instead.
+- Missing notifications are reported as lost only up to the confirmed position, which two datagrams
+  of the session have reached (`udfs.messages.recovery.confirmation`). The same is true for a range
+  that the service reports as gone, and for what its answer settles; a second answer confirms it.
+- An announcement that only one summary makes is forgotten when three summaries end below it that
+  arrive later by `ReceiverOptions.silence`.
 """
 
 from __future__ import annotations
@@ -20,9 +28,11 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable
 from enum import Enum
 from typing import Literal
 
+from udfs.messages.recovery.confirmation import ConfirmedPosition
 from udfs.messages.recovery.events import (
     Loss,
     Notification,
@@ -41,7 +51,7 @@ MOST_SUMMARIES = 4096
 FEWEST_MESSAGES = 64
 #: Sequence numbers that a summary of the stream may be about at most: those of 2^32 records.
 LONGEST_RANGE = 1 << 58
-#: Summaries from before the beginning after which that is not believed any more.
+#: Summaries below the beginning, or below an unconfirmed announcement, that refute it.
 MOST_BEFORE = 3
 _LAST = (1 << 64) - 1
 
@@ -58,6 +68,7 @@ class Trigger(Enum):
     GAP = "something that was announced is not here"
     ANSWERED = "an answer came, and there is more to ask for"
     DUE = "the time to wait is over"
+    WITHDRAWN = "the stream continues below the beginning, which nothing confirmed"
 
 
 TRANSITIONS = {
@@ -77,6 +88,7 @@ TRANSITIONS = {
     (State.ASKING, Trigger.GAP): State.ASKING,
     (State.ASKING, Trigger.ANSWERED): State.BEHIND,
     (State.ASKING, Trigger.DUE): State.ASKING,
+    **{(state, Trigger.WITHDRAWN): State.UNHEARD for state in State},
 }
 
 
@@ -102,11 +114,22 @@ class Session:
         #: When time makes a difference.
         self.due = now if from_start else now + options.silence
         self._options, self._statistics, self._jitter = options, statistics, jitter
-        # By range, and whether the service sent it.
-        self._summaries: dict[tuple[int, int, bool], Summary] = {}
-        # Of what is kept, what the service sent: all that there is, once its summary agrees.
+        # Summaries that are not settled, in order of arrival, and True for those of the service.
+        self._summaries: dict[tuple[Summary, bool], None] = {}
+        # The kept notifications that the service sent: all that exist, once its summary agrees.
         self._answered = KeptNotifications()
+        # How far the stream has come, and how far answers to two requests agree on what is missing.
+        self._position = ConfirmedPosition()
+        self._answers = ConfirmedPosition()
+        self._confirmed_at = now
+        # From `_doomed_at` on, everything missing below `_doomed` is lost.
+        self._doomed = 0
+        self._doomed_at = now
+        # When `known` was announced, and ends of later summaries below it until it is confirmed.
+        self._announced_at = now
+        self._lower: set[int] = set()
         self._asked = -1
+        self._requests = 0
         self._reach = MOST_MESSAGES
         self._tries = 0
         self._in_vain = 0
@@ -125,11 +148,18 @@ class Session:
         self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
     ) -> None:
         """Takes a notification, ``sequence`` < `covered`: a copy, or a range was not complete."""
-        if sequence < self._open_from() or self.kept.took(sequence):
+        if sequence < self.kept.remembered_from or self.kept.took(sequence):
+            self._statistics.late += 1
+            return
+        if sequence < self._began and not self._has_begun():
+            self._withdraw_beginning(sequence, now, out)
+            self.keep(sequence, count, datagram, answer, now, out)
+            return
+        if sequence < self._open_from():
             self._statistics.late += 1
             return
         if sequence < self._lost:
-            # It was told to be lost, which stands; whoever takes them in any order has it now.
+            # It was reported as lost, which stands; in order of arrival it can still be delivered.
             if self._options.order == "arrival":
                 self.kept.add_past(sequence, count)
                 self._statistics.belated += 1
@@ -137,6 +167,7 @@ class Session:
             else:
                 self._statistics.late += 1
             return
+        self._record_position(sequence + 1, sequence, now)
         at = bisect_right(self._starts, sequence) - 1
         self._dispute(self._starts[at] if at >= 0 else sequence, now, out)
         self.keep(sequence, count, datagram, answer, now, out)
@@ -145,6 +176,7 @@ class Session:
         self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
     ) -> None:
         """Takes a notification, ``sequence`` >= `covered`, that is not kept yet."""
+        self._record_position(sequence + 1, sequence, now)
         if self.state is State.UNHEARD and not self.kept:
             self.due = now + self._options.silence
         capacity = self._options.limit + (2 * MOST_ANSWERED if answer else 0)
@@ -157,6 +189,7 @@ class Session:
                 self._deliver(sequence, count, datagram, out)
             else:
                 self.kept.add(sequence, count, datagram)
+            self._plan_loss(now, self._patience())
         else:
             self._statistics.late += 1
 
@@ -171,14 +204,21 @@ class Session:
 
     def summary(self, summary: Summary, answer: bool, now: float, out: Output) -> None:
         """Takes a summary, of the stream or of an answer."""
-        if not answer and self._implausible(summary):
+        if self._implausible(summary, answer):
             self._statistics.suspicious += 1
             return
         replies = answer and self.state is State.ASKING and summary.from_ == self._asked
+        begun = self._has_begun()
+        # Answers to two requests count as two datagrams even if they are equal.
+        request = self._requests if answer else 0
+        if not answer or summary.until > summary.from_:  # an empty range repeats the request
+            self._record_position(summary.until, (summary, answer, request), now)
+        if replies:
+            self._answers.add(summary.until, request)
         if self.state is State.UNHEARD:
-            self._begin(max(summary.from_, self.covered), now, out)
+            self._begin(max(self._first(summary), self.covered), now, out)
             self._began = self.covered
-        elif not answer and (disputed := self._disputed_from(summary)) is not None:
+        elif not answer and (disputed := self._disputed_from(summary, begun)) is not None:
             self._dispute(disputed, now, out)
         elif summary.until <= self.covered and not replies:
             if self.state is State.EVEN:
@@ -190,11 +230,14 @@ class Session:
         self._confirm(now, out)
         if not answer:
             self._in_vain = 0
+            self._weigh_announcement(summary, now)
         if replies:
             self._replied(summary, self.covered > before, now, out)
         else:
             level = self.covered >= self.known
-            self._enter(Trigger.LEVEL if level else Trigger.GAP, now, out, self._patience())
+            wait = self._patience()
+            self._enter(Trigger.LEVEL if level else Trigger.GAP, now, out, wait)
+            self._plan_loss(now, wait)
 
     def time(self, now: float, out: Output) -> None:
         """Takes the time, ``now``; nothing happens before `due`."""
@@ -214,6 +257,9 @@ class Session:
             if self.covered >= self.known:
                 self._enter(Trigger.LEVEL, now, out)
                 return
+            if not self._options.asks:
+                self._plan_loss(now)
+                return
         self._enter(Trigger.DUE, now, out)
 
     def end(self, now: float, out: Output) -> None:
@@ -231,6 +277,8 @@ class Session:
             self.due = now + self._silence() if self._options.asks else math.inf
         elif self.state is State.BEHIND and before is not State.BEHIND:
             self.due = now + wait
+        elif self.state is State.UNHEARD:
+            self.due = now + self._options.silence
         elif trigger is Trigger.DUE:
             if before is State.ASKING:
                 self._reach = max(self._reach // 2, FEWEST_MESSAGES)
@@ -242,6 +290,7 @@ class Session:
         self._fresh = False
         self.due = now + self._backoff()
         self._tries += 1
+        self._requests += 1
         self._statistics.requests += 1
         out.requests.append(Request(self.name, self.covered, self._reach))
 
@@ -278,19 +327,51 @@ class Session:
     def _announce(self, until: int, now: float) -> None:
         if self.covered >= self.known:
             self._since = now
-        self.known = max(self.known, until)
+        if until > self.known:
+            self.known, self._announced_at = until, now
 
-    def _implausible(self, summary: Summary) -> bool:
-        """Returns True for what no stream says: that something is gone, or so long a range."""
-        heard = max(self.kept.counts, default=summary.from_)
-        return (
-            summary.gone
-            or summary.until - summary.from_ > LONGEST_RANGE
-            or (self.state is State.UNHEARD and summary.from_ > heard + LONGEST_RANGE)
-        )
+    def _record_position(self, position: int, source: Hashable, now: float) -> None:
+        """Records how far a datagram of the session has come."""
+        if self._position.add(position, source):
+            self._confirmed_at = now
 
-    def _disputed_from(self, summary: Summary) -> int | None:
-        """Returns the number from which a summary says otherwise than what counts as complete."""
+    def _implausible(self, summary: Summary, answer: bool) -> bool:
+        """Returns True if no stream and no service sends this.
+
+        A stream reports no range as gone, and its ranges are not as long. A service sends no answer
+        before it is asked.
+        """
+        if answer:
+            return self.state is State.UNHEARD
+        return summary.gone or summary.until - summary.from_ > LONGEST_RANGE
+
+    def _weigh_announcement(self, summary: Summary, now: float) -> None:
+        """Forgets what a single datagram announced if later summaries end below it."""
+        confirmed = self._position.confirmed
+        # Those that arrive soon may have been sent before it.
+        later = now - self._announced_at >= self._options.silence
+        if self.known <= confirmed:
+            self._lower.clear()
+        elif later and summary.until < self.known:
+            self._lower.add(summary.until)
+        if len(self._lower) < MOST_BEFORE:
+            return
+        self._lower.clear()
+        self._statistics.suspicious += 1
+        self._position.discard_unconfirmed()
+        self._summaries = {k: None for k in self._summaries if k[0].until <= confirmed}
+        self.known = max([self.covered, *(s.until for s, _ in self._summaries)])
+
+    def _disputed_from(self, summary: Summary, begun: bool) -> int | None:
+        """Returns the number from which a summary contradicts what was accepted as complete.
+
+        Args:
+            summary: a summary of the stream.
+            begun: whether the beginning was confirmed before this summary.
+        """
+        if summary.from_ < self._began and not begun:
+            self._began = self.kept.known_from = summary.from_
+            return self._began
         if summary.until > self.covered:
             return None
         if summary.until <= self._began:
@@ -302,61 +383,108 @@ class Session:
             self._before.clear()
             return self._began
         first = max(self._open_from(), self.kept.known_from)
-        agrees = summary.from_ < first or self.kept.matches(summary)
-        return None if agrees else summary.from_
+        if summary.from_ >= first and not self.kept.matches(summary):
+            return summary.from_
+        # Two summaries agree up to its end, so a later dispute need not go further back.
+        at = bisect_left(self._starts, summary.until)
+        known = self._starts[at : at + 1] == [summary.until]
+        if at and self._starts[at - 1] >= summary.from_ and not known:
+            self._starts.insert(at, summary.until)
+        return None
+
+    def _first(self, summary: Summary) -> int:
+        """Returns the number at which a session begins whose first summary this is.
+
+        If a service can be asked for what precedes the summary, that is the first notification.
+        """
+        arrived: Iterable[int] = self.kept.counts if self._options.asks else ()
+        return min([summary.from_, *(s.from_ for s, _ in self._summaries), *arrived])
+
+    def _has_begun(self) -> bool:
+        """Returns True if two datagrams have reached the number at which the session began."""
+        return self._began <= self._position.confirmed
+
+    def _withdraw_beginning(self, sequence: int, now: float, out: Output) -> None:
+        """Moves the beginning down to a notification, or waits for a summary to begin with."""
+        if self._options.asks:
+            self._began = self.kept.known_from = sequence
+            self._dispute(sequence, now, out)
+            return
+        self._statistics.disputed += 1
+        self.covered = self.kept.known_from = self.kept.remembered_from
+        self.kept.restore(self.covered)
+        self._began = 0
+        self._starts.clear()
+        self.known = max([self.covered, *(s.until for s, _ in self._summaries)])
+        self._enter(Trigger.WITHDRAWN, now, out)
 
     def _open_from(self) -> int:
-        """Returns the number from which on the session knows what it had, and alone says so."""
+        """Returns the number from which on contradictions open what was complete."""
         return max(self._began, self._settled, self.kept.remembered_from)
 
     def _dispute(self, from_: int, now: float, out: Output) -> None:
-        """Opens again what was complete from a number on, until summaries or service agree."""
+        """Opens what was complete from a number on, until summaries or the service agree."""
         self._statistics.disputed += 1
         self.kept.restore(from_)
         self.covered = from_
         del self._starts[bisect_left(self._starts, from_) :]
-        self.known = max(self.kept.counts, default=from_) + 1
+        largest = min(max(self.kept.counts, default=from_), self._position.confirmed - 1)
+        self.known = max(from_, largest) + 1
         self._since = now
-        # Where nobody can be asked, the stream's own summary is waited for.
-        wait = self._patience() if self._options.asks else self._options.silence
-        self._enter(Trigger.GAP, now, out, wait)
+        self._enter(Trigger.GAP, now, out, self._patience())
 
     def _remember(self, summary: Summary, answer: bool) -> None:
-        key = summary.from_, summary.until, answer
-        useful = self.covered < summary.until and self._fits(summary.from_)
-        if useful and (key in self._summaries or len(self._summaries) < MOST_SUMMARIES):
-            self._summaries[key] = summary
+        if self.covered < summary.until and len(self._summaries) < MOST_SUMMARIES:
+            self._summaries[summary, answer] = None
 
     def _confirm(self, now: float, out: Output) -> None:
-        """Goes on as far as summaries and kept notifications agree, or nothing more can be had."""
+        """Covers ranges whose summaries agree with the kept notifications, or that are gone."""
         while here := self._summaries_here():
             ends = [each for each in here if each[0].from_ == self.covered]
-            if both := next((each for each in here if self.kept.matches(each[0])), None):
-                self._cover(both[0].until, now, out)
-                if both[1]:
-                    self._settled = both[0].until
-            elif found := next((s for s, a in ends if a and self._answered.matches(s)), None):
-                self._discard_unexpected(found.until)
-                self._cover(found.until, now, out)
-                self._settled = found.until
-            elif found := next((s for s, _ in ends if s.gone), None):
-                self._lose(found.until, "gone", now, out)
+            if match := next((each for each in here if self.kept.matches(each[0])), None):
+                summary, answer = match
+                self._cover(summary.until, now, out)
+                if answer:
+                    self._settle(summary.until)
+            elif answered := next((s for s, a in ends if a and self._is_answered(s)), None):
+                self._discard_unexpected(answered.until)
+                self._cover(answered.until, now, out)
+                self._settle(answered.until)
+            elif gone := next((s for s, _ in ends if s.gone and self._is_confirmed(s)), None):
+                self._lose(gone.until, "gone", now, out)
             else:
                 return
+
+    def _is_confirmed(self, summary: Summary) -> bool:
+        return summary.until <= self._position.confirmed
+
+    def _is_answered(self, summary: Summary) -> bool:
+        """Returns True if answers alone agree with a summary of the service, and another statement
+        confirms it.
+
+        The other statement is a summary of the stream that they agree with, too, or the summary of
+        an answer to another request.
+        """
+        if not self._answered.matches(summary):
+            return False
+        return summary.until <= self._answers.confirmed or any(
+            not answer and stream.until >= summary.until and self._answered.matches(stream)
+            for stream, answer in self._summaries_here()
+        )
+
+    def _settle(self, until: int) -> None:
+        """Lets no summary of the stream open again what the service has confirmed."""
+        self._settled = max(self._settled, min(until, self._position.confirmed))
 
     def _summaries_here(self) -> list[tuple[Summary, bool]]:
         """Returns summaries of the next range, and True for those of the service; the longest
         first.
 
-        They begin where all is complete, or before: a stream that went on after a crash may say a
-        range that ends elsewhere than the one that it had said.
+        They begin at `covered` or before it: a stream that continues after a crash may announce a
+        range again that ends at another number.
         """
-        here = [(s, k[2]) for k, s in self._summaries.items() if k[0] <= self.covered]
-        return sorted(here, key=lambda s: -s[0].until)
-
-    def _fits(self, from_: int) -> bool:
-        """Returns True if a range that begins there can ever be compared with what came."""
-        return from_ >= min(self.covered, self.kept.known_from)
+        here = [each for each in self._summaries if each[0].from_ <= self.covered]
+        return sorted(here, key=lambda each: -each[0].until)
 
     def _discard_unexpected(self, until: int) -> None:
         """Discards notifications that the service did not send: they are not for this host."""
@@ -365,12 +493,51 @@ class Session:
             self.kept.remove(sequence)
             self._statistics.unexpected += 1
 
+    def _end_of_missing(self) -> int:
+        """Returns where the next range ends in which something is missing.
+
+        A summary of the range ends there, or the next one begins; `_LAST` without summaries.
+        """
+        covered = self.covered
+        ends = (s.until if s.from_ <= covered else s.from_ for s, _ in self._summaries)
+        return min(ends, default=_LAST)
+
+    def _plan_loss(self, now: float, wait: float = math.inf) -> None:
+        """Sets `due` where no service can be asked for what is missing.
+
+        A range whose end is confirmed is lost after a little patience. Otherwise the receiver waits
+        for more of the stream, and if nothing comes, for as long as `ReceiverOptions.silence`.
+
+        Args:
+            now: the time.
+            wait: seconds until what has arrived is compared with summaries again.
+        """
+        if self._options.asks or self.state is not State.BEHIND:
+            return
+        end = self._end_of_missing()
+        if end > self._position.confirmed:
+            due = self._confirmed_at + self._options.silence
+            due = due if due > now else math.inf
+        else:
+            if end > self._doomed:
+                self._doomed = self._position.confirmed
+                self._doomed_at = now + self._patience()
+            due = max(self._doomed_at, now)
+        # An event must not postpone what is due: others follow it at once.
+        self.due = due if math.isinf(wait) else min(self.due, due, now + wait)
+
     def _give_up(self, now: float, out: Output) -> None:
+        """Reports what is missing as lost, as far as that is confirmed."""
+        if self._options.asks:
+            self._doomed, self._doomed_at = self._position.confirmed, now
         while self.covered < self.known:
-            if here := self._summaries_here():
-                until = here[-1][0].until
-            else:
-                until = min((key[0] for key in self._summaries), default=self.known)
+            until = self._end_of_missing()
+            if until > self._doomed or now < self._doomed_at:
+                # Nothing follows that could confirm more: go as far as two datagrams have come.
+                until = min(until, self.known, self._position.confirmed)
+                silent = now - self._confirmed_at >= self._options.silence
+                if until <= self.covered or not silent:
+                    return
             self._lose(until, "unanswered", now, out)
             self._confirm(now, out)
 
@@ -388,9 +555,10 @@ class Session:
     def _missing(self, until: int) -> int | None:
         """Counts the notifications that lack below ``until``, if summaries of the stream say it."""
         at, number = self.covered, 0
-        for summary in sorted(self._summaries.values(), key=lambda s: (s.from_, s.until)):
-            if summary.from_ == at and summary.until <= until and not summary.gone:
-                at, number = summary.until, number + summary.notifications
+        for summary in sorted((s for s, _ in self._summaries), key=lambda s: (s.from_, s.until)):
+            within = summary.until <= until or summary.last < until
+            if summary.from_ == at and within and not summary.gone:
+                at, number = min(summary.until, until), number + summary.notifications
         return max(0, number - self.kept.number(until)) if at == until else None
 
     def _admits(self, sequence: int, now: float, out: Output) -> bool:
@@ -422,9 +590,8 @@ class Session:
             del self._starts[:-MOST_SUMMARIES]
         self.covered = until
         self.known = max(self.known, until)
-        self._summaries = {
-            k: s for k, s in self._summaries.items() if k[1] > until and self._fits(k[0])
-        }
+        self._summaries = {each: None for each in self._summaries if each[0].until > until}
+        self._answers = ConfirmedPosition()
         self._tries = 0
         self._since = now
 
