@@ -68,13 +68,19 @@ def inspect(
 ) -> None:
     """Print messages, then the count of each type.
 
-    The first that cannot be read are told with their place, and the exit code is 1 then. Counts are
-    of all messages that --type and --symbol leave, printed or not.
+    The file is read to its last byte, and may contain several sessions: a record of length 0 ends
+    one, and is counted. Counts include all messages that --type and --symbol select, printed or
+    not. Exit code 0 means that every byte was read. It is 1 if a message cannot be read or the file
+    is cut off; the first faults are printed with their places. It is 2 if the file cannot be
+    opened.
     """
     counts: Counter[str] = Counter()
-    damaged = 0
-    with open_records(file) as records:
+    damaged = ends = 0
+    with open_records(file, with_ends=True) as records:
         for where, message in _messages(records, packets):
+            if message is None:
+                ends += 1
+                continue
             row = message if isinstance(message, MessageError) else message_row(message)
             if isinstance(row, MessageError):
                 damaged += 1
@@ -86,7 +92,7 @@ def inspect(
             counts[f"{row['type']} {row['name']}"] += 1
             if counts.total() <= limit:
                 typer.echo(json.dumps(row) if as_json else message_text(row))
-    _summary(counts, damaged, as_json)
+    _summary(counts, damaged, ends, as_json)
     if damaged:
         if not counts and not packets:
             typer.echo("no message could be read: if records are packets, add --packets", err=True)
@@ -115,7 +121,9 @@ def publish_command(
 ) -> None:
     """Publish a session to Kafka as MoldUDP64 packets. Ctrl-C ends it cleanly.
 
-    With --packets the file has whole packets, which are sent as they are.
+    A file is published to its last byte, session after session. With --packets its records are
+    whole packets, which are sent unchanged. The exit code is 2 if the file cannot be opened, is cut
+    off or is damaged; messages before the fault may have been published.
     """
     if packets and generated:
         raise typer.BadParameter("--packets is of files: what is generated are messages")
@@ -149,8 +157,8 @@ Where = str
 
 def _messages(
     records: Iterator[bytes], packets: bool
-) -> Iterator[tuple[Where, bytes | MessageError]]:
-    """Each message, or the error in its place, and where it stands."""
+) -> Iterator[tuple[Where, bytes | MessageError | None]]:
+    """Yields each message, the error in its place, or None where a session ends, and its place."""
     number = 0
     while True:
         number += 1
@@ -158,9 +166,12 @@ def _messages(
             record = next(records)
         except StopIteration:
             return
-        except MessageError as error:  # the file itself is damaged: nothing after it can be trusted
+        except MessageError as error:  # nothing after a fault of the file itself can be trusted
             yield f"record {number}", error
             return
+        if not record:
+            yield f"record {number}", None
+            continue
         if not packets:
             yield f"record {number}", record
             continue
@@ -205,17 +216,23 @@ def _time(nanoseconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:09}"
 
 
-def _summary(counts: Counter[str], damaged: int, as_json: bool) -> None:
+def _summary(counts: Counter[str], damaged: int, ends: int, as_json: bool) -> None:
     if as_json:
-        total = {"counts": dict(counts.most_common()), "total": counts.total(), "damaged": damaged}
+        total = {
+            "counts": dict(counts.most_common()),
+            "total": counts.total(),
+            "damaged": damaged,
+            "ends of session": ends,
+        }
         typer.echo(json.dumps(total))
         return
     width = max((len(name) for name in counts), default=5)
     for name, count in counts.most_common():
         typer.echo(f"{name:<{width}}  {count:>12,}")
     typer.echo(f"{'total':<{width}}  {counts.total():>12,}")
-    if damaged:
-        typer.echo(f"{'damaged':<{width}}  {damaged:>12,}")
+    for name, number in (("ends of session", ends), ("damaged", damaged)):
+        if number:
+            typer.echo(f"{name:<{width}}  {number:>12,}")
 
 
 def _show_published(done: Published) -> None:

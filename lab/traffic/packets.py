@@ -112,11 +112,19 @@ def _is_packet(record: bytes) -> bool:
 
 
 @contextmanager
-def open_records(path: str | Path) -> Iterator[Iterator[bytes]]:
-    """Yields the records of a Nasdaq BinaryFILE (u16 length and bytes, again and again), ``.gz`` or
-    not.
+def open_records(path: str | Path, *, with_ends: bool = False) -> Iterator[Iterator[bytes]]:
+    """Opens a Nasdaq BinaryFILE, which is unpacked if its name ends in ``.gz``.
 
-    Errors: ``LabError`` ``NO_SUCH_FILE``; ``MessageError`` while iterating over a damaged file.
+    Args:
+        path: the file.
+        with_ends: whether records of length 0, which end a session, are among the records.
+
+    Returns:
+        A context manager whose value iterates over all records of the file. Iterating over a
+        damaged file raises MessageError TRUNCATED_FILE or DAMAGED_FILE.
+
+    Raises:
+        LabError: NO_SUCH_FILE.
     """
     path = Path(path)
     try:
@@ -128,11 +136,11 @@ def open_records(path: str | Path) -> Iterator[Iterator[bytes]]:
     with plain:
         packed = path.suffix == ".gz"
         stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if packed else plain
-        yield _whole(read_binary_file(stream), path)
+        yield _whole(read_binary_file(stream, with_ends=with_ends), path)
 
 
 def _whole(records: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """The records; damage inside a packed file is an error of ours too."""
+    """Yields the records, and reports damage inside a packed file as a MessageError."""
     try:
         yield from records
     except (OSError, EOFError, zlib.error) as error:

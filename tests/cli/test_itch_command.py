@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from importlib.metadata import version
+from pathlib import Path
 
+import itchcpp.parser
 import pytest
 from typer.testing import CliRunner
 
 from cli import main
 from cli.itch import app
 from lab.traffic import trading_session
-from lab.traffic.packets import packetize, write_records
+from lab.traffic.packets import check_records, open_records, packetize, write_records
 from lab.traffic.trading_session import TradingSession
 from udfs.errors import LabError
+from udfs.messages.reference import read_packet
 from udfs.messages.summaries import Summary
 
 pytestmark = pytest.mark.unit
@@ -106,6 +109,74 @@ def test_a_file_that_ends_too_early_is_told(tmp_path, name):
     assert result.stdout.split()[-2:] == ["damaged", "1"]
 
 
+def write_sessions(path: Path, *sessions: list[bytes]) -> None:
+    """Write sessions one after the other, each with the record of length 0 that ends it."""
+    write_records(path, [record for session in sessions for record in [*session, b""]])
+
+
+def others_count(path: Path) -> int:
+    """Return how many messages of all sessions itchcpp reads.
+
+    Its parser knows no record of length 0, so it gets one session at a time.
+    """
+    content, session, count = path.read_bytes(), bytearray(), 0
+    while content:
+        size = 2 + int.from_bytes(content[:2])
+        if size > 2:
+            session += content[:size]
+        if size == 2 or size == len(content):
+            count += len(list(itchcpp.parser.MessageParser().parse_stream(bytes(session))))
+            session.clear()
+        content = content[size:]
+    return count
+
+
+@pytest.mark.parametrize("name", ["days", "days.gz"])
+def test_a_file_of_several_sessions_is_read_to_its_last_byte(tmp_path, name):
+    days = [list(TradingSession(count, seed=count, symbols=20)) for count in (500, 700)]
+    write_sessions(tmp_path / "days", *days)
+    assert others_count(tmp_path / "days") == 1200
+    write_sessions(tmp_path / name, *days)
+    result = run("inspect", tmp_path / name, "--limit", 0)
+    assert result.exit_code == 0
+    rows = [line.rsplit(maxsplit=1) for line in result.stdout.splitlines()]
+    counts = {what.strip(): int(number.replace(",", "")) for what, number in rows}
+    assert (counts.pop("total"), counts.pop("ends of session")) == (1200, 2)
+    assert sum(counts.values()) == 1200
+
+
+def test_a_file_that_begins_with_a_record_of_length_0_is_read(tmp_path):
+    write_sessions(tmp_path / "day", [], SESSION)
+    result = run("inspect", tmp_path / "day", "--json", "--limit", 0)
+    summary = json.loads(result.stdout)
+    assert (result.exit_code, summary["total"], summary["ends of session"]) == (0, 3000, 2)
+    assert others_count(tmp_path / "day") == 3000
+
+
+def test_a_file_that_is_cut_off_in_its_second_session_is_reported_with_the_place(tmp_path):
+    write_sessions(tmp_path / "days", SESSION[:10], SESSION[10:20])
+    whole = (tmp_path / "days").read_bytes()
+    (tmp_path / "days").write_bytes(whole[:-5])
+    last = len(whole) - 2 - 2 - len(SESSION[19])
+    result = run("inspect", tmp_path / "days")
+    assert result.exit_code == 1
+    assert f"MESSAGE.TRUNCATED_FILE: the record at byte {last} is cut off" in result.stderr
+    assert result.stdout.split()[-8:-6] == ["total", "19"]
+
+
+def test_all_sessions_of_a_file_are_packed_for_publication(tmp_path):
+    write_sessions(tmp_path / "days", SESSION[:500], SESSION[500:])
+    with open_records(tmp_path / "days") as records:
+        packed = [
+            m for packet in packetize(check_records(records, False)) for m in messages(packet)
+        ]
+    assert packed == SESSION
+
+
+def messages(packet: bytes) -> list[bytes]:
+    return read_packet(packet)[2]
+
+
 @pytest.mark.parametrize("arguments", [(), ("some.file", "--generate", "10")])
 def test_publish_takes_a_file_or_a_session(arguments):
     result = run("publish", *arguments)
@@ -139,7 +210,7 @@ def test_the_version_is_told():
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["stackcast", "itch", "inspect", str(tmp_path / "none")])
-    monkeypatch.setattr("cli.itch.open_records", lambda path: path.open())
+    monkeypatch.setattr("cli.itch.open_records", lambda path, **_: path.open())
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 2

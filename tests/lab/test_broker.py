@@ -12,9 +12,11 @@ from threading import Event
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from typer.testing import CliRunner
 from waiting import still_runs, until
 
-from lab.traffic.packets import packetize
+from cli.itch import app
+from lab.traffic.packets import packetize, write_records
 from lab.traffic.publisher import Published, ensure_topic, publish
 from lab.traffic.trading_session import TradingSession
 from lab.up.broker import Broker, default_class_path, free_ports
@@ -59,6 +61,16 @@ def test_a_session_arrives_whole_and_in_order_in_each_partition(broker):
     packets.sort(key=lambda packet: packet[1])
     assert [message for _, _, group in packets for message in group] == messages
     assert {len(group) for _, _, group in packets} == set(range(1, 13))
+
+
+def test_all_sessions_of_a_file_are_published(broker, tmp_path):
+    days = [list(TradingSession(messages=count, symbols=20)) for count in (500, 700)]
+    write_records(tmp_path / "days", [record for day in days for record in [*day, b""]])
+    command = ["publish", str(tmp_path / "days"), "--topic", "days", "--partitions", "1"]
+    result = CliRunner().invoke(app, [*command, "--bootstrap", broker.bootstrap_servers])
+    assert (result.exit_code, "1,200 messages" in result.stdout) == (0, True), result.output
+    (packets,) = records(broker, "days", partitions=1)
+    assert [m for packet in packets for m in read_packet(packet)[2]] == [*days[0], *days[1]]
 
 
 def test_the_same_session_makes_the_same_topic(broker):

@@ -392,10 +392,52 @@ def test_a_packet_that_nobody_could_read_is_not_built(
         build_packet(session, sequence, messages)
 
 
-def test_a_binary_file_is_read_to_its_end_or_to_the_end_of_the_session():
+def test_a_binary_file_is_read_to_its_last_byte():
     assert list(read_binary_file(io.BytesIO(b"\0\1a\0\2bc"))) == [b"a", b"bc"]
-    assert list(read_binary_file(io.BytesIO(b"\0\1a\0\0\0\1b"))) == [b"a"]
     assert list(read_binary_file(io.BytesIO(b""))) == []
-    for broken in (b"\0", b"\0\2a"):
-        with pytest.raises(MessageError, match="TRUNCATED_FILE"):
-            list(read_binary_file(io.BytesIO(b"\0\1a" + broken)))
+    sessions = b"\0\0\0\1a\0\0\0\1b\0\0"
+    assert list(read_binary_file(io.BytesIO(sessions))) == [b"a", b"b"]
+    records = list(read_binary_file(io.BytesIO(sessions), with_ends=True))
+    assert records == [b"", b"a", b"", b"b", b""]
+
+
+def slowly_read(content: bytes) -> tuple[list[bytes], int | None]:
+    """Read a BinaryFILE a byte at a time.
+
+    Returns:
+        All records, and the offset of the one that is cut off, or None.
+    """
+    records, record, left, offset, head = [], bytearray(), 0, 0, bytearray()
+    for at, byte in enumerate(content):
+        if left:
+            record.append(byte)
+            left -= 1
+        else:
+            if not head:
+                offset = at
+            head.append(byte)
+            if len(head) < 2:
+                continue
+            left = 256 * head[0] + head[1]
+        if not left:
+            records.append(bytes(record))
+            record.clear()
+            head.clear()
+    return records, offset if head else None
+
+
+@given(st.lists(st.binary(max_size=5)), st.binary(max_size=300), st.integers(0, 40))
+def test_every_byte_of_a_binary_file_is_a_record_or_reported(records, junk, cut):
+    content = b"".join(len(record).to_bytes(2) + record for record in records) + junk
+    content = content[: max(len(content) - cut, 0)]
+    expected, fault = slowly_read(content)
+    found = []
+    try:
+        for record in read_binary_file(io.BytesIO(content), with_ends=True):
+            found.append(record)
+        assert fault is None
+    except MessageError as error:
+        assert error.what == "TRUNCATED_FILE"
+        assert error.fields["offset"] == fault
+    assert found == expected
+    assert sum(2 + len(record) for record in found) == (len(content) if fault is None else fault)

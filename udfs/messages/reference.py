@@ -107,17 +107,29 @@ def build_packet(session: bytes, sequence: int, messages: Sequence[bytes]) -> by
     return HEADER.pack(session, sequence, len(messages)) + blocks
 
 
-def read_binary_file(stream: BinaryIO) -> Iterator[bytes]:
-    """Yields the records of a Nasdaq BinaryFILE: a length of two bytes, then the message, each.
+def read_binary_file(stream: BinaryIO, *, with_ends: bool = False) -> Iterator[bytes]:
+    """Yields the records of a Nasdaq BinaryFILE, to its last byte.
 
-    A record of length 0 says that the session is over, and ends the file.
-    Raises MessageError TRUNCATED_FILE where the file ends inside a record.
+    A record is a length of two bytes and a message. A record of length 0 ends a session, and
+    another session may follow it.
+
+    Args:
+        stream: the file.
+        with_ends: whether to yield the records of length 0, too.
+
+    Raises:
+        MessageError: TRUNCATED_FILE, with the ``offset`` of the record in which the file ends.
     """
+    offset = 0
     while head := stream.read(LENGTH.size):
-        (length,) = LENGTH.unpack(head) if len(head) == LENGTH.size else (-1,)
-        record = stream.read(length) if length >= 0 else b""
-        if len(record) != length:
-            raise MessageError("TRUNCATED_FILE", "the file ends inside a record")
-        if not record:
-            return
-        yield record
+        length = int.from_bytes(head)
+        record = stream.read(length)
+        if len(head) < LENGTH.size or len(record) < length:
+            raise MessageError(
+                "TRUNCATED_FILE",
+                f"the record at byte {offset} is cut off: the file ends inside it",
+                offset=offset,
+            )
+        if record or with_ends:
+            yield record
+        offset += LENGTH.size + length
