@@ -494,6 +494,27 @@ def test_pcapng_of_either_order_and_any_resolution_is_read(order, resolution, un
         assert content[record.offset :][:4] == struct.pack(f"{order}I", 6)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_frames_in_obsolete_blocks_of_pcapng_are_read(order):
+    """As pcapng-2010 defines them: the interface has two bytes, and two count drops."""
+    head = struct.pack(f"{order}HH4I", 1, 0xFFFF, 0, 7_000_000, 3, 99)
+    second_interface = block(order, 1, struct.pack(f"{order}HHI", 1, 0, 10))
+    content = section(order) + second_interface + block(order, 2, head + b"abc")
+    (record,) = read_pcap(io.BytesIO(content))
+    assert (record.frame, record.time) == (b"abc", pytest.approx(7.0))
+
+
+def test_a_block_of_pcapng_with_two_lengths_is_reported_after_the_frames_before_it():
+    content = section("<") + enhanced("<", 5, b"abc")
+    damaged = bytearray(enhanced("<", 5, b"def"))
+    damaged[-4] += 4
+    frames = []
+    with pytest.raises(StackError, match=f"block at byte {len(content)} begins with length 36"):
+        for record in read_pcap(io.BytesIO(content + bytes(damaged) + enhanced("<", 5, b"ghi"))):
+            frames.append(record.frame)
+    assert frames == [b"abc"]
+
+
 @examples(100)
 @given(st.data())
 def test_pcapng_that_is_damaged_gives_frames_or_an_error_of_ours(data):

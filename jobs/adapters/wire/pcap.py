@@ -31,7 +31,7 @@ _MAGIC = 0xA1B2C3D4
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _MAGIC_PCAPNG = 0x0A0D0D0A
 #: Blocks of pcapng; the magic opens a section, and this number in it tells the byte order.
-_INTERFACE, _SIMPLE_PACKET, _ENHANCED_PACKET = 1, 3, 6
+_INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _ENHANCED_PACKET = 1, 2, 3, 6
 _BYTE_ORDER = 0x1A2B3C4D
 _RESOLUTION, _TIME_OFFSET = 9, 14
 _ETHERNET = 1
@@ -198,7 +198,7 @@ def _read_classic(magic: bytes, stream: BinaryIO) -> Iterator[Record]:
 def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
     """The frames after the first four bytes of a pcapng file (draft-ietf-opsawg-pcapng).
 
-    Blocks without frames are passed over. A simple packet block tells no time; its frame has 0.
+    Blocks without frames are skipped. A simple packet block has no time; its frame gets time 0.
     """
     opens_section = _MAGIC_PCAPNG.to_bytes(4)
     order: Literal["little", "big"] = "little"
@@ -211,14 +211,21 @@ def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
             order = "little" if int.from_bytes(head[8:], "little") == _BYTE_ORDER else "big"
             interfaces = []
         length = int.from_bytes(head[4:8], order)
-        # Of the block the first 8 and the last 4 bytes say its kind and length.
-        body = (head[8:] + stream.read(max(length - len(head), 0)))[:-4]
-        if len(head) < 8 or len(body) != length - 12:
+        # A block begins with its kind and length, and ends with its length.
+        body, tail = head[8:] + stream.read(max(length - len(head) - 4, 0)), stream.read(4)
+        if len(head) < 8 or len(body) != length - 12 or len(tail) < 4:
             raise _truncated("the block", offset)
+        if tail != head[4:8]:
+            raise StackError(
+                "TRUNCATED_CAPTURE",
+                f"the block at byte {offset} begins with length {length} and ends with length "
+                f"{int.from_bytes(tail, order)}",
+                offset=offset,
+            )
         kind = int.from_bytes(head[:4], order)
         if kind == _INTERFACE:
             interfaces.append(_interface(body, order, offset))
-        elif kind in (_ENHANCED_PACKET, _SIMPLE_PACKET):
+        elif kind in (_ENHANCED_PACKET, _OLD_PACKET, _SIMPLE_PACKET):
             yield _packet(kind, body, order, interfaces, offset)
         offset += length
         head = stream.read(8)
@@ -257,13 +264,15 @@ def _packet(
     offset: int,
 ) -> Record:
     numbers = [int.from_bytes(body[at : at + 4], order) for at in range(0, 20, 4)]
-    number = numbers[0] if kind == _ENHANCED_PACKET else 0
+    # The obsolete packet block differs from the enhanced one only in the size of this number.
+    size = {_ENHANCED_PACKET: 4, _OLD_PACKET: 2, _SIMPLE_PACKET: 0}[kind]
+    number = int.from_bytes(body[:size], order)
     if number >= len(interfaces):
         raise StackError(
             "TRUNCATED_CAPTURE", f"the block at byte {offset} is of no interface", offset=offset
         )
     interface = interfaces[number]
-    if kind == _ENHANCED_PACKET:
+    if kind != _SIMPLE_PACKET:
         time = (numbers[1] << 32 | numbers[2]) * interface.unit + interface.time_offset
         start, captured = 20, numbers[3]
     else:
