@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.proof.receipts import Receipt
+from udfs.errors import LabError
 from udfs.messages.sequence import split_sequence
 
 Record = tuple[bytes, int]
@@ -25,9 +26,22 @@ _BOUNDS = np.round(np.logspace(0, 6, 121), 3)
 
 
 def arrivals(folder: Path, hosts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """Reads ``folder/receipts/<host>.times``: nanoseconds since 1970, one a receipt."""
-    paths = {host: Path(folder) / "receipts" / f"{host}.times" for host in hosts}
-    return {host: np.fromfile(path, ">i8").astype(np.int64) for host, path in paths.items()}
+    """Reads ``folder/receipts/<host>.times``: nanoseconds since 1970 for each receipt.
+
+    Raises LabError TRUNCATED_RECEIPTS.
+    """
+    return {host: _times(Path(folder) / "receipts" / f"{host}.times") for host in hosts}
+
+
+def _times(path: Path) -> NDArray[np.int64]:
+    content = path.read_bytes()
+    if rest := len(content) % 8:
+        raise LabError(
+            "TRUNCATED_RECEIPTS",
+            f"{path}: the time at byte {len(content) - rest} is cut off; the host ended before it "
+            "was flushed",
+        )
+    return np.frombuffer(content, ">i8").astype(np.int64)
 
 
 def latencies(

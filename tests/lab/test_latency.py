@@ -15,6 +15,7 @@ from lab.fabric.hosts import LabHost
 from lab.fabric.network import Ingress
 from lab.proof.latency import arrivals, latencies, summary
 from lab.proof.receipts import Receipt, receipts
+from udfs.errors import LabError
 from udfs.messages.reference import build_packet
 from udfs.messages.sequence import sequence_number
 
@@ -83,6 +84,13 @@ def test_hosts_write_down_when_each_frame_came(tmp_path):
     assert [receipt.sequence for receipt in receipts(tmp_path)["h1"]] == list(range(300))
     (times,) = arrivals(tmp_path, ["h1"]).values()
     assert times.tolist() == [10**18 + number for number in range(300)]
+
+
+def test_times_that_are_cut_off_are_reported_with_the_place(tmp_path):
+    (tmp_path / "receipts").mkdir()
+    (tmp_path / "receipts" / "h1.times").write_bytes(bytes(8 * 3 + 5))
+    with pytest.raises(LabError, match=r"TRUNCATED_RECEIPTS.*h1\.times: the time at byte 24 "):
+        arrivals(tmp_path, ["h1"])
 
 
 @pytest.mark.integration
