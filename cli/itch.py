@@ -105,18 +105,24 @@ def publish_command(
     *,
     packets: PacketsOption = False,
     generated: Annotated[
-        int, typer.Option("--generate", min=0, help="Publish a session of so many messages.")
+        int,
+        typer.Option(
+            "--generate", min=0, help="Publish a generated session with this number of messages."
+        ),
     ] = 0,
     bootstrap: Bootstrap = None,
     properties_file: PropertiesFile = None,
-    topic: Annotated[str, typer.Option("--topic", help="Made if it does not exist.")] = "itch.raw",
+    topic: Annotated[
+        str, typer.Option("--topic", help="Topic, which is created if it does not exist.")
+    ] = "itch.raw",
     speed: Annotated[
         str, typer.Option("--speed", help="full, recorded (by timestamps) or packets a second.")
     ] = "full",
     seed: Seed = 1,
     symbols: Symbols = 200,
     partitions: Annotated[
-        int, typer.Option("--partitions", min=1, help="Of a topic that is made.")
+        int,
+        typer.Option("--partitions", min=1, help="Number of partitions if the topic is created."),
     ] = 2,
 ) -> None:
     """Publish a session to Kafka as MoldUDP64 packets. Ctrl-C ends it cleanly.
@@ -126,7 +132,9 @@ def publish_command(
     off or is damaged; messages before the fault may have been published.
     """
     if packets and generated:
-        raise typer.BadParameter("--packets is of files: what is generated are messages")
+        raise typer.BadParameter(
+            "--packets applies to files, because generated sessions consist of messages"
+        )
     if (file is None) == (generated == 0):
         raise typer.BadParameter("give a file or --generate N, and not both")
     brokers, client = client_options(properties_file, bootstrap)

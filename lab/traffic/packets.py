@@ -17,7 +17,7 @@ from udfs.errors import LabError, MessageError
 from udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
 
 SESSION = b"STACKCAST1"
-"""Of the only publisher, or the first."""
+"""Session of the only or the first publisher."""
 
 #: Bytes of a packet, and its messages.
 Packet = tuple[bytes, list[bytes]]
@@ -80,9 +80,14 @@ def whole_packets(records: Iterable[bytes]) -> Iterator[Packet]:
 
 
 def check_records(records: Iterator[bytes], packets: bool) -> Iterator[bytes]:
-    """Returns the same records, if the first is what they are said to be: packets, or messages.
+    """Returns the same records, unless the first one is plainly of the other kind.
 
-    Raises ``LabError`` ``WRONG_RECORDS`` if it is plainly the other; what is neither goes through.
+    Args:
+        records: the records of a file.
+        packets: whether they are expected to be packets or messages.
+
+    Raises:
+        LabError: WRONG_RECORDS.
     """
     for first in records:
         if packets and _is_message(first):

@@ -1,4 +1,4 @@
-"""``stackcast itch`` as somebody types it."""
+"""``stackcast itch`` as users type it."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_the_module_writes_the_same_file(tmp_path):
 )
 def test_publish_says_when_records_are_of_the_other_kind(tmp_path, packets, option, hint):
     write_records(tmp_path / "file", packetize(SESSION[:50]) if packets else SESSION[:50])
-    # Nothing listens there: it is told before.
+    # Nothing listens there: the error comes before the connection.
     with pytest.raises(LabError, match=hint):
         run("publish", tmp_path / "file", "--bootstrap", "127.0.0.1:1", *option)
 

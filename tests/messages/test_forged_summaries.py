@@ -1,4 +1,4 @@
-"""Summaries that lie keep nothing from coming, and nothing that lacks goes untold."""
+"""Forged summaries cost no notification, and hide no loss."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def sent(*offsets: int) -> list[bytes]:
 
 
 def summary(begin: int, until: int, gone: bool = False) -> bytes:
-    """What the stream says, which sends a message of each offset from 9 on."""
+    """The summary of a stream that sends one message for each offset from 9 on."""
     all_ = {at(offset): 1 for offset in range(9, 100)}
     return summary_bytes(SESSION, at(begin), at(until), all_, gone)
 
 
 def forged(begin: int, until: int = M) -> bytes:
-    """A summary that nothing is to come of a range."""
+    """A summary that announces an empty range."""
     return summary_bytes(SESSION, begin, until, {})
 
 

@@ -36,7 +36,7 @@ TYPED = {chr(h.message_type): h for h in ITCH.headers if h.message_type is not N
 COLUMNS = tuple(f for header in TYPED.values() for f in header.fields)
 SESSION = b"SESSION001"
 
-# What the decoders of others call a field that has another name here.
+# Names of fields in other decoders, if they differ from ours.
 THEIR_NAMES = {
     "issue_subtype": "issue_sub_type",
     "luld_reference_price_tier": "luld_ref",

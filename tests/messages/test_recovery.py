@@ -101,7 +101,7 @@ INPUTS: dict[str, tuple[Step, int, dict[State, State]]] = {
     ),
     "no more": (ended(), 0, {U: U, E: E, B: B, A: A}),
     "a summary of nothing": (stream(summary(101, 101)), 0, {U: E, E: E, B: A, A: A}),
-    "a summary of what lacks": (stream(summary(101, 103)), 0, {U: B, E: B, B: A, A: A}),
+    "a summary of missing notifications": (stream(summary(101, 103)), 0, {U: B, E: B, B: A, A: A}),
     "a summary beyond a gap": (stream(summary(105, 107)), 0, {U: B, E: B, B: A, A: A}),
     "a summary from before": (stream(summary(100, 101)), 0, {U: E, E: E, B: A, A: A}),
     "a summary across": (stream(summary(100, 106)), 0, {U: B, E: B, B: A, A: A}),

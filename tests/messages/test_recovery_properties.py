@@ -1,4 +1,4 @@
-"""Whatever the network does, in the end each notification is delivered once, and nothing else."""
+"""In any network, each notification is finally delivered once, and nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def batch(stream: Stream, dice: random.Random) -> int:
 
 
 def live(world: World, dice: random.Random, batches: int) -> None:
-    """Streams send; after a crash a batch is sent again, some of it before the crash, then all."""
+    """Send batches; some are cut off by a crash and then sent again from their beginning."""
     for _ in range(batches):
         stream = dice.choice(list(world.streams.values()))
         datagrams = stream.datagrams(batch(stream, dice))
@@ -154,7 +154,7 @@ def test_what_is_gone_is_told_once_and_all_else_comes(seed, loss, order):
     assert all(b <= c for (_, b), (c, _) in pairwise(ranges))
     told = [lost.missing for lost in world.losses]
     if None not in told:
-        # What comes after it was told to be lost is had all the same.
+        # Notifications may still arrive after they were reported as lost.
         assert sum(told) == len(lacking) + receiver.statistics.belated
     assert {lost.reason for lost in world.losses} <= {"gone"}
     check_bytes_and_order(world, order)
@@ -190,7 +190,7 @@ def test_without_a_service_a_loss_is_told_and_nothing_comes_twice(seed, loss, de
     ranges = [(lost.from_, lost.until) for lost in world.losses]
     assert all(b <= c for (_, b), (c, _) in pairwise(ranges))
     assert {lost.reason for lost in world.losses} <= {"unanswered"}
-    # After the first batch of which anything came, what lacks is in a range that was told.
+    # After the first batch that arrived in part, missing notifications are in a reported range.
     delivered = {n for _, n in keys(world)}
     first = min([*delivered, *(a for a, _ in ranges)], default=0)
     lacking = {n for n in stream.sent if n > first} - delivered

@@ -46,7 +46,7 @@ def batch(stream: Stream, dice: random.Random) -> int:
 
 @st.composite
 def forgeries(draw: st.DrawFn, stream: Stream, may_be_gone: bool = False) -> bytes:
-    """Draw a summary of any range, of what was really sent in it, of nothing, or of anything."""
+    """Draw a true summary of any range, one that says it is empty, or an invented one."""
     here = stream.ends[-1] // OFFSET
     near = st.integers(max(here - 6, 0), here + 12)
     begin = OFFSET * draw(near | st.sampled_from([1 << 31, (1 << 37) - 2, (1 << 37) + 5]))
@@ -123,7 +123,7 @@ def test_one_forged_answer_anywhere_costs_no_message(data, seed, before, after, 
     world = World(receiver, [Stream(SESSION)], Faults(), random.Random(seed))
     unheard = play(data, world, seed, before, after, "answer")
     world.run(world.now + ENOUGH)
-    # Only the service knows what was sent before the receiver listened: nothing verifies that.
+    # Only the service knows earlier notifications, and nothing verifies its answers about them.
     check_complete(world, unheard, order)
     assert not world.losses
 

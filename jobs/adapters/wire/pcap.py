@@ -30,7 +30,7 @@ from udfs.errors import SinkError, StackError
 _MAGIC = 0xA1B2C3D4
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _MAGIC_PCAPNG = 0x0A0D0D0A
-#: Blocks of pcapng; the magic opens a section, and this number in it tells the byte order.
+#: Blocks of pcapng; the magic opens a section, and this number in it shows the byte order.
 _INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _ENHANCED_PACKET = 1, 2, 3, 6
 _BYTE_ORDER = 0x1A2B3C4D
 _RESOLUTION, _TIME_OFFSET = 9, 14
@@ -104,7 +104,7 @@ class PcapSink:
 
 def _task() -> tuple[int, int]:
     """Partition and attempt of the Spark task that this runs in; (0, 0) outside of one."""
-    # Only a Spark worker has loaded pyspark already; nobody else should have to.
+    # Only a Spark worker has loaded pyspark already; other processes should not have to.
     spark = sys.modules.get("pyspark")
     context = spark.TaskContext.get() if spark is not None else None
     return (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
@@ -233,7 +233,7 @@ def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
 
 @dataclass(frozen=True)
 class _Interface:
-    """What frames were captured of, and how. unit: of their times, in seconds."""
+    """The interface of captured frames. unit: seconds of one unit of their times."""
 
     snap_length: int
     unit: float

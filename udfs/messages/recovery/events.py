@@ -17,10 +17,15 @@ class Notification(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """One loss: first sequence numbers in [from_, until) of which some are lost for good.
+    """A loss: some notifications with first sequence numbers in [from_, until) are lost for good.
 
-    missing: how many notifications, None where nobody can say. reason: ``gone`` (the service cannot
-    compute them again) or ``unanswered`` (no service, or no answer in the time given).
+    Attributes:
+        session: ten bytes.
+        from_: the first number of the range.
+        until: the first number after the range.
+        missing: how many notifications are lost, or None if that is unknown.
+        reason: ``gone`` (the service cannot compute them again) or ``unanswered`` (there is no
+            service, or it did not answer in time).
     """
 
     session: bytes
@@ -41,41 +46,49 @@ class Output:
 
 @dataclass
 class ReceiverStatistics:
-    """Counts since the start, of notifications unless it says otherwise."""
+    """Counts since the start, of notifications unless the comment says otherwise."""
 
-    received: int = 0  # from the stream, copies and all
-    answered: int = 0  # from the service, copies and all
+    received: int = 0  # from the stream, including copies
+    answered: int = 0  # from the service, including copies
     delivered: int = 0
-    messages: int = 0  # messages in those delivered
-    duplicates: int = 0  # copies of what is kept
-    late: int = 0  # below what is complete: copies, or from before the beginning
-    belated: int = 0  # that came after they had been told to be lost
+    messages: int = 0  # messages in delivered notifications
+    duplicates: int = 0  # copies of kept notifications
+    late: int = 0  # below the complete range: copies, or from before the beginning
+    belated: int = 0  # that arrived after they had been reported as lost
     repaired: int = 0  # that the service sent first
-    unexpected: int = 0  # that are not this host's, by what the service says
-    overflowed: int = 0  # beyond the limit, and left to the service
-    unverified: int = 0  # forgotten at the limit where no service is
+    unexpected: int = 0  # that are not for this host, according to the service
+    overflowed: int = 0  # beyond the limit; the service sends them again
+    unverified: int = 0  # forgotten at the limit, without a service
     malformed: int = 0  # datagrams that are neither notification nor summary
-    foreign: int = 0  # datagrams of sessions that are not listened to
-    summaries: int = 0  # summaries, copies and all
-    suspicious: int = 0  # summaries that no stream sends, which are left alone
-    forged: int = 0  # summaries without a right tag, which are left alone where keys are held
-    disputed: int = 0  # summaries and notifications that contradict what a summary had said
+    foreign: int = 0  # datagrams of other sessions
+    summaries: int = 0  # summaries, including copies
+    suspicious: int = 0  # summaries that no stream or service sends, or that later ones refuted
+    forged: int = 0  # summaries without a valid tag, which are ignored by receivers with keys
+    disputed: int = 0  # summaries and notifications that contradict an earlier summary
     requests: int = 0  # requests
     losses: int = 0  # ranges
-    missing: int = 0  # in these ranges, where it is known
+    missing: int = 0  # in these ranges, as far as it is known
 
 
 @dataclass(frozen=True)
 class ReceiverOptions:
     """Options of a receiver. Times are in seconds.
 
-    order: ``arrival`` delivers at once, ``sequence`` when all before it is complete. from_start:
-    sessions begin at sequence number 0, not where they are heard first. asks: there is a service.
-    limit: notifications that a session keeps, 2 at least; beyond it they are left to the service.
-    patience: wait for frames that may be on their way. timeout: wait for an answer the first time,
-    then twice as long each time, up to ``longest``. silence: without summaries, ask whether there
-    is something, then after twice as long each time, up to ``quietest``. give_up: report as lost
-    after so long in vain; None: never.
+    Attributes:
+        order: ``arrival`` delivers a notification when it arrives, ``sequence`` when everything
+            before it is complete.
+        from_start: whether sessions begin at sequence number 0 instead of where they are heard.
+        asks: whether there is a service.
+        limit: maximum number of notifications that a session keeps, at least 2; the service sends
+            further ones again.
+        patience: time to wait for frames that may be on their way.
+        timeout: time to wait for the first answer; it doubles with each request up to ``longest``.
+        longest: maximum time to wait for an answer.
+        silence: time without summaries until the session asks whether there is something; it
+            doubles each time up to ``quietest``. Without a service: time without progress of the
+            stream until an unconfirmed gap is given up.
+        quietest: maximum time between such requests.
+        give_up: time without an answer until a range is reported as lost; None: never.
     """
 
     order: Literal["arrival", "sequence"] = "arrival"

@@ -1,4 +1,4 @@
-"""The notifications of one session that a receiver has and that no summary has confirmed yet."""
+"""The notifications of a session that a receiver keeps until a summary confirms them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from udfs.messages.summaries import Summary, splitmix64
 
-#: Notifications that were taken and are remembered for ranges that overlap; half go at a time.
+#: Maximum taken notifications to remember for overlapping ranges; half of them go at a time.
 MOST_PAST = 1 << 16
 
 
 class KeptNotifications:
-    """Counts of messages by first sequence number, and datagrams of those that wait for their turn.
+    """Counts of messages by first sequence number, and datagrams that are not delivered yet.
 
-    ``counts`` is for reading; `add`, `remove`, `take` and `restore` change it. Questions about a
-    range cost one pass over what is kept after a change, and then a search.
+    Callers read ``counts`` and change it by `add`, `remove`, `take` and `restore`. After a change,
+    the first question about a range sorts all kept notifications; later ones are searches.
 
     Attributes:
-        known_from: from this number on, nothing was lost, so a range that differs from what was
-            taken is wrong or incomplete.
-        remembered_from: from this number on, what was taken is remembered.
+        known_from: from this number on, nothing was lost, so a range that differs from the taken
+            notifications is wrong or incomplete.
+        remembered_from: from this number on, taken notifications are remembered.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""A receiver of notifications that loses none: sans I/O, and without a clock of its own.
+"""A receiver that recovers lost notifications: sans I/O, and without a clock of its own.
 
-The caller hands it datagrams and the time, and acts on its output: hands notifications to the
-application, sends requests, and tells of losses. Per session (see
-:mod:`udfs.messages.recovery.session`), notifications are kept until a summary says that all of a
-range are there, and the rest is asked for. The rules are in docs/wire.md.
+The caller passes datagrams and the time, and acts on the output: it delivers notifications to the
+application, sends requests, and reports losses. Each session (see
+:mod:`udfs.messages.recovery.session`) keeps notifications until a summary confirms that a range is
+complete, and requests missing ones. The rules are in docs/wire.md.
 """
 
 from __future__ import annotations
@@ -35,17 +35,21 @@ __all__ = [
     "State",
 ]
 
-#: Sessions that are listened to at most where none are named.
+#: Maximum number of sessions, unless sessions are named.
 MOST_SESSIONS = 4096
 
 
 class Receiver:
-    """Puts together the stream's datagrams and the service's answers, for any number of sessions.
+    """Combines the stream's datagrams and the service's answers, for any number of sessions.
 
-    sessions: those to listen to, even where nothing is heard of them; without any, all that are
-    heard, up to `MOST_SESSIONS`. now: the time, seconds of any clock that never goes back. seed: of
-    the little that requests are moved by, so that hosts do not ask all at once. keys: of this host;
-    with them it takes summaries with a right tag and no others. They may be set anew at any time.
+    Args:
+        options: options of all sessions.
+        now: the time in seconds, of any clock that never goes back.
+        sessions: sessions to listen to, even if they are silent; without any, the first
+            `MOST_SESSIONS` of the stream.
+        seed: of the random delays that keep hosts from sending requests at the same time.
+        keys: this host's keys; with them, only summaries with a valid tag are accepted. They may
+            be replaced at any time.
     """
 
     def __init__(
@@ -58,7 +62,7 @@ class Receiver:
     ) -> None:
         self.statistics = ReceiverStatistics()
         self.keys = keys
-        # Sessions whose last summary had a right tag.
+        # Sessions whose last summary had a valid tag.
         self._proven: set[bytes] = set()
         self._options = options
         self._jitter = random.Random(seed)
@@ -68,10 +72,15 @@ class Receiver:
         self._closed = bool(self._sessions)
 
     def receive(self, datagrams: Iterable[bytes], now: float, answer: bool = False) -> Output:
-        """Takes datagrams as they came in; ``answer``: from the service, not from the stream.
+        """Takes datagrams in the order of their arrival.
 
-        Other datagrams than notifications and summaries are counted and left alone. Call
-        :meth:`time` when nothing is left to take in, and when it is :meth:`due`.
+        Datagrams that are neither notifications nor summaries are counted and ignored. Call
+        :meth:`time` when all datagrams that have arrived were taken, and when it is :meth:`due`.
+
+        Args:
+            datagrams: all of the stream, or all of the service.
+            now: the time.
+            answer: True for datagrams of the service, which open no session.
         """
         out = Output()
         statistics = self.statistics
@@ -85,7 +94,7 @@ class Receiver:
             bare = count in (0, END_OF_SESSION_COUNT)
             if bare and self.keys is not None and not self._authentic(self.keys, name, datagram):
                 continue
-            session = sessions.get(name) or self._heard(name, now)
+            session = sessions.get(name) or (None if answer else self._heard(name, now))
             if session is None:
                 statistics.foreign += 1
             elif bare:
@@ -109,44 +118,46 @@ class Receiver:
             else:
                 statistics.malformed += 1
         if answer:
-            # What is still unread of the stream may be what lacks: that waits for `time`.
+            # Unread datagrams of the stream may close gaps; they are taken before `time` is called.
             self._pass(now, out)
         return out
 
     def time(self, now: float) -> Output:
-        """Takes the time, ``now``."""
+        """Performs the actions that are due at the time ``now``."""
         out = Output()
         self._pass(now, out)
         return out
 
     def end(self, now: float) -> Output:
-        """Takes that nothing more comes: what is complete is so now, not when it would be asked
-        for."""
+        """Completes ranges at the end of the stream, without waiting and without requests."""
         out = Output()
         for session in self._sessions.values():
             session.end(now, out)
         return out
 
     def due(self) -> float:
-        """Returns the latest time to call :meth:`time`; infinite if there is nothing to wait
-        for."""
+        """Returns the latest time to call :meth:`time`; infinite if nothing is due."""
         return min((s.due for s in self._sessions.values()), default=float("inf"))
 
     def sessions(self) -> dict[bytes, tuple[State, int, int]]:
-        """Returns of each session its state, the number below which all is complete, and the
-        largest that was announced."""
+        """Returns for each session its state, the number below which it is complete, and the
+        largest number that was announced."""
         return {n: (s.state, s.covered, s.known) for n, s in self._sessions.items()}
 
     def unproven(self) -> list[bytes]:
-        """Returns the sessions whose last summary had no right tag, or that none came of; none
-        without keys."""
+        """Returns the sessions without a summary, or whose last summary had no valid tag.
+
+        Without keys there are none.
+        """
         if self.keys is None:
             return []
         return [name for name in self._sessions if name not in self._proven]
 
     def _authentic(self, keys: HostKeys, name: bytes, datagram: bytes) -> bool:
-        """Returns True for a summary with a right tag; nothing else without messages may open a
-        session, or change one."""
+        """Returns True for a summary with a valid tag.
+
+        No other datagram without messages may open or change a session.
+        """
         if keys.proves(datagram):
             self._proven.add(name)
             return True

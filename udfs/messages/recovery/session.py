@@ -43,13 +43,13 @@ from udfs.messages.recovery.events import (
 from udfs.messages.recovery.kept import KeptNotifications
 from udfs.messages.summaries import MOST_MESSAGES, Request, Summary
 
-#: Datagrams of an answer, at most.
+#: Maximum datagrams in an answer.
 MOST_ANSWERED = 4096
-#: Summaries beyond a gap that are kept until it is closed; the service knows what others said.
+#: Maximum summaries beyond a gap that are kept until it is closed; the service replaces others.
 MOST_SUMMARIES = 4096
-#: Messages that a request asks for at least, however much gets lost.
+#: Fewest messages that a request asks for, no matter how many frames the network loses.
 FEWEST_MESSAGES = 64
-#: Sequence numbers that a summary of the stream may be about at most: those of 2^32 records.
+#: Longest range of a summary of the stream, in sequence numbers: 2^32 records.
 LONGEST_RANGE = 1 << 58
 #: Summaries below the beginning, or below an unconfirmed announcement, that refute it.
 MOST_BEFORE = 3
@@ -64,9 +64,9 @@ class State(Enum):
 
 
 class Trigger(Enum):
-    LEVEL = "all that was announced is here"
-    GAP = "something that was announced is not here"
-    ANSWERED = "an answer came, and there is more to ask for"
+    LEVEL = "everything that was announced has arrived"
+    GAP = "something that was announced is missing"
+    ANSWERED = "an answer arrived, and there is more to ask for"
     DUE = "the time to wait is over"
     WITHDRAWN = "the stream continues below the beginning, which nothing confirmed"
 
@@ -104,21 +104,21 @@ class Session:
         now: float,
     ) -> None:
         self.name = name
-        #: All below is complete, reported as lost, or from before the beginning.
+        #: Everything below is complete, reported as lost, or precedes the beginning.
         self.covered = 0
         #: The largest number that a summary has announced.
         self.known = 0
         self.kept = KeptNotifications()
         from_start = options.from_start and options.asks
         self.state = State.BEHIND if from_start else State.UNHEARD
-        #: When time makes a difference.
+        #: When `time` has something to do.
         self.due = now if from_start else now + options.silence
         self._options, self._statistics, self._jitter = options, statistics, jitter
         # Summaries that are not settled, in order of arrival, and True for those of the service.
         self._summaries: dict[tuple[Summary, bool], None] = {}
-        # The kept notifications that the service sent: all that exist, once its summary agrees.
+        # The kept notifications that the service sent.
         self._answered = KeptNotifications()
-        # How far the stream has come, and how far answers to two requests agree on what is missing.
+        # How far the stream has come, and how far answers to two requests agree.
         self._position = ConfirmedPosition()
         self._answers = ConfirmedPosition()
         self._confirmed_at = now
@@ -136,18 +136,18 @@ class Session:
         self._fresh = False
         self._catching_up = False
         self._since = now
-        #: Where it began, and the number below which the service has spoken.
+        #: Where the session began, and the number below which the service has confirmed it.
         self._began = self._settled = 0
-        #: The number below which losses were told.
+        #: The number below which losses were reported.
         self._lost = 0
         self._before: set[int] = set()
-        #: The numbers from which ranges were complete, as far as they may be opened again.
+        #: Where accepted ranges began, ascending, for as long as they may be opened again.
         self._starts: list[int] = []
 
     def late(
         self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
     ) -> None:
-        """Takes a notification, ``sequence`` < `covered`: a copy, or a range was not complete."""
+        """Takes a notification below `covered`: a copy, or an accepted range is incomplete."""
         if sequence < self.kept.remembered_from or self.kept.took(sequence):
             self._statistics.late += 1
             return
@@ -159,7 +159,7 @@ class Session:
             self._statistics.late += 1
             return
         if sequence < self._lost:
-            # It was reported as lost, which stands; in order of arrival it can still be delivered.
+            # It was reported as lost. In order of arrival it can still be delivered.
             if self._options.order == "arrival":
                 self.kept.add_past(sequence, count)
                 self._statistics.belated += 1
@@ -175,7 +175,7 @@ class Session:
     def keep(
         self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
     ) -> None:
-        """Takes a notification, ``sequence`` >= `covered`, that is not kept yet."""
+        """Takes a new notification, not below `covered`."""
         self._record_position(sequence + 1, sequence, now)
         if self.state is State.UNHEARD and not self.kept:
             self.due = now + self._options.silence
@@ -189,21 +189,22 @@ class Session:
                 self._deliver(sequence, count, datagram, out)
             else:
                 self.kept.add(sequence, count, datagram)
-            self._plan_loss(now, self._patience())
+            if self.state is State.BEHIND and not self._options.asks:
+                self._plan_loss(now, self._patience())
         else:
             self._statistics.late += 1
 
     def answered(self, sequence: int, count: int, new: bool, now: float) -> None:
-        """Notes that the service sent a notification, ``sequence`` >= `covered`."""
+        """Records that the service sent a notification, not below `covered`."""
         if sequence in self.kept.counts and sequence not in self._answered.counts:
             self._answered.add(sequence, count)
         self._fresh |= new
         if self.state is State.ASKING:
-            # An answer that is still coming in is not late.
+            # An answer that is still arriving is not late.
             self.due = max(self.due, now + self._options.timeout)
 
     def summary(self, summary: Summary, answer: bool, now: float, out: Output) -> None:
-        """Takes a summary, of the stream or of an answer."""
+        """Takes a summary of the stream or of an answer."""
         if self._implausible(summary, answer):
             self._statistics.suspicious += 1
             return
@@ -240,14 +241,14 @@ class Session:
             self._plan_loss(now, wait)
 
     def time(self, now: float, out: Output) -> None:
-        """Takes the time, ``now``; nothing happens before `due`."""
+        """Performs the actions that are due at the time ``now``; there are none before `due`."""
         if now < self.due:
             return
         if self.state is State.UNHEARD:
             if not self.kept or not self._options.asks:
                 self.due = now + self._options.silence
                 return
-            # Notifications, and no summary: begin with what is here.
+            # Notifications have arrived, but no summary: begin with the first of them.
             self._begin(min(self.kept.counts), now, out)
             self._began = self.covered
         elif self.covered < self.known:
@@ -263,7 +264,7 @@ class Session:
         self._enter(Trigger.DUE, now, out)
 
     def end(self, now: float, out: Output) -> None:
-        """Goes as far as what is here allows, and asks for nothing."""
+        """Compares the kept notifications with summaries once more, and sends no request."""
         if self.state is not State.UNHEARD and self.covered < self.known:
             self._confirm(now, out)
             if self.covered >= self.known:
@@ -295,13 +296,13 @@ class Session:
         out.requests.append(Request(self.name, self.covered, self._reach))
 
     def _replied(self, summary: Summary, progress: bool, now: float, out: Output) -> None:
-        """Ends the answer to the request that is out."""
+        """Ends the answer to the last request."""
         self._in_vain = 0 if progress else self._in_vain + 1
         if progress:
             self._reach = min(2 * self._reach, MOST_MESSAGES)
         elif summary.until > summary.from_:
             self._reach = max(self._reach // 2, FEWEST_MESSAGES)
-        # An answer may be cut short; where no summary of the stream says so, the next one tells.
+        # An answer may be cut short: without a summary of the stream, the next answer shows that.
         if self.covered < self.known or (self._catching_up and progress):
             wait = self._patience() if self._fresh else self._backoff()
             self._enter(Trigger.ANSWERED, now, out, 0.0 if progress else wait)
@@ -363,7 +364,7 @@ class Session:
         self.known = max([self.covered, *(s.until for s, _ in self._summaries)])
 
     def _disputed_from(self, summary: Summary, begun: bool) -> int | None:
-        """Returns the number from which a summary contradicts what was accepted as complete.
+        """Returns the number from which a summary contradicts an accepted range, or None.
 
         Args:
             summary: a summary of the stream.
@@ -375,7 +376,7 @@ class Session:
         if summary.until > self.covered:
             return None
         if summary.until <= self._began:
-            # A few may come late; a stream that stays there began there.
+            # A few may be late; if the stream stays there, it began there.
             self._before.add(summary.from_)
             if len(self._before) < MOST_BEFORE:
                 return None
@@ -387,8 +388,8 @@ class Session:
             return summary.from_
         # Two summaries agree up to its end, so a later dispute need not go further back.
         at = bisect_left(self._starts, summary.until)
-        known = self._starts[at : at + 1] == [summary.until]
-        if at and self._starts[at - 1] >= summary.from_ and not known:
+        is_new = self._starts[at : at + 1] != [summary.until]
+        if is_new and at and self._starts[at - 1] >= summary.from_:
             self._starts.insert(at, summary.until)
         return None
 
@@ -419,17 +420,18 @@ class Session:
         self._enter(Trigger.WITHDRAWN, now, out)
 
     def _open_from(self) -> int:
-        """Returns the number from which on contradictions open what was complete."""
+        """Returns the number from which a contradiction opens accepted ranges."""
         return max(self._began, self._settled, self.kept.remembered_from)
 
     def _dispute(self, from_: int, now: float, out: Output) -> None:
-        """Opens what was complete from a number on, until summaries or the service agree."""
+        """Opens accepted ranges from a number on, until summaries or the service agree."""
         self._statistics.disputed += 1
         self.kept.restore(from_)
         self.covered = from_
         del self._starts[bisect_left(self._starts, from_) :]
         largest = min(max(self.kept.counts, default=from_), self._position.confirmed - 1)
         self.known = max(from_, largest) + 1
+        self._answers = ConfirmedPosition()
         self._since = now
         self._enter(Trigger.GAP, now, out, self._patience())
 
@@ -473,7 +475,7 @@ class Session:
         )
 
     def _settle(self, until: int) -> None:
-        """Lets no summary of the stream open again what the service has confirmed."""
+        """Prevents summaries of the stream from opening a range that the service confirmed."""
         self._settled = max(self._settled, min(until, self._position.confirmed))
 
     def _summaries_here(self) -> list[tuple[Summary, bool]]:
@@ -503,7 +505,7 @@ class Session:
         return min(ends, default=_LAST)
 
     def _plan_loss(self, now: float, wait: float = math.inf) -> None:
-        """Sets `due` where no service can be asked for what is missing.
+        """Sets `due` for a session without a service that could send missing notifications.
 
         A range whose end is confirmed is lost after a little patience. Otherwise the receiver waits
         for more of the stream, and if nothing comes, for as long as `ReceiverOptions.silence`.
@@ -523,11 +525,11 @@ class Session:
                 self._doomed = self._position.confirmed
                 self._doomed_at = now + self._patience()
             due = max(self._doomed_at, now)
-        # An event must not postpone what is due: others follow it at once.
+        # Otherwise notifications in quick succession would postpone it forever.
         self.due = due if math.isinf(wait) else min(self.due, due, now + wait)
 
     def _give_up(self, now: float, out: Output) -> None:
-        """Reports what is missing as lost, as far as that is confirmed."""
+        """Reports missing notifications as lost, up to the confirmed position."""
         if self._options.asks:
             self._doomed, self._doomed_at = self._position.confirmed, now
         while self.covered < self.known:
@@ -553,7 +555,7 @@ class Session:
         out.losses.append(loss)
 
     def _missing(self, until: int) -> int | None:
-        """Counts the notifications that lack below ``until``, if summaries of the stream say it."""
+        """Counts missing notifications below ``until``; None if no summaries announce them."""
         at, number = self.covered, 0
         for summary in sorted((s for s, _ in self._summaries), key=lambda s: (s.from_, s.until)):
             within = summary.until <= until or summary.last < until
@@ -562,7 +564,7 @@ class Session:
         return max(0, number - self.kept.number(until)) if at == until else None
 
     def _admits(self, sequence: int, now: float, out: Output) -> bool:
-        """Returns True if one more may be kept; if not, the service will be asked for it."""
+        """Makes room for a notification; False if the service must be asked for it later."""
         if not self._options.asks:
             before = len(self.kept)
             self._begin(self.kept.middle(), now, out)
@@ -571,17 +573,17 @@ class Session:
         if self.state is State.UNHEARD:
             self._begin(min(sequence, *self.kept.counts), now, out)
             self._began = self.covered
-        self._announce(min(sequence + 1, _LAST), now)
+        self._announce(self._position.confirmed, now)
         self._enter(Trigger.GAP, now, out, self._patience())
         return False
 
     def _begin(self, until: int, now: float, out: Output) -> None:
-        """Goes on from ``until``, and not all below it came."""
+        """Continues from ``until``, although something below it may be missing."""
         self._cover(until, now, out)
         self.kept.known_from = until
 
     def _cover(self, until: int, now: float, out: Output) -> None:
-        """Waits for nothing below ``until`` any more."""
+        """Delivers and forgets kept notifications below ``until``."""
         for sequence, count, datagram in self.kept.take(until):
             self._deliver(sequence, count, datagram, out)
         self._answered.take(until)
