@@ -13,6 +13,8 @@ class ConfirmedPosition:
     ahead, can therefore never raise the confirmed position above that of the others.
     """
 
+    __slots__ = ("_largest", "_source", "confirmed")
+
     def __init__(self) -> None:
         #: The second largest position; 0 until there are two.
         self.confirmed = 0
@@ -29,15 +31,14 @@ class ConfirmedPosition:
         Returns:
             True if the confirmed position rises.
         """
-        if position <= self.confirmed or source == self._source:
+        before, largest = self.confirmed, self._largest
+        if position > largest:
+            self.confirmed, self._largest, self._source = largest, position, source
+            return largest > before
+        if position <= before or source == self._source:
             return False
-        before = self.confirmed
-        if position > self._largest:
-            self.confirmed = self._largest
-            self._largest, self._source = position, source
-        else:
-            self.confirmed = position
-        return self.confirmed > before
+        self.confirmed = position
+        return True
 
     def discard_unconfirmed(self) -> None:
         """Forgets a position that only one datagram has reached."""

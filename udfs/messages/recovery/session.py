@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from typing import Literal
 
@@ -167,7 +167,8 @@ class Session:
             else:
                 self._statistics.late += 1
             return
-        self._record_position(sequence + 1, sequence, now)
+        if self._position.add(sequence + 1, sequence):
+            self._confirmed_at = now
         at = bisect_right(self._starts, sequence) - 1
         self._dispute(self._starts[at] if at >= 0 else sequence, now, out)
         self.keep(sequence, count, datagram, answer, now, out)
@@ -176,7 +177,8 @@ class Session:
         self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
     ) -> None:
         """Takes a new notification, not below `covered`."""
-        self._record_position(sequence + 1, sequence, now)
+        if self._position.add(sequence + 1, sequence):
+            self._confirmed_at = now
         if self.state is State.UNHEARD and not self.kept:
             self.due = now + self._options.silence
         capacity = self._options.limit + (2 * MOST_ANSWERED if answer else 0)
@@ -212,8 +214,10 @@ class Session:
         begun = self._has_begun()
         # Answers to two requests count as two datagrams even if they are equal.
         request = self._requests if answer else 0
-        if not answer or summary.until > summary.from_:  # an empty range repeats the request
-            self._record_position(summary.until, (summary, answer, request), now)
+        # The service answers with an empty range if it has nothing: that only repeats the request.
+        repeats = answer and summary.until == summary.from_
+        if not repeats and self._position.add(summary.until, (summary, answer, request)):
+            self._confirmed_at = now
         if replies:
             self._answers.add(summary.until, request)
         if self.state is State.UNHEARD:
@@ -330,11 +334,6 @@ class Session:
             self._since = now
         if until > self.known:
             self.known, self._announced_at = until, now
-
-    def _record_position(self, position: int, source: Hashable, now: float) -> None:
-        """Records how far a datagram of the session has come."""
-        if self._position.add(position, source):
-            self._confirmed_at = now
 
     def _implausible(self, summary: Summary, answer: bool) -> bool:
         """Returns True if no stream and no service sends this.
