@@ -56,20 +56,18 @@ class KeptNotifications:
         return int(np.searchsorted(self._sorted(), np.uint64(until)))
 
     def matches(self, summary: Summary) -> bool:
-        """Returns True if the notifications in the summary's range are those that it announces.
-
-        Kept notifications must not be below the beginning of the range; taken ones may be.
-        """
+        """Returns True if the notifications in the summary's range are those that it announces."""
         if summary.from_ < self.remembered_from:
             return False
         first = int(np.searchsorted(self._past_keys, np.uint64(summary.from_)))
         behind = int(np.searchsorted(self._past_keys, np.uint64(summary.until)))
-        past, number = self._past_keys[first:behind], self.number(summary.until)
-        if past.size + number != summary.notifications:
+        begin, number = self.number(summary.from_), self.number(summary.until)
+        past = self._past_keys[first:behind]
+        if past.size + number - begin != summary.notifications:
             return False
-        keys = self._keys[:number] if number else past
+        keys = self._keys[begin:number] if number > begin else past
         last = int(keys[-1]) if keys.size else 0
-        digest = int(self._sums[number]) - int(self._sums[0])
+        digest = int(self._sums[number]) - int(self._sums[begin])
         digest += int(self._past_digests[first:behind].sum(dtype=np.uint64))
         return last == summary.last and digest % (1 << 64) == summary.digest
 

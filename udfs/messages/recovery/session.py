@@ -17,8 +17,9 @@ No single datagram makes a session drop what arrives later:
 - The first summary is where the session begins. If the stream continues below it, and nothing has
   confirmed it, the session begins there instead.
 - Missing notifications are reported as lost only up to the confirmed position, which two datagrams
-  of the session have reached (`udfs.messages.recovery.confirmation`). The same is true for a range
-  that the service reports as gone, and for what its answer settles; a second answer confirms it.
+  of the session have reached (`udfs.messages.recovery.confirmation`).
+- The service must repeat, in the answer to another request, that a range is gone, that a
+  notification is not for this host, or that a summary of the stream is wrong.
 - An announcement that only one summary makes is forgotten when three summaries end below it that
   arrive later by `ReceiverOptions.silence`.
 """
@@ -118,9 +119,10 @@ class Session:
         self._summaries: dict[tuple[Summary, bool], None] = {}
         # The kept notifications that the service sent.
         self._answered = KeptNotifications()
-        # How far the stream has come, and how far answers to two requests agree.
+        # How far the stream has come.
         self._position = ConfirmedPosition()
-        self._answers = ConfirmedPosition()
+        # Summaries of the service from `covered` on, by the number of the request.
+        self._replies: dict[int, Summary] = {}
         self._confirmed_at = now
         # From `_doomed_at` on, everything missing below `_doomed` is lost.
         self._doomed = 0
@@ -207,25 +209,24 @@ class Session:
 
     def summary(self, summary: Summary, answer: bool, now: float, out: Output) -> None:
         """Takes a summary of the stream or of an answer."""
-        if self._implausible(summary, answer):
+        if answer and (self.state is not State.ASKING or summary.from_ != self._asked):
+            return  # It replies to no request, or to an earlier one.
+        if not answer and self._implausible(summary):
             self._statistics.suspicious += 1
             return
-        replies = answer and self.state is State.ASKING and summary.from_ == self._asked
         begun = self._has_begun()
-        # Answers to two requests count as two datagrams even if they are equal.
-        request = self._requests if answer else 0
         # The service answers with an empty range if it has nothing: that only repeats the request.
         repeats = answer and summary.until == summary.from_
-        if not repeats and self._position.add(summary.until, (summary, answer, request)):
+        if not repeats and self._position.add(summary.until, (summary, answer)):
             self._confirmed_at = now
-        if replies:
-            self._answers.add(summary.until, request)
+        if answer:
+            self._replies[self._requests] = summary
         if self.state is State.UNHEARD:
             self._begin(max(self._first(summary), self.covered), now, out)
             self._began = self.covered
         elif not answer and (disputed := self._disputed_from(summary, begun)) is not None:
             self._dispute(disputed, now, out)
-        elif summary.until <= self.covered and not replies:
+        elif summary.until <= self.covered and not answer:
             if self.state is State.EVEN:
                 self._enter(Trigger.LEVEL, now, out)
             return
@@ -236,7 +237,7 @@ class Session:
         if not answer:
             self._in_vain = 0
             self._weigh_announcement(summary, now)
-        if replies:
+        if answer:
             self._replied(summary, self.covered > before, now, out)
         else:
             level = self.covered >= self.known
@@ -335,14 +336,8 @@ class Session:
         if until > self.known:
             self.known, self._announced_at = until, now
 
-    def _implausible(self, summary: Summary, answer: bool) -> bool:
-        """Returns True if no stream and no service sends this.
-
-        A stream reports no range as gone, and its ranges are not as long. A service sends no answer
-        before it is asked.
-        """
-        if answer:
-            return self.state is State.UNHEARD
+    def _implausible(self, summary: Summary) -> bool:
+        """Returns True if no stream sends this: it reports a loss, or its range is too long."""
         return summary.gone or summary.until - summary.from_ > LONGEST_RANGE
 
     def _weigh_announcement(self, summary: Summary, now: float) -> None:
@@ -430,7 +425,7 @@ class Session:
         del self._starts[bisect_left(self._starts, from_) :]
         largest = min(max(self.kept.counts, default=from_), self._position.confirmed - 1)
         self.known = max(from_, largest) + 1
-        self._answers = ConfirmedPosition()
+        self._replies.clear()
         self._since = now
         self._enter(Trigger.GAP, now, out, self._patience())
 
@@ -442,36 +437,53 @@ class Session:
         """Covers ranges whose summaries agree with the kept notifications, or that are gone."""
         while here := self._summaries_here():
             ends = [each for each in here if each[0].from_ == self.covered]
-            if match := next((each for each in here if self.kept.matches(each[0])), None):
-                summary, answer = match
-                self._cover(summary.until, now, out)
-                if answer:
-                    self._settle(summary.until)
-            elif answered := next((s for s, a in ends if a and self._is_answered(s)), None):
-                self._discard_unexpected(answered.until)
-                self._cover(answered.until, now, out)
-                self._settle(answered.until)
-            elif gone := next((s for s, _ in ends if s.gone and self._is_confirmed(s)), None):
-                self._lose(gone.until, "gone", now, out)
+            if match := next((s for s, a in here if not a and self.kept.matches(s)), None):
+                self._cover(match.until, now, out)
+            elif found := next((s for s, a in here if a and self._is_complete(s)), None):
+                self._cover(found.until, now, out)
+                self._settle(found.until)
+            elif found := next((s for s, a in ends if a and self._is_answered(s)), None):
+                self._discard_unexpected(found.until)
+                self._cover(found.until, now, out)
+                self._settle(found.until)
+            elif found := next((s for s, _ in ends if s.gone and self._is_repeated(s)), None):
+                self._lose(found.until, "gone", now, out)
             else:
                 return
 
-    def _is_confirmed(self, summary: Summary) -> bool:
-        return summary.until <= self._position.confirmed
+    def _is_complete(self, summary: Summary) -> bool:
+        """Returns True if the kept notifications agree with a summary of the service.
+
+        If a summary of the stream contradicts it, the service must repeat it.
+        """
+        if not self.kept.matches(summary):
+            return False
+        return self._is_repeated(summary) or all(
+            answer or stream.until > summary.until or self.kept.matches(stream)
+            for stream, answer in self._summaries
+        )
 
     def _is_answered(self, summary: Summary) -> bool:
-        """Returns True if answers alone agree with a summary of the service, and another statement
-        confirms it.
+        """Returns True if the answers alone agree with a summary of the service.
 
-        The other statement is a summary of the stream that they agree with, too, or the summary of
-        an answer to another request.
+        A summary of the stream must agree with them, too, or the service must repeat it.
         """
         if not self._answered.matches(summary):
             return False
-        return summary.until <= self._answers.confirmed or any(
+        return self._is_repeated(summary) or any(
             not answer and stream.until >= summary.until and self._answered.matches(stream)
             for stream, answer in self._summaries_here()
         )
+
+    def _is_repeated(self, summary: Summary) -> bool:
+        """Returns True if answers to two requests say the same as a summary of the service."""
+        agreeing = [
+            reply
+            for reply in self._replies.values()
+            if reply.until >= summary.until
+            and (reply.gone if summary.gone else self._answered.matches(reply))
+        ]
+        return len(agreeing) > 1
 
     def _settle(self, until: int) -> None:
         """Prevents summaries of the stream from opening a range that the service confirmed."""
@@ -592,7 +604,7 @@ class Session:
         self.covered = until
         self.known = max(self.known, until)
         self._summaries = {each: None for each in self._summaries if each[0].until > until}
-        self._answers = ConfirmedPosition()
+        self._replies.clear()
         self._tries = 0
         self._since = now
 
