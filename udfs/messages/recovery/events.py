@@ -62,7 +62,7 @@ class ReceiverStatistics:
     malformed: int = 0  # datagrams that are neither notification nor summary
     foreign: int = 0  # datagrams of other sessions
     summaries: int = 0  # summaries, including copies
-    suspicious: int = 0  # summaries that no stream or service sends, or that later ones refuted
+    suspicious: int = 0  # summaries that no stream sends, or that later ones refuted
     forged: int = 0  # summaries without a valid tag, which are ignored by receivers with keys
     disputed: int = 0  # summaries and notifications that contradict an earlier summary
     requests: int = 0  # requests
