@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from jobs.adapters.app.logs import hide_stops
+
 #: Where nobody looks at a terminal, what is under way is told so often, seconds.
 TELL_SECONDS = 5.0
 
@@ -68,6 +70,7 @@ class Progress:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._handler = _LogLines(self)
+        hide_stops(self._handler)
         self._file: logging.FileHandler | None = None
         self._before: list[logging.Handler] = []
 
@@ -101,6 +104,7 @@ class Progress:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = logging.FileHandler(path, mode="w", encoding="utf-8")
         self._file.setFormatter(self._handler.formatter)
+        hide_stops(self._file)
         logging.getLogger().addHandler(self._file)
         self.say(f"log: {path}")
 

@@ -61,6 +61,10 @@ def test_a_requested_end_leaves_no_traceback() -> None:
             "for end in KeyboardInterrupt, StopAsked:\n"
             "    try: raise end\n"
             "    except end: logging.exception('while sending a command')\n"
+            "try:\n"
+            "    try: raise KeyboardInterrupt\n"
+            "    except KeyboardInterrupt: raise BrokenPipeError\n"
+            "except OSError: logging.exception('while shutting down a connection')\n"
             "logging.warning('and this')",
         ],
         capture_output=True,

@@ -57,7 +57,7 @@ def set_up() -> None:
     guard_streams()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine(_FORMAT))
-    handler.addFilter(lambda record: not _of_an_end(record))
+    hide_stops(handler)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in ("stackcast", "jobs", "lab", "udfs"):
         logging.getLogger(name).setLevel(logging.INFO)
@@ -65,11 +65,19 @@ def set_up() -> None:
     logging.getLogger("kafka").setLevel(logging.ERROR)
 
 
-def _of_an_end(record: logging.LogRecord) -> bool:
-    """Tells whether it is Py4J's record, with a stack, of an end that was asked for: the job says
-    so itself."""
-    kind = record.exc_info[0] if record.exc_info else None
-    return kind is not None and kind.__name__ in ("KeyboardInterrupt", "StopAsked")
+def hide_stops(handler: logging.Handler) -> None:
+    """Make a handler ignore Py4J's tracebacks of a requested stop, which the job itself reports."""
+    handler.addFilter(lambda record: not _is_stop(record))
+
+
+def _is_stop(record: logging.LogRecord) -> bool:
+    """Whether a record has the traceback of a requested stop, or of an error that it has caused."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if type(error).__name__ in ("KeyboardInterrupt", "StopAsked"):
+            return True
+        error = error.__context__
+    return False
 
 
 def named(versions: Mapping[str, int]) -> str:
