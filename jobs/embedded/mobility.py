@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaProducer
-
 from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
@@ -29,7 +27,7 @@ from lab.proof.movements import expected
 from lab.proof.replicas import Verdict, prove
 from lab.report import mobility as page
 from lab.traffic.city import City
-from lab.traffic.publisher import connect, ensure_topic
+from lab.traffic.publisher import connect_producer, ensure_topic
 from lab.up.lab import Lab
 from lab.up.process import Child
 from udfs.errors import LabError
@@ -221,7 +219,7 @@ class _Running:
         """Sends each report when it is due to its tracker and to the topic."""
         places = self._where.city.places()
         with ExitStack() as stack:
-            producer: Any = connect(KafkaProducer, self._lab.bootstrap_servers, acks="all")
+            producer = connect_producer(self._lab.bootstrap_servers)
             stack.enter_context(closing(producer))
             wires: dict[str, Any] = {}
             for name, place in places.items():

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
+from jobs.adapters.fetch.options import reader_options
 from udfs.mobility.movements import Scanner
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class MovementStream:
         self.reports = 0
         source = (
             spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", servers)
+            .options(**reader_options({"bootstrap.servers": servers}))
             .option("subscribe", TOPIC)
             .option("startingOffsets", "earliest")
             .load()

@@ -135,14 +135,7 @@ def _publish(
 ) -> Published:
     stop = stop or StopRequest()
     ensure_topic(bootstrap_servers, topic, partitions, **client)
-    producer = connect(
-        KafkaProducer,
-        bootstrap_servers,
-        acks="all",
-        linger_ms=20,
-        batch_size=256 * 1024,
-        **client,
-    )
+    producer = connect_producer(bootstrap_servers, linger_ms=20, batch_size=256 * 1024, **client)
     failures: list[BaseException] = []
     # kafka-python holds all that is not acknowledged yet, without a limit of its own.
     capacity = Semaphore(_IN_FLIGHT)
@@ -207,6 +200,16 @@ def ensure_topic(bootstrap_servers: str, topic: str, partitions: int = 2, **clie
         ) from error
     finally:
         admin.close()
+
+
+def connect_producer(bootstrap_servers: str, **options: Any) -> Any:
+    """Returns a producer of kafka-python, for topics that exist; see `connect`.
+
+    It does not create a topic that somebody has deleted.
+    """
+    return connect(
+        KafkaProducer, bootstrap_servers, acks="all", allow_auto_create_topics=False, **options
+    )
 
 
 def connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -> Any:

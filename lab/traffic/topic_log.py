@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kafka import KafkaProducer
 from kafka.errors import KafkaError as ClientError
 
-from lab.traffic.publisher import connect, ensure_topic
+from lab.traffic.publisher import connect_producer, ensure_topic
 from udfs.errors import KafkaError
 from udfs.messages.reference import HEADER
 from udfs.messages.sequence import sequence_number, session_id
@@ -37,7 +36,7 @@ class TopicLog:
     ) -> None:
         ensure_topic(bootstrap_servers, topic, partitions, **client)
         self.topic = topic
-        self._producer = connect(KafkaProducer, bootstrap_servers, acks="all", **client)
+        self._producer = connect_producer(bootstrap_servers, **client)
         self._partitions = len(self._producer.partitions_for(topic))
         self._sent = 0
 

@@ -61,10 +61,25 @@ _NEEDLESS = {
     "ssl.keystore.type",
     "sasl.jaas.config",
     "default.api.timeout.ms",
+    "allow.auto.create.topics",
 }
 _MECHANISMS = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 _WORD = r'"((?:[^"\\]|\\.)*)"'
 _JAAS = {part: re.compile(rf"\b{part}\s*=\s*{_WORD}") for part in ("username", "password")}
+
+
+def reader_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options of Spark's Kafka connector, for reading.
+
+    A reader must not create the topic that it reads, which is the default of Kafka's client: a
+    topic that somebody deletes would exist again at once, with other partitions.
+
+    Args:
+        kafka: options of the Java client, by name.
+    """
+    return {f"kafka.{key}": value for key, value in kafka.items()} | {
+        "kafka.allow.auto.create.topics": "false"
+    }
 
 
 def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:

@@ -12,6 +12,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.streaming import DataStreamReader
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.fetch.options import reader_options
 from jobs.adapters.states.client import StatesClient
 from jobs.adapters.states.metrics import PublisherMetrics
 from jobs.adapters.states.row_states import STATES, StateFilters, StateNames, table_values, touched
@@ -220,9 +221,7 @@ class TopicSource:
         reader = self._spark.readStream.format("kafka").option("subscribe", self._topic)
         reader = reader.option("startingOffsets", "earliest")
         reader = reader.option("maxOffsetsPerTrigger", self._most)
-        for key, value in self._options.items():
-            reader = reader.option(f"kafka.{key}", value)
-        records = reader.load()
+        records = reader.options(**reader_options(self._options)).load()
         found = [
             col("key").cast("string").alias("key"),
             *("partition", "offset", "timestamp"),

@@ -65,6 +65,8 @@ class KafkaStore:
         finally:
             admin.close()
         self._next: dict[str, int] = {}
+        # Topics are created above, and compacted; Kafka would create them with other settings.
+        self._options["allow_auto_create_topics"] = False
         self._producer: Any = KafkaProducer(**self._options, acks="all")
 
     def read(self) -> tuple[list[Record], list[tuple[int, bytes]]]:

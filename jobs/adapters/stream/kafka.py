@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.adapters.app.settings import Settings
+from jobs.adapters.fetch.options import reader_options
 from udfs.errors import KafkaError
 from udfs.replay.offset_runs import SCHEMA, offset_runs
 
@@ -86,12 +87,10 @@ class Topics:
         )
         if most is not None:
             reader = reader.option("maxOffsetsPerTrigger", most)
-        for key, value in self._options().items():
-            reader = reader.option(key, value)
-        return reader.load().select(*self._columns(timestamps))
+        return reader.options(**self._options()).load().select(*self._columns(timestamps))
 
     def _options(self) -> dict[str, str]:
-        options = {f"kafka.{key}": value for key, value in self._settings.kafka.items()}
+        options = reader_options(self._settings.kafka)
         if self._settings.publisher_header:
             options["includeHeaders"] = "true"
         return options
@@ -137,9 +136,7 @@ class Topics:
             .option("endingOffsets", json.dumps({topic: ends}))
             .option("failOnDataLoss", "false")
         )
-        for key, value in self._options().items():
-            reader = reader.option(key, value)
-        return reader.load().select(*columns)
+        return reader.options(**self._options()).load().select(*columns)
 
     def read_all(self) -> list[tuple[int, int, bytes]]:
         """Every record of the raw topic, (partition, offset, value), brought to the driver."""
@@ -148,9 +145,12 @@ class Topics:
     def read_timed(self) -> tuple[list[tuple[int, int, bytes]], list[int]]:
         """As `read_all`, and the records' timestamps, microseconds since 1970."""
         reader = self._spark.read.format("kafka").option("subscribe", self._settings.topic)
-        for key, value in self._options().items():
-            reader = reader.option(key, value)
-        rows = reader.load().select(*self._columns(timestamps=True)).toArrow()
+        rows = (
+            reader.options(**self._options())
+            .load()
+            .select(*self._columns(timestamps=True))
+            .toArrow()
+        )
         return self._records(rows), rows.column("timestamp").cast("int64").to_pylist()
 
     def read_records(self, partition: int, from_: int, until: int) -> list[tuple[int, int, bytes]]:
