@@ -11,6 +11,7 @@ elsewhere (`stackcast states controller`). It runs until SIGTERM; another goes o
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 from collections.abc import Callable
@@ -23,12 +24,14 @@ from jobs.adapters.app import application, session
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.metrics_server import serve
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.fetch.options import fetch_options
+from jobs.adapters.fetch.options import fetch_options, reader_options
 from jobs.adapters.states.fact_tables import FactTables
 from jobs.adapters.states.links import open_link
 from jobs.adapters.states.metrics import ControllerMetrics
 from jobs.adapters.states.service import ControllerService, serving
 from jobs.adapters.states.store import KafkaStore, topics_of
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.last_batch import LastBatch
 from jobs.adapters.stream.micro_batches import await_executors
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.udp import parse_endpoint
@@ -63,7 +66,8 @@ def control(settings: Settings, lifecycle: Lifecycle) -> int:
             log.info("the replica controller listens at %s:%d", *service.address)
         ending.enter_context(serve(settings, metrics.registry, metrics.health))
         query = follow(spark, settings, facts, lifecycle, metrics)
-        lifecycle.run(query, finished=ended)
+        topics = Topics(spark, dataclasses.replace(settings, topic=facts))
+        lifecycle.run(query, ended, LastBatch(spark, topics).check)
     return 0
 
 
@@ -86,10 +90,9 @@ def follow(
     reader = spark.readStream.format("kafka").option("subscribe", topic)
     # What was compacted away is no loss: a later record of its key is there.
     reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false")
-    for key, value in settings.kafka.items():
-        reader = reader.option(f"kafka.{key}", value)
     return (
-        reader.load()
+        reader.options(**reader_options(settings.kafka))
+        .load()
         .select("key", "value", "offset", "timestamp")
         .writeStream.foreachBatch(take)
         .option("checkpointLocation", f"{settings.states_checkpoint}/{topic}")

@@ -17,6 +17,7 @@ published is with the replica controller before it ends. It runs until SIGTERM.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import re
 import sys
@@ -32,6 +33,8 @@ from jobs.adapters.states.client import StatesClient
 from jobs.adapters.states.metrics import PublisherMetrics
 from jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
 from jobs.adapters.states.row_states import StateFilters, StateNames
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.last_batch import LastBatch
 from jobs.adapters.stream.micro_batches import await_executors
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.udp import parse_endpoint
@@ -112,7 +115,9 @@ def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
             .start()
         )
         log.info("%s is published as state %s", asked.source, base)
-        lifecycle.run(query, finished=look)
+        topics = Topics(spark, dataclasses.replace(settings, topic=name))
+        last_batch = LastBatch(spark, topics if kind == "topic" else None)
+        lifecycle.run(query, look, last_batch.check)
     return 0
 
 

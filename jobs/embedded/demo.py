@@ -49,8 +49,9 @@ def running(settings: Settings, lifecycle: Lifecycle, progress: Progress) -> Ite
         kind.publish(up.settings, None, stop)
         with progress.stage("the stream: plan and workers"):
             query, delivery = micro_batches.start(up.spark, up.settings, lifecycle)
-        stack.callback(delivery.close)
-        streaming = in_background(lambda: lifecycle.run(query, finished=stop.is_set))
+            stack.callback(delivery.close)
+        check_batch = delivery.last_batch.check
+        streaming = in_background(lambda: lifecycle.run(query, stop.is_set, check_batch))
         publishing = in_background(lambda: _publish(up, stop))
         refreshing = in_background(lambda: _refresh(up, stop))
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.stream import micro_batches
+from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.slices import Slices
 from jobs.adapters.tables.tables import Tables
@@ -83,18 +85,31 @@ def drain(
     text: str,
     publish: Callable[[StopRequest, Callable[[int], None]], T],
 ) -> tuple[T, str]:
-    """Has records published and runs the stream, until it has read all of the topic.
+    """Have records published, and run the stream until it has read the whole topic.
 
-    text: what that is for progress. publish: is to end when it is told to stop, and tells now and
-    then how many records there are. Returns what it returned, and the mode of the stream.
+    Args:
+        up: the lab, whose topic is empty.
+        lifecycle: lifecycle of the job.
+        kind: kind of the run; creates the topic.
+        progress: shows the stages.
+        text: name of the stage in which records flow.
+        publish: publishes the records; gets a request to stop, and a function to call now and then
+            with the number of records so far.
+
+    Returns:
+        What ``publish`` has returned, and the mode of the stream.
     """
     settings, stop = up.settings, StopRequest()
 
     # The topic must be there before the stream looks for it.
     kind.publish(settings, None, stop)
-    with progress.stage("the stream: plan and workers"):
-        query, delivery = micro_batches.start(up.spark, settings, lifecycle)
-    with progress.stage(text) as stage:
+    with ExitStack() as ending:
+        with progress.stage("the stream: plan and workers"):
+            query, delivery = micro_batches.start(up.spark, settings, lifecycle)
+            # An interrupt may come at any time from here on.
+            ending.callback(_close, delivery, progress)
+        stage = ending.enter_context(progress.stage(text))
+        ending.callback(stop.set)
         sent: list[int] = []
         publishing = in_background(lambda: publish(stop, sent.append))
         topics = Topics(up.spark, settings)
@@ -111,14 +126,14 @@ def drain(
             publishing.result()
             return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
 
-        try:
-            lifecycle.run(query, finished=drained)
-            delivery.tell_rest()
-        finally:
-            stop.set()
-            with progress.stage("ledger and tables, written"):
-                delivery.close()
-        return publishing.result(), "realtime" if isinstance(query, Slices) else "microbatch"
+        lifecycle.run(query, drained, delivery.last_batch.check)
+        delivery.tell_rest()
+    return publishing.result(), "realtime" if isinstance(query, Slices) else "microbatch"
+
+
+def _close(delivery: BatchDelivery, progress: Progress) -> None:
+    with progress.stage("ledger and tables, written"):
+        delivery.close()
 
 
 class StreamProof(RunProof):

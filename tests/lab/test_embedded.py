@@ -452,6 +452,20 @@ def test_ctrl_c_leaves_no_process_and_no_lock(start, moment: str):
     program.assert_gone()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["plan and workers (", "header stacks of", "batch 0"])
+def test_ctrl_c_in_a_stream_prints_no_error(start, moment: str):
+    """The session must not stop under tasks of a slice."""
+    program = start(latency="realtime", **LASTING)
+    program.wait_for(moment)
+    program.interrupt()
+    assert program.wait() == application.INTERRUPTED
+    after = program.output.partition(" WARNING stackcast: interrupted")
+    assert after[1] and not after[2].strip()
+    assert all(word not in program.output for word in ("ERROR", "Traceback", "NoneType", "\tat "))
+    program.assert_gone()
+
+
 def test_sigterm_ends_the_run_after_the_batch_in_progress(start, tmp_path: Path):
     """On another network, with a recorded session."""
     nx.write_graphml(nx.cycle_graph(4), tmp_path / "ring.graphml")

@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,6 @@ from paths import ROOT
 from pcap_deployment import Deployment, records
 from ports import free_port
 from waiting import until
-
-from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
 
 pytestmark = pytest.mark.long
 
@@ -43,14 +40,7 @@ SPARK = {
 def started(deployment: Deployment, folder: Path, port: int) -> Program:
     """Start the job in its own process."""
     deployment.set(metrics_port=port)
-    defaults, settings = Settings(), deployment.settings
-    keys = {f.metadata["key"]: f.name for f in fields(Settings) if f.metadata}
-    conf = {
-        PREFIX + key: str(getattr(settings, name))
-        for key, name in keys.items()
-        if getattr(settings, name) != getattr(defaults, name)
-    }
-    conf |= {KAFKA_PREFIX + key: value for key, value in settings.kafka.items()} | SPARK
+    conf = deployment.properties() | SPARK
     options = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in conf.items())
     deployment.set(metrics_port=0)
     job = str(ROOT / "jobs" / "itch_stream.py")

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from table_edits import change
 
 from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
+from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
 from jobs.adapters.stream.checks import after_failure
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.micro_batches import start
@@ -101,6 +101,17 @@ class Deployment:
     def set(self, **values: Any) -> None:
         """Change settings of the next runs."""
         self.settings = dataclasses.replace(self.settings, **values)
+
+    def properties(self) -> dict[str, str]:
+        """Returns the Spark properties of the settings, for a job in its own process."""
+        defaults, settings = Settings(), self.settings
+        keys = {f.metadata["key"]: f.name for f in dataclasses.fields(Settings) if f.metadata}
+        properties = {
+            PREFIX + key: str(getattr(settings, name))
+            for key, name in keys.items()
+            if getattr(settings, name) != getattr(defaults, name)
+        }
+        return properties | {KAFKA_PREFIX + key: value for key, value in settings.kafka.items()}
 
     def committed(self) -> int:
         """Returns the last batch, or -1 if Spark has not committed it or there is none."""

@@ -1,8 +1,9 @@
-"""Runs an application: log, settings, end, and the exit code of every way to end."""
+"""Runs an application: log, settings, errors and exit code."""
 
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable
 
 from jobs.adapters.app import session
@@ -15,21 +16,29 @@ from udfs.errors import StackcastError
 log = logging.getLogger("stackcast")
 
 FAILED = 2
-INTERRUPTED = 130
+#: Exit code of a program that a signal ended: this and the number of the signal.
+SIGNALLED = 128
+INTERRUPTED = SIGNALLED + signal.SIGINT
 
 
 def run(work: Callable[[Settings, Lifecycle], int]) -> int:
-    """Run an application's ``work`` and return the exit code, its own or that of an error.
+    """Run an application and log its error, if it raises one, as one line.
 
-    Settings are checked before Spark starts. Every error that a user can meet is one line: 2 is
-    for errors, 130 for Ctrl-C.
+    Settings are checked before Spark starts.
+
+    Args:
+        work: the application; it returns an exit code.
+
+    Returns:
+        2 after an error, 130 after Ctrl-C. If ``work`` has returned, 128 and the number of the
+        signal that the JVM has received; without a signal, the code of ``work``.
     """
     set_up()
     with Lifecycle() as lifecycle:
         try:
             code = work(Settings.read(session.properties()), lifecycle)
             lifecycle.check_standstill()
-            return code
+            return SIGNALLED + lifecycle.jvm_signal if lifecycle.jvm_signal else code
         except StackcastError as error:
             log.error("%s", error)
         except SQL_ERRORS as error:

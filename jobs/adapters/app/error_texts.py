@@ -37,6 +37,8 @@ _CODES = (
 )
 #: What Py4J says of a call that brought no answer at all, not even a Java exception.
 _NO_ANSWER = re.compile(r"An error occurred while calling [\w.:$]+")
+#: One of our errors in a text of Spark's, such as the traceback of a task.
+_OWN = re.compile(r"Error: ([A-Z][A-Z0-9]+\.[A-Z0-9_]+: .*)")
 _CONDITION = re.compile(r"^\[([A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
 _STATE = re.compile(r"[.;]? SQLSTATE: \w{5}")
 
@@ -61,6 +63,15 @@ def one_line(error: BaseException) -> str:
     first = causes[-1].partition("\n")[0].strip() if causes else ""
     said = first.partition(": ")[2]
     return told if said in text else f"{told} (caused by: {first})"
+
+
+def own_error(text: str) -> str:
+    """Returns the last of our errors in a text, as ``CODE: message``; empty if there is none.
+
+    The last one counts, because Python prints a cause before the error that it led to.
+    """
+    errors = _OWN.findall(text)
+    return errors[-1] if errors else ""
 
 
 def table_error(error: BaseException, doing: str = "") -> TableError:

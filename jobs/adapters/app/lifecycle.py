@@ -1,8 +1,13 @@
-"""Ends a job: after the batch in progress on SIGTERM; on Ctrl-C at once, or after what a stream in
-real time has in hand; and never half.
+"""Start and end of a job: signals, and the stream that it runs.
 
-``spark-submit`` is a JVM with the Python program as its child, and a signal may reach either. A
-hook holds the JVM back until the Python side has finished, whichever of the two was signalled.
+SIGTERM ends a job after the batch in progress. Ctrl-C ends it at once, or after the slice in
+progress if it runs in real time.
+
+``spark-submit`` is a JVM with the Python program as its child, and a signal may reach either or
+both. A JVM that receives one normally begins its shutdown, in which executors no longer report
+failed tasks (SPARK-20904): a Spark job with a task that fails would never end. Therefore
+`Lifecycle` replaces the signal handlers of the JVM. They only ask the Python program to stop, and
+the JVM ends after it.
 """
 
 from __future__ import annotations
@@ -11,12 +16,12 @@ import contextlib
 import ctypes
 import logging
 import math
-import re
 import signal
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -24,24 +29,27 @@ from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from jobs.adapters.app.error_texts import own_error
 from jobs.adapters.app.session import runs_in_driver
-from udfs.errors import StreamError
+from udfs.errors import StackcastError, StreamError
 from udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
 POLL_SECONDS = 0.1
-#: Between two looks at the clock.
+#: Interval between two looks at the clock.
 TICK_SECONDS = 1.0
-#: Above Spark's own hooks, which would stop the context under the batch in progress.
-HOOK_PRIORITY = 1000
-HOOK_SECONDS = 600
-ANSWER_SECONDS = 0.3
+#: Time that a query without a batch has to stop.
+STOP_SECONDS = 5.0
+#: Signals that make a JVM begin its shutdown.
+JVM_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: Spark's status message while it plans a batch. Nothing of that batch has been sent.
+_PLANNING = "Getting offsets"
 
 
 class RunningStream(Protocol):
-    """Stream that runs: Spark's ``StreamingQuery``, or what does as much of it."""
+    """A stream that runs: Spark's ``StreamingQuery``, or a class with the same methods."""
 
     @property
     def isActive(self) -> bool: ...  # noqa: N802 - Spark's names
@@ -55,65 +63,72 @@ class RunningStream(Protocol):
 
 
 class Lifecycle:
-    """Knows whether the job was asked to stop; keeps the JVM alive until it has.
+    """A context manager around a whole job, on the main thread.
 
-    A context manager around the whole job, on the main thread. Inside it SIGTERM sets `stopping`
-    and SIGINT raises KeyboardInterrupt.
+    Inside it, SIGTERM sets `stopping`, and SIGINT raises KeyboardInterrupt.
+
+    Attributes:
+        stopping: set once the job was asked to stop.
+        jvm_signal: number of the last signal that the JVM received; 0 if it received none.
+        interrupted: whether Ctrl-C cuts off a batch in progress.
     """
 
     def __init__(self) -> None:
         self.stopping = StopRequest()
-        #: When all was seen to run, by the wall clock; how long it may not, and was not, seconds.
+        self.jvm_signal = 0
+        self.interrupted = False
+        #: Wall clock time at which everything was last seen to run; the longest pause that Spark
+        #: tolerates, and the pause that was noticed, in seconds.
         self._ticked, self._bearable, self._still = 0.0, math.inf, 0.0
         self._ended = threading.Event()
-        self._held = threading.Event()
         self._at_boundary = False
-        self._remove_hook: Callable[[], Any] | None = None
+        #: Gives the JVM its own signal handlers back.
+        self._jvm_handlers = ExitStack()
 
     def __enter__(self) -> Lifecycle:
-        # If the JVM dies hard, this program (and with it the lab's processes) must not live on.
+        # If the JVM is killed, this program must end too, and with it the processes of the lab.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         self._take_signals()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._remove_hook is not None:
-            # While the JVM is going down it refuses to forget the hook, and then waits in it.
-            with contextlib.suppress(Py4JError, OSError):
-                self._remove_hook()
+        with contextlib.suppress(Py4JError, OSError):
+            self._jvm_handlers.close()
         self._ended.set()
-        if self._held.is_set():
-            time.sleep(ANSWER_SECONDS)  # or this program ends before its answer is with the JVM
 
     def hold_jvm(self, spark: SparkSession) -> None:
-        """Make the JVM wait for this program's end before it goes down on a signal; from now on a
-        standstill of either is noticed."""
+        """Keep the JVM alive until this program ends, whatever signal it receives.
+
+        From now on, a pause of the program or its JVM is noticed, too.
+        """
         self._take_signals()  # a SparkContext installs its own handler for SIGINT
-        if self._remove_hook is not None:
-            self._remove_hook()
+        self._jvm_handlers.close()
         context: Any = spark.sparkContext
         ensure_callback_server_started(context._gateway)
-        jvm = context._jvm
-        hook = jvm.java.lang.Thread(_Hook(self.stopping, self._held, self._ended))
-        hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
-        hooks.addShutdownHook(
-            hook, HOOK_PRIORITY, HOOK_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS
-        )
-        self._remove_hook = lambda: hooks.removeShutdownHook(hook)
+        java_signal = context._jvm.sun.misc.Signal
+        for number in JVM_SIGNALS:
+            its_signal = java_signal(number.name.removeprefix("SIG"))
+            previous = java_signal.handle(its_signal, _JvmHandler(self, number))
+            self._jvm_handlers.callback(java_signal.handle, its_signal, previous)
         self._notice_standstill(context)
 
-    def _notice_standstill(self, context: Any) -> None:
-        """Asks the job to stop where this program or its JVM stands still for longer than Spark
-        bears: stopped, suspended, or on a machine that was.
+    def jvm_signalled(self, number: int) -> None:
+        """Note that the JVM has received a signal, and ask the job to stop."""
+        self.jvm_signal = number
+        self.stopping.set()
 
-        Where executors are in the driver, Spark has then given them up and cannot take them back;
-        ten minutes later it would end the JVM with exit code 56. A cluster gives others.
+    def _notice_standstill(self, context: Any) -> None:
+        """Ask the job to stop after a pause that was longer than Spark tolerates.
+
+        This program and its JVM are paused while they are stopped or their machine is suspended. If
+        executors are in the driver, Spark has given them up by then and cannot take them back; ten
+        minutes later it would end the JVM with exit code 56. A cluster starts other executors.
         """
         if not runs_in_driver(context.master):
             return
         conf = context._jsc.sc().conf()
-        # By the last heartbeat that Spark had, and by the wall clock, as Spark goes by that.
+        # Spark compares the wall clock with the time of the last heartbeat.
         limit = float(conf.getTimeAsSeconds("spark.network.timeout", "120s")) - float(
             conf.getTimeAsSeconds("spark.executor.heartbeatInterval", "10s")
         )
@@ -135,9 +150,9 @@ class Lifecycle:
 
     @property
     def stood_still(self) -> float:
-        """How long the driver stood still, seconds; 0 where it was never longer than Spark bears.
+        """Duration of a pause that was longer than Spark tolerates, in seconds; 0 if none was.
 
-        True in the first moment after it, too.
+        The value is correct from the first moment after the pause.
         """
         gap = time.time() - self._ticked
         if gap > self._bearable and not self._still:
@@ -145,51 +160,70 @@ class Lifecycle:
         return self._still
 
     def check_standstill(self) -> None:
-        """Raises StreamError STOOD_STILL where the job was asked to stop for that."""
+        """Raise StreamError STOOD_STILL after a pause longer than Spark tolerates."""
         if self.stood_still:
             raise self._standstill()
 
     def _standstill(self) -> StreamError:
         return StreamError(
             "STOOD_STILL",
-            f"the driver stood still for {self.stood_still:.0f} s, by a signal, a suspended "
-            "machine or a clock set forward, and Spark gives up its executor: ending in order. "
-            "Start again, and it goes on",
+            f"the driver was paused for {self.stood_still:.0f} s, by a signal, a suspended machine "
+            "or a clock that was set forward, and Spark gives up its executor: the job ends in "
+            "order; start it again to continue",
         )
 
     def boundary(self) -> None:
-        """Call first in every batch: ends the query here when a stop was asked for.
+        """End the query if a stop was requested; call this first in every batch.
 
-        The batch before is committed by then, and nothing of this one has been sent.
+        At this point the previous batch is committed, and nothing of this one has been sent.
         """
         if self.stopping.is_set():
             self._at_boundary = True
             raise StopAsked
 
-    def run(self, query: RunningStream, finished: Callable[[], bool]) -> None:
-        """Wait until the query fails, ``finished()``, or a stop is asked for.
+    def run(
+        self,
+        query: RunningStream,
+        finished: Callable[[], bool],
+        check_batch: Callable[[], StackcastError | None] = lambda: None,
+    ) -> None:
+        """Wait until the query fails, ``finished`` returns True, or a stop is requested.
 
-        Raises StreamError FAILED with the reason, in our own words where it was ours, STOOD_STILL.
-
-        The query is stopped between batches: one in progress ends first, and its offsets are
+        The query is stopped between batches: a batch in progress ends first, and its offsets are
         committed, so that the next start does not send it again.
+
+        Args:
+            query: the stream, which runs.
+            finished: called several times per second.
+            check_batch: called several times per second while a stop waits for the batch in
+                progress; returns why that batch cannot end, after it has cut the batch off.
+
+        Raises:
+            StreamError: FAILED with the reason of a query that has failed, or STOOD_STILL.
+            StackcastError: the error of ``check_batch``, if the query has failed after it.
         """
+        cut_off: StackcastError | None = None
         try:
             while query.isActive and not self.stopping.is_set() and not finished():
                 _wait(query)
+            if self.stopping.is_set():
+                log.warning("asked to stop: ending after the batch in progress")
+            self.stopping.set()
+            while query.isActive and _sends(query):
+                _wait(query)
+                cut_off = check_batch() or cut_off
         except KeyboardInterrupt:
-            # Or Spark goes down under it, and tells so at length.
-            query.stop()
+            self.interrupted = True
+            # The interrupt may have broken the connection to the JVM; the next call has a new one.
+            with contextlib.suppress(Py4JError, OSError):
+                stop_query(query)
             raise
-        if self.stopping.is_set():
-            log.warning("asked to stop: ending after the batch in progress")
-        self.stopping.set()
-        while query.isActive and query.status["isTriggerActive"]:
-            _wait(query)
-        query.stop()
+        finally:
+            # Also after Ctrl-C, because a Spark that stops first logs long errors of the query.
+            stop_query(query)
         error = query.exception()
         if error is not None and not self._at_boundary:
-            raise _clear(error)
+            raise cut_off or _clear(error)
         self.check_standstill()
 
     def _take_signals(self) -> None:
@@ -198,23 +232,50 @@ class Lifecycle:
 
 
 def _wait(query: RunningStream) -> None:
-    # Where the query has failed this raises, and so does `query.exception` afterwards, better.
+    # If the query has failed, this raises, and `query.exception` returns a better error afterwards.
     with contextlib.suppress(StreamingQueryException):
         query.awaitTermination(POLL_SECONDS)
 
 
-def _clear(error: BaseException) -> StreamError:
-    """The reason of a failed query: our own line if there is one in all that Spark tells.
+def _sends(query: RunningStream) -> bool:
+    """Whether a batch is in progress of which something may have been sent."""
+    status = query.status
+    planning = status.get("message", "").startswith(_PLANNING)
+    return bool(status["isTriggerActive"]) and not planning
 
-    Of several the last: Python tells a cause before what was made of it.
+
+def stop_query(query: RunningStream) -> None:
+    """Stop a query, and wait until it has ended.
+
+    A query that waits for a silent broker takes up to a minute to end. Nothing of a batch is in
+    progress then, so it is left alone.
     """
+    if _sends(query):
+        query.stop()
+        return
+
+    def stop() -> None:
+        with contextlib.suppress(Py4JError, OSError):  # the JVM ends under a query that is left
+            query.stop()
+
+    stopping = threading.Thread(target=stop, name="stop", daemon=True)
+    stopping.start()
+    stopping.join(STOP_SECONDS)
+
+
+def _clear(error: BaseException) -> StreamError:
+    """Returns the reason of a failed query: our own error if Spark's text contains one."""
     text = str(error)
     if not isinstance(error, StreamingQueryException):
         text = "".join(traceback.format_exception(error))
-    ours = re.findall(r"Error: ([A-Z][A-Z0-9]+\.[A-Z0-9_]+: .*)", text)
-    reason = (
-        ours[-1] if ours else str(error).split("=== Streaming Query ===", maxsplit=1)[0].strip()
+    reason = own_error(text)
+    return stream_failed(
+        reason or str(error).split("=== Streaming Query ===", maxsplit=1)[0].strip()
     )
+
+
+def stream_failed(reason: str) -> StreamError:
+    """Returns the error of a stream that has ended by itself."""
     return StreamError("FAILED", f"the stream has ended: {reason}")
 
 
@@ -222,20 +283,15 @@ class StopAsked(Exception):  # noqa: N818 - not an error
     """Ends a query between two batches; not an error."""
 
 
-class _Hook:
-    """A Java Runnable: asks the program to stop, returns when it has."""
+class _JvmHandler:
+    """A Java signal handler that calls `Lifecycle.jvm_signalled`."""
 
-    def __init__(
-        self, stopping: StopRequest, held: threading.Event, ended: threading.Event
-    ) -> None:
-        self._stopping = stopping
-        self._held = held
-        self._ended = ended
+    def __init__(self, lifecycle: Lifecycle, number: int) -> None:
+        self._lifecycle = lifecycle
+        self._number = number
 
-    def run(self) -> None:
-        self._held.set()
-        self._stopping.set()
-        self._ended.wait(HOOK_SECONDS)
+    def handle(self, _signal: Any) -> None:
+        self._lifecycle.jvm_signalled(self._number)
 
     class Java:
-        implements = ("java.lang.Runnable",)
+        implements = ("sun.misc.SignalHandler",)

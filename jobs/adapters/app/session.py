@@ -39,7 +39,13 @@ def start(name: str, others: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def stop(spark: SparkSession) -> None:
-    """Stops a session, its workers first."""
+    """Stop a session, after its streams and workers.
+
+    A stream whose session stops under it fails with a long error.
+    """
+    with contextlib.suppress(Py4JError, OSError):
+        for query in spark.streams.active:
+            query.stop()
     end_workers(spark)
     spark.stop()
 

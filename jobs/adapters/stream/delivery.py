@@ -13,16 +13,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.key_files import signing_key
+from jobs.adapters.app.lifecycle import StopAsked
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import INGRESSES, Settings, seconds_of
 from jobs.adapters.checkpoint.identity import changed, shaping
@@ -38,6 +40,7 @@ from jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
 from jobs.adapters.stream.admission import Admission, RunningQuery
 from jobs.adapters.stream.input import Quiet, Records, fetch_of, records_of
 from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.last_batch import LastBatch
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.new_attributes import NewAttributes
 from jobs.adapters.stream.report import BatchReport, Reach
@@ -142,8 +145,12 @@ class BatchDelivery:
         self._told_hosts = ToldHosts(spark, settings.checkpoint)
         #: The id of the query, which is kept in its checkpoint: a new one counts batches anew.
         self.query = ""
-        #: Ends what delivers by itself, before anything else ends.
+        #: Stops the stream, before anything else ends.
         self.stop: Callable[[], None] = lambda: None
+        #: Whether Ctrl-C cuts off the batch in progress.
+        self.interrupted: Callable[[], bool] = lambda: False
+        #: The batch in progress once the stream was asked to stop.
+        self.last_batch = LastBatch(spark, topics)
         #: What ends with the delivery, whatever else does.
         self.ending = ExitStack()
         self._looks = BatchVersions(tables, settings.topic, *decide)
@@ -168,6 +175,8 @@ class BatchDelivery:
             with self.metrics.batch(batch_id), self._turn:
                 self._process(batch, batch_id)
         except Exception as error:
+            if self.interrupted():
+                raise StopAsked from None
             used = self.live
             versions = "no plan" if used is None else named(used.compilation.versions)
             log.error("batch %d failed, with %s: %s", batch_id, versions, one_line(error))
@@ -404,8 +413,9 @@ class BatchDelivery:
         return versions in (used, self._refused)
 
     def close(self) -> None:
-        """Wait for tables that are still being written."""
-        self.stop()
+        """Stop the stream and wait for tables that are still being written."""
+        with suppress(Py4JError, OSError):  # a JVM that has ended has no stream
+            self.stop()
         self._closing.set()
         if self._following.is_alive():
             self._following.join()

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle, RunningStream
+from jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.checkpoint.progress import Progress, position
 from jobs.adapters.planning import formats
@@ -41,12 +41,26 @@ def takes_over(arguments: Sequence[str], description: str) -> bool:
 
 
 def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool = False) -> int:
-    """Deliver until asked to stop. Returns the exit code. Raises as `start`, TableError FENCED."""
+    """Deliver records until the job is asked to stop.
+
+    Args:
+        settings: settings of the stream.
+        lifecycle: lifecycle of the job.
+        name: name of the Spark application.
+        take_over: see `start`.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        TableError: FENCED, or an error of `start`.
+        StackcastError: an error of `start`, or the reason of a stream that has failed.
+    """
     spark = session.start(name)
     lifecycle.hold_jvm(spark)
     query, delivery = start(spark, settings, lifecycle, take_over=take_over)
     try:
-        lifecycle.run(query, finished=delivery.fence.lost)
+        lifecycle.run(query, delivery.fence.lost, delivery.last_batch.check)
         delivery.fence.check()
         delivery.tell_rest()
     except StreamError as error:
@@ -61,22 +75,42 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool 
 def start(
     spark: SparkSession, settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
 ) -> tuple[RunningStream, BatchDelivery]:
-    """Wire topic, tables and sink together; the stream is running when this returns.
+    """Connect topic, tables and sink, and start the stream.
 
-    take_over: from a stream with another checkpoint, which has ``spark.stackcast.waitSeconds`` to
-    end its batch. Metrics and health are served from here on until the delivery is closed. Raises
-    SettingsError PORT_TAKEN, BAD_HOST where they cannot be, NOT_REALTIME where real time is asked
-    for and cannot be had; StreamError NO_EXECUTORS; TableError PLACE_TAKEN.
+    Metrics and health are served from here on until the delivery is closed, or an error is raised.
+
+    Args:
+        spark: session whose executors run the tasks.
+        settings: settings of the stream.
+        lifecycle: lifecycle of the job; ends waits when the job is asked to stop.
+        take_over: take over from a stream with another checkpoint, which has
+            ``spark.stackcast.waitSeconds`` to end its batch.
+
+    Returns:
+        The stream, which runs, and its delivery, which the caller must close.
+
+    Raises:
+        SettingsError: PORT_TAKEN or BAD_HOST if metrics cannot be served, NOT_REALTIME if real time
+            is required and not possible.
+        StreamError: NO_EXECUTORS.
+        TableError: PLACE_TAKEN.
     """
     with ExitStack() as ending:
         query, delivery = _start(spark, settings, lifecycle, ending, take_over)
-        delivery.ending.push(ending.pop_all())
+        ending.pop_all()
     return query, delivery
 
 
 def _start(
     spark: SparkSession, settings: Settings, lifecycle: Lifecycle, ending: ExitStack, forced: bool
 ) -> tuple[RunningStream, BatchDelivery]:
+    """Start the stream; see `start`.
+
+    Args:
+        spark, settings, lifecycle: see `start`.
+        ending: gets what must end if the start fails.
+        forced: ``take_over`` of `start`.
+    """
     topics = Topics(spark, settings)
     watch = StreamWatch(spark, settings, topics, lambda: lifecycle.stood_still)
     ending.callback(watch.close)
@@ -100,6 +134,9 @@ def _start(
         stopping=lifecycle.stopping.is_set,
     )
     delivery = BatchDelivery(spark, settings, tables, topics, fence, watch.metrics)
+    delivery.interrupted = lambda: lifecycle.interrupted
+    delivery.ending.push(ending.pop_all())
+    ending.callback(delivery.close)
     delivery.prepare()
     warming.result()
     if real_time:
@@ -129,6 +166,13 @@ def _start(
         .trigger(processingTime=settings.trigger)
         .start()
     )
+
+    def stop() -> None:
+        # A query that was stopped before may still wait for a broker.
+        if query.isActive:
+            stop_query(query)
+
+    delivery.stop = stop
     watch.attach(query)
     delivery.follow()
     return query, delivery

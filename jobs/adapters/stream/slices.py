@@ -115,31 +115,33 @@ class Slices:
         self._pinned: tuple[int, Pin] | None = None
         self._error: BaseException | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="slices", daemon=True)
+        #: A thread is no good to wait for: Python takes it for ended after Ctrl-C in its `join`.
+        self._started, self._ended = False, threading.Event()
 
     def start(self) -> None:
-        """Runs slices from now on."""
-        self._thread.start()
+        """Run slices from now on."""
+        self._started = True
+        threading.Thread(target=self._run, name="slices", daemon=True).start()
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        return self._thread.is_alive()
+        return self._started and not self._ended.is_set()
 
     @property
     def status(self) -> dict[str, Any]:
         return {"isTriggerActive": self.isActive}
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
-        self._thread.join(timeout)
-        return not self.isActive
+        return self._ended.wait(timeout)
 
     def exception(self) -> BaseException | None:
         return self._error
 
     def stop(self) -> None:
-        """Ends after the slice in progress."""
+        """End after the slice in progress."""
         self._closing.set()
-        self._thread.join()
+        if self._started:
+            self._ended.wait()
 
     def recover(self) -> None:
         """Goes to where the stream stands; sends again what batches were cut off in.
@@ -245,6 +247,7 @@ class Slices:
             self._jobs.shutdown(wait=True)
             # What has left is to be on record.
             self._recorder.shutdown(wait=True)
+            self._ended.set()
 
     def _ending(self) -> bool:
         return self._closing.is_set() or self._stopping()
