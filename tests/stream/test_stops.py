@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
 #: A job that waits for a failed task of a JVM in its shutdown ends after ten minutes, and one that
 #: waits for a broker or for the last try of a task after one to eight. This is well below, and has
 #: room for a busy machine; without other work, jobs end within 15 s.
-END_S = 45
+END_S = 90
 LATENCIES = ("microbatch", "realtime")
 
 
