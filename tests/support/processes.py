@@ -35,6 +35,7 @@ SECONDS = {
     "test_attribute_stream": 60,
     "test_itch_stream": 60,
     "test_retune": 55,
+    "test_stops": 50,
     "test_slices": 50,
     "test_state_jobs": 50,
     "test_reliable_network": 40,
@@ -76,7 +77,7 @@ LONG = {
 }
 #: Files whose long tests share no fixture, with the seconds of one test. A part takes single tests
 #: of them.
-DIVIDED = {"test_kills": 180, "test_retune_service": 75}
+DIVIDED = {"test_kills": 180, "test_retune_service": 75, "test_stops": 40}
 #: A file with tests of the long tier, and a file with property tests at their full length.
 LONG_SECONDS = 40
 PROPERTY_SECONDS = 8
