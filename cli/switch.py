@@ -39,7 +39,7 @@ def shell(
 ) -> None:
     """Open p4runtime-shell, an interactive shell for P4Runtime, on a switch.
 
-    It needs IPython: pip install ipython. Credentials and role are those of the refresher,
+    Leave it with exit or Ctrl-D. Credentials and role are those of the refresher,
     spark.stackcast.p4runtime.tls.* and spark.stackcast.p4runtime.role.
     """
     # Other commands do not need Spark.
@@ -72,4 +72,8 @@ def shell(
         settings.tls_ca, settings.tls_certificate, settings.tls_key, settings.role
     ).for_switch(name)
     row = switches[name]
+    access = f"election id {election_id}" if election_id else "reading only; --election-id N writes"
+    typer.echo(
+        f"switch {name} at {row['address']}, {access}; exit or Ctrl-D ends the shell", err=True
+    )
     open_shell(row["address"], row["device_id"], credentials, election_id)

@@ -19,11 +19,11 @@ from p4_products import FOLDER
 
 from benchmarks.compile import say
 from benchmarks.support.ready_process import ReadyProcess
+from jobs.adapters.switches.background import PARALLEL
 from jobs.adapters.switches.messages import Names
 from jobs.adapters.switches.program import P4Program
 from jobs.adapters.switches.results import SwitchTarget
 from jobs.adapters.switches.session import SwitchSession
-from jobs.adapters.switches.sessions import PARALLEL
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer

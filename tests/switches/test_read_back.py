@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from entry_tables import PIPELINE, SOME, group, host_port, tree
@@ -11,11 +13,19 @@ from fault_server import FaultServer, FaultyDevice, wire_key
 from rollout_world import InOrder, World, in_order, refresher
 
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import apply, derive, drops, lead, leader_watch, read_back
+from jobs.adapters.switches import (
+    apply,
+    background,
+    derive,
+    drops,
+    lead,
+    leader_watch,
+    read_back,
+)
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.messages import Names
 from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.results import SwitchTarget
+from jobs.adapters.switches.results import PartRead, SwitchTarget
 from jobs.adapters.switches.session import SwitchSession
 from udfs.network.rows import network_to_rows
 from udfs.network.topology import fabric
@@ -75,8 +85,7 @@ def deploy(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Deployment]:
     in_order(monkeypatch)
     for module in (apply, derive, lead, leader_watch, read_back, drops):
         monkeypatch.setattr(module, "time", clock)
-    for module in (read_back, drops):
-        monkeypatch.setattr(module, "ThreadPoolExecutor", lambda *_: InOrder())
+    monkeypatch.setattr(background, "ThreadPoolExecutor", lambda *_: InOrder())
     return lambda seconds: Deployment(clock, Settings(read_back_seconds=seconds))
 
 
@@ -133,16 +142,65 @@ def test_drops_that_continue_make_the_switch_read_completely_once_per_pass(
 ) -> None:
     deployment = deploy(60)
     whole: list[set[str]] = []
-    read = deployment.refresher._sessions.read_back
+    read = deployment.refresher._sessions.read_backs
     monkeypatch.setattr(
         deployment.refresher._sessions,
-        "read_back",
+        "read_backs",
         lambda part, parts, names: whole.append(set(names)) or read(part, parts, names),
     )
     for packets in range(1, 13):
         count_drops(deployment, "UNKNOWN_PORT", packets)
         deployment.run(10)
     assert whole.count({RACK}) == 2
+
+
+class HangingPool(InOrder):
+    """Runs calls at once, but never ends those of some switches.
+
+    Args:
+        hanging: names of these switches.
+    """
+
+    def __init__(self, hanging: set[str]) -> None:
+        self._hanging = hanging
+
+    def submit(self, call: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        owner = getattr(getattr(call, "func", None), "__self__", None)
+        names = {getattr(value, "_name", "") for value in (owner, *getattr(call, "args", ()))}
+        return Future() if names & self._hanging else super().submit(call, *args, **kwargs)
+
+
+def test_a_switch_whose_reads_hang_does_not_delay_the_others(
+    deploy: Callable[[int], Deployment],
+) -> None:
+    """Neither reading back nor reading counters."""
+    deployment = deploy(30)
+    pool = HangingPool({name for name in NETWORK.switches if name != RACK})
+    for reader in (deployment.refresher._read_back, deployment.refresher._drops):
+        reader._reads._pool = pool
+    deployment.lose_half()
+    count_drops(deployment, "CUT_SHORT", 5)
+    deployment.run(60)
+    assert deployment.world.held[RACK] == deployment.entries
+    (row,) = deployment.world.tables.rows("switch_drops")
+    assert (row["switch"], row["packets"]) == (RACK, 5)
+
+
+def test_a_switch_that_answers_differently_to_each_kind_of_read_is_refreshed_less_and_less(
+    deploy: Callable[[int], Deployment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy(30)
+    _, session = deployment.refresher._sessions._standing[RACK]
+    (entry, *_) = deployment.world.held[RACK].values()
+
+    def odd_read(*_: int) -> PartRead:
+        session._read_in_term = None
+        return PartRead(0, difference([entry], []))
+
+    monkeypatch.setattr(session, "read_back", odd_read)
+    rows = deployment.status_rows()
+    deployment.run(1800)
+    assert 0 < deployment.status_rows() - rows <= 10
 
 
 class TestSession:

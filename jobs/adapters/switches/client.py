@@ -10,6 +10,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +29,11 @@ _CLOSE_SECONDS = 0.5
 #: A read may take long. It is cancelled if no response arrives for this time and the switch does
 #: not answer another call either.
 _SILENCE_SECONDS = 15.0
+#: A read is also cancelled if no response arrives for this time although the switch answers.
+_STALL_SECONDS = 120.0
 _READ_SECONDS = 600.0
+#: Errors of the stream that are logged per connection; a faulty switch may send any number.
+_MAX_LOGGED_ERRORS = 10
 #: Status codes of switches that do not have a role, or only the default one.
 _NO_ROLE = (
     grpc.StatusCode.NOT_FOUND,
@@ -89,6 +94,7 @@ class Client:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._arbitrations: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._listener: threading.Thread | None = None
+        self._errors = 0
         self.channel = _channel(address, credentials)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         try:
@@ -150,11 +156,18 @@ class Client:
                     with contextlib.suppress(queue.Full):
                         self.packets.put_nowait(message.packet)
                 elif message.HasField("error"):
-                    log.warning("%s refused a message: %s", self.where, message.error.message)
+                    self._log_error(message.error.message)
         except grpc.RpcError:
             if (error := self.stream_error()) is not None:
                 log.warning("%s", error)
         self._arbitrations.put(None)
+
+    def _log_error(self, message: str) -> None:
+        self._errors += 1
+        if self._errors <= _MAX_LOGGED_ERRORS:
+            log.warning("%s refused a message: %s", self.where, message)
+        if self._errors == _MAX_LOGGED_ERRORS:
+            log.warning("%s: further refusals on this connection are not logged", self.where)
 
     def request_mastership(self) -> None:
         """Send the election id and wait for the answer.
@@ -205,7 +218,8 @@ class Client:
         """Yield the entities of a Read as they arrive.
 
         A switch may need long for all of them. The call is cancelled if no response arrives for
-        `_SILENCE_SECONDS` and the switch does not answer another call either.
+        `_SILENCE_SECONDS` and the switch does not answer another call either, or for
+        `_STALL_SECONDS`.
 
         Raises:
             SwitchError: ``UNREACHABLE``, if the call was cancelled.
@@ -215,13 +229,14 @@ class Client:
         responses, ended, silent = [0], threading.Event(), threading.Event()
 
         def watch() -> None:
-            before = 0
+            before, since = 0, time.monotonic()
             while not ended.wait(_SILENCE_SECONDS):
-                if responses[0] == before and not self._answers():
+                if responses[0] != before:
+                    before, since = responses[0], time.monotonic()
+                elif time.monotonic() - since > _STALL_SECONDS or not self._answers():
                     silent.set()
                     call.cancel()
                     return
-                before = responses[0]
 
         threading.Thread(target=watch, daemon=True).start()
         try:

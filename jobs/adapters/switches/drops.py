@@ -6,9 +6,9 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.switches.background import Background
 from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.switches.sessions import SwitchSessions
 from jobs.adapters.tables.tables import DROPS, Tables
@@ -43,29 +43,30 @@ class SwitchDrops:
         self._tables = tables
         self._sessions = sessions
         self._metrics = metrics
-        # A switch that hangs delays only the counters.
-        self._pool = ThreadPoolExecutor(1, "switch-drops")
-        self._look: Future[Counts] | None = None
-        self._due = 0.0
+        self._reads: Background[Mapping[str, int] | None] = Background("switch-drops")
+        self._next_reading = 0.0
         self._last_counts: dict[tuple[str, str], int] = {}
 
     def follow(self) -> None:
-        """Start a reading, or process the result of the last; never wait for a switch.
+        """Process the counters that were read, and start a reading; never wait for a switch.
 
         Counts that cannot be written to the table are logged, and written after the next reading.
         """
+        self._take(
+            {
+                (switch, reason): packets
+                for switch, counts in self._reads.collect().items()
+                for reason, packets in (counts or {}).items()
+            }
+        )
         now = time.monotonic()
-        if self._look is None:
-            if now >= self._due:
-                self._due = now + LOOK_SECONDS
-                self._look = self._pool.submit(self._sessions.drops)
-        elif self._look.done():
-            look, self._look = self._look, None
-            self._take(look.result())
+        if now >= self._next_reading:
+            self._next_reading = now + LOOK_SECONDS
+            self._reads.start(self._sessions.drop_reads())
 
     def close(self) -> None:
         """Start no further reading."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._reads.close()
 
     def _take(self, counts: Counts) -> None:
         # A count of 0 is only news if it was higher before.

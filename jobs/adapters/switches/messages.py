@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, status_pb2
 
 from schemas.p4runtime import p4info_pb2, p4runtime_pb2
@@ -28,6 +29,8 @@ UpdateError = tuple[int, str, str]
 #: Last part of the name of the counter in which each of our programs counts dropped packets.
 DROPPED = "dropped"
 _ROLE = "@p4runtime_role("
+#: Entries that a switch may return besides those for which its program states a size.
+_SPARE_ENTRIES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,9 @@ class _Action:
         return cls(preamble.id, preamble.name, {param.name: param.id for param in action.params})
 
 
+_UNKNOWN_ACTION = _Action(0, "", {})
+
+
 class Names:
     """The names and ids of one program.
 
@@ -74,6 +80,7 @@ class Names:
     Attributes:
         tables: names of the tables, in the order of the P4Info.
         drop_counters: ids of the counters of dropped packets.
+        max_entries: more entries than a switch with this program can hold.
     """
 
     def __init__(self, p4info: p4info_pb2.P4Info, role: str = "") -> None:
@@ -101,6 +108,7 @@ class Names:
             if counter.preamble.name.rpartition(".")[2] == DROPPED
         )
         self.tables = tuple(self._tables)
+        self.max_entries = _SPARE_ENTRIES + 2 * sum(table.size for table in p4info.tables)
 
     def to_wire(self, entry: SwitchEntry, key_only: bool = False) -> p4runtime_pb2.Entity:
         """Convert an entry to a message.
@@ -177,6 +185,9 @@ class Names:
             unknown: counts entries of tables that the program does not have, by id of the table. If
                 None, such an entry is an error.
 
+        An entry whose action the program does not have is returned without action, so that it
+        differs from every desired entry.
+
         Raises:
             SwitchError: ``READ_FAILED``, if the program does not have an id of the entry.
         """
@@ -200,7 +211,7 @@ class Names:
             if table.is_const or entry.is_default_action or entry.is_const:
                 return
             message = entry.action.action
-            action = self._action_by_id[message.action_id]
+            action = self._action_by_id.get(message.action_id, _UNKNOWN_ACTION)
             matches = {field.field_id: field for field in entry.match}
             params = {param.param_id: param.value for param in message.params}
             yield SwitchEntry(
@@ -231,14 +242,15 @@ class Names:
             ) from None
 
 
-def refused_updates(error: Any) -> list[UpdateError] | None:
+def refused_updates(error: Any, count: int) -> list[UpdateError] | None:
     """Return the updates of a Write that were refused.
 
     Args:
         error: the error of the call.
+        count: number of updates in the request.
 
     Returns:
-        None if the answer does not name updates.
+        None if the answer does not name updates, or cannot be parsed.
     """
     if error.code() != grpc.StatusCode.UNKNOWN:
         return None
@@ -246,12 +258,16 @@ def refused_updates(error: Any) -> list[UpdateError] | None:
         if key != "grpc-status-details-bin":
             continue
         refused = []
-        for position, detail in enumerate(status_pb2.Status.FromString(value).details):
-            update = p4runtime_pb2.Error()
-            detail.Unpack(update)
-            if update.canonical_code != code_pb2.OK:
-                refused.append((position, _code(update.canonical_code), update.message))
-        return refused or None
+        try:
+            details = status_pb2.Status.FromString(value).details
+            for position, detail in enumerate(details):
+                update = p4runtime_pb2.Error()
+                detail.Unpack(update)
+                if update.canonical_code != code_pb2.OK:
+                    refused.append((position, _code(update.canonical_code), update.message))
+        except DecodeError:
+            return None
+        return refused if refused and len(details) <= count else None
     return None
 
 

@@ -254,8 +254,16 @@ class SwitchConnection:
         names = self.names
         unknown: Counter[int] = Counter()
         entries: set[SwitchEntry] = set()
+        count = 0
         for table in tables or (_ALL_TABLES, GROUPS):
             for entity in self._groups() if table == GROUPS else self._read_table(table):
+                count += 1
+                if count > names.max_entries:
+                    raise SwitchError(
+                        "READ_FAILED",
+                        f"{self._client.where} returned more than {names.max_entries:,} entries, "
+                        "which its program cannot hold",
+                    )
                 entries.update(names.from_wire(switch_name, entity, unknown))
         if unknown != self._unknown_tables and not tables:
             self._unknown_tables = unknown
@@ -326,12 +334,19 @@ class SwitchConnection:
             for refused in self.write_step(step)
         ]
 
-    def write_step(self, step: ordering.WriteStep) -> list[RefusedUpdate]:
+    def write_step(
+        self, step: ordering.WriteStep, refusals: Counter[str] | None = None
+    ) -> list[RefusedUpdate]:
         """Write one step in requests of at most 500 updates and 1 MB.
 
         A refused update is sent again alone, because some switches refuse valid updates together
         with invalid ones. If the switch refuses a whole request without naming updates, its halves
         are sent. Both end after `_MAX_REFUSALS` refusals with one status code.
+
+        Args:
+            step: the updates.
+            refusals: number of updates that were refused alone, by status code; it is updated. By
+                default it counts those of this step only.
 
         Returns:
             The updates that the switch refused. All others are written.
@@ -343,7 +358,7 @@ class SwitchConnection:
                 updates.append((entry, self.names.to_wire(entry, step.kind == "delete")))
             except SwitchError as error:
                 refused.append(RefusedUpdate(entry, error.message))
-        refusals: Counter[str] = Counter()
+        refusals = Counter() if refusals is None else refusals
         for batch in _batches(updates):
             answers = self._write_batch(step.kind, [message for _, message in batch], refusals)
             refused += [RefusedUpdate(batch[n][0], reason, code) for n, code, reason in answers]
@@ -390,7 +405,7 @@ class SwitchConnection:
         try:
             self._client.stub.Write(request, timeout=_RPC_SECONDS)
         except grpc.RpcError as error:
-            refused = refused_updates(error)
+            refused = refused_updates(error, len(entities))
             if refused is None:
                 raise self._failed("WRITE_FAILED", error) from None
             return refused

@@ -12,8 +12,8 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 
+from jobs.adapters.switches.background import Background
 from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.switches.results import PartRead
 from jobs.adapters.switches.sessions import SwitchSessions
@@ -25,6 +25,9 @@ PARTS = 20
 #: Most entries that all looks together read per second. It bounds the load of large networks: a
 #: pass takes longer than configured if it must read more.
 ENTRIES_PER_SECOND = 20_000
+#: Pause in seconds after a switch differed, before it is read back again.
+FIRST_PAUSE = 10.0
+LONGEST_PAUSE = 600.0
 #: Reasons for which programs drop packets when an entry is missing.
 MISSING_ENTRY_REASONS = frozenset(
     {
@@ -53,28 +56,30 @@ class ReadBack:
         self._sessions = sessions
         self._metrics = metrics
         self._seconds = seconds
-        # A switch that hangs delays only the looks.
-        self._pool = ThreadPoolExecutor(1, "switch-read-back")
-        self._look: Future[Mapping[str, PartRead]] | None = None
+        self._reads: Background[PartRead | None] = Background("switch-read-back")
         self._part = 0
         self._next_look = 0.0
         self._lock = threading.Lock()
         self._suspects: set[str] = set()
         #: When a suspect was last read completely.
         self._read_completely: dict[str, float] = {}
+        #: Switches that differed: the time until which they are not read, and the pause.
+        self._pauses: dict[str, tuple[float, float]] = {}
 
     def follow(self) -> None:
-        """Start a look, or process the result of the last; never wait for a switch."""
+        """Report differences that were found, and start a look; never wait for a switch."""
         now = time.monotonic()
-        if self._look is None:
-            if self._seconds and (self._suspects or now >= self._next_look):
-                whole = self._take_suspects(now)
-                self._look = self._pool.submit(self._sessions.read_back, self._part, PARTS, whole)
-        elif self._look.done():
-            look, self._look = self._look, None
+        entries = self._report(self._reads.collect(), now)
+        # A look that read many entries delays the next one.
+        self._next_look += entries / ENTRIES_PER_SECOND
+        if self._seconds and (self._suspects or now >= self._next_look):
+            whole = self._take_suspects(now)
+            calls = self._sessions.read_backs(self._part, PARTS, whole)
+            self._reads.start(
+                {name: call for name, call in calls.items() if self._pause_has_ended(name, now)}
+            )
             self._part = (self._part + 1) % PARTS
-            entries = self._report(look.result())
-            self._next_look = now + max(self._seconds / PARTS, entries / ENTRIES_PER_SECOND)
+            self._next_look = max(self._next_look, now + self._seconds / PARTS)
 
     def suspect(self, dropped: Iterable[tuple[str, str]]) -> None:
         """Read switches completely in the next look, because they dropped packets.
@@ -92,7 +97,10 @@ class ReadBack:
 
     def close(self) -> None:
         """Start no further look."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._reads.close()
+
+    def _pause_has_ended(self, name: str, now: float) -> bool:
+        return now >= self._pauses.get(name, (0.0, 0.0))[0]
 
     def _take_suspects(self, now: float) -> set[str]:
         with self._lock:
@@ -105,14 +113,22 @@ class ReadBack:
         self._read_completely |= dict.fromkeys(due, now)
         return due
 
-    def _report(self, reads: Mapping[str, PartRead]) -> int:
-        """Log and count differences; return the number of entries that were read."""
+    def _report(self, reads: Mapping[str, PartRead | None], now: float) -> int:
+        """Log and count differences; return the number of entries that were read.
+
+        A switch that differs is not read back for a while. The pause doubles each time, because a
+        switch that answers differently to each kind of read would be refreshed without end.
+        """
+        entries = 0
         for switch, read in reads.items():
+            if read is None:
+                continue
+            entries += read.entries
             change = read.repair
             if change:
                 log.warning(
-                    "switch %s has changed since its last refresh: %d entries are missing, %d "
-                    "differ, %d are not ours; it is refreshed now",
+                    "switch %s has changed since its last refresh: at least %d entries are "
+                    "missing, %d differ, %d are not ours; it is refreshed now",
                     switch,
                     len(change.insert),
                     len(change.modify),
@@ -121,4 +137,9 @@ class ReadBack:
                 self._metrics.differed(
                     switch, len(change.insert) + len(change.modify) + len(change.delete)
                 )
-        return sum(read.entries for read in reads.values())
+                last_pause = self._pauses.get(switch, (0.0, FIRST_PAUSE / 2))[1]
+                pause = min(2 * last_pause, LONGEST_PAUSE)
+                self._pauses[switch] = now + pause, pause
+            elif now > self._pauses.get(switch, (0.0, 0.0))[0] + self._seconds:
+                self._pauses.pop(switch, None)
+        return entries

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +46,8 @@ _CHANGES = {
     "reconciled": "the switch runs another build of the program; entries stay if it supports that",
     "replaced": "the switch runs a program with another P4Info; replacing it deletes all entries",
 }
+#: Refused updates that a result lists one by one.
+_MAX_ERRORS = 20
 #: Status code of a switch that has no space for an update.
 _FULL = "RESOURCE_EXHAUSTED"
 
@@ -98,6 +101,8 @@ class SwitchSession:
         self._given_up = given_up
         self._superseded = superseded
         self._lock = threading.RLock()
+        # Updates that were refused alone in this refresh, by status code.
+        self._refusals: Counter[str] = Counter()
         self._interrupted = threading.Event()
         self._connection: SwitchConnection | None = None
         # The term of this session as primary that the last try belongs to; None before the first
@@ -200,6 +205,7 @@ class SwitchSession:
 
     def _refresh(self, desired: _DesiredState, deadline: float) -> RefreshResult:
         pause, tries, fresh, written = _FIRST_PAUSE, 0, False, 0
+        self._refusals.clear()
         while True:
             connected = False
             try:
@@ -362,7 +368,7 @@ class SwitchSession:
         result = RefreshResult(
             len(entries),
             not missing,
-            [str(update) for update in final],
+            _errors(final),
             primary=primary,
             left=missing,
             written=len(_keys(change)) - len(refused),
@@ -402,7 +408,7 @@ class SwitchSession:
         # still reported as full.
         status = _FULL if all(update.status == _FULL for update in refused) else ""
         return [
-            *connection.write_step(step),
+            *connection.write_step(step, self._refusals),
             *(RefusedUpdate(entry, reason, status) for entry in withheld),
         ]
 
@@ -486,6 +492,8 @@ class SwitchSession:
         try:
             tables = frozenset([*connection.names.tables, GROUPS][part::parts])
             entries = connection.read_entries(self.target.name, *tables) if tables else set()
+            # Some switches return all tables whatever was asked for.
+            entries = {entry for entry in entries if entry.table in tables}
         except (SwitchError, ValueError) as error:  # or the channel was closed during the call
             log.debug("%s: it could not be read back: %s", self._where, error)
             return None
@@ -647,3 +655,10 @@ class SwitchSession:
 
 def _keys(change: Difference) -> set[str]:
     return {entry.key for entry in (*change.insert, *change.modify, *change.delete)}
+
+
+def _errors(refused: Sequence[RefusedUpdate]) -> list[str]:
+    """Return the texts of refused updates; of many, the first and the number of the others."""
+    texts = [str(update) for update in refused[:_MAX_ERRORS]]
+    others = len(refused) - len(texts)
+    return [*texts, f"and {others} more updates"] if others else texts

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
+from jobs.adapters.switches.background import PARALLEL
 from jobs.adapters.switches.program import Programs
 from jobs.adapters.switches.results import PartRead, RefreshResult, SwitchTarget
 from jobs.adapters.switches.session import SwitchSession
@@ -17,9 +19,6 @@ from udfs.switches import election
 from udfs.switches.entry import Difference, SwitchEntry, entry_from_row
 
 log = logging.getLogger(__name__)
-
-#: Switches at once. One that hangs keeps its thread until it is given up.
-PARALLEL = 64
 
 Rows = Sequence[Mapping[str, Any]]
 OpenSession = Callable[[SwitchTarget], SwitchSession]
@@ -153,44 +152,34 @@ class SwitchSessions:
             if name in self._running or session.disturbed()
         }
 
-    def drops(self) -> dict[tuple[str, str], int]:
-        """Returns packets dropped by switch and reason, of the switches that can be asked now.
+    def drop_reads(self) -> dict[str, Callable[[], Mapping[str, int] | None]]:
+        """Return, by switch, the call that reads its dropped packets by reason.
 
-        For any thread.
+        The call returns None for a switch that cannot be read now.
         """
-        standing = sorted(self._standing.copy().items())
-        found: dict[tuple[str, str], int] = {}
-        counts = side_by_side(lambda item: item[1][1].drops(), standing)
-        for (name, (switch, _)), indexes in zip(standing, counts, strict=True):
+
+        def read(switch: _Switch, session: SwitchSession) -> Mapping[str, int] | None:
+            packets = session.drops()
+            if packets is None:
+                return None
             reasons = self._programs.reasons(switch.pipeline)
-            for index, packets in (indexes or {}).items():
-                found[name, reasons.get(index, str(index))] = packets
-        return found
+            return {reasons.get(index, str(index)): count for index, count in packets.items()}
 
-    def read_back(self, part: int, parts: int, whole: Collection[str]) -> dict[str, PartRead]:
-        """Compare a part of each switch with its last refresh (`SwitchSession.read_back`).
+        return {name: partial(read, *standing) for name, standing in self._standing.items()}
 
-        Thread-safe.
+    def read_backs(
+        self, part: int, parts: int, whole: Collection[str]
+    ) -> dict[str, Callable[[], PartRead | None]]:
+        """Return, by switch, the call that compares a part of it with its last refresh.
 
         Args:
-            part: number of the part.
+            part: number of the part, see `SwitchSession.read_back`.
             parts: number of parts.
             whole: names of switches to read completely.
-
-        Returns:
-            The results of the switches that could be read.
         """
-        standing = sorted(self._standing.copy().items())
-
-        def read(item: tuple[str, tuple[_Switch, SwitchSession]]) -> PartRead | None:
-            name, (_, session) = item
-            return session.read_back() if name in whole else session.read_back(part, parts)
-
-        results = side_by_side(read, standing)
         return {
-            name: result
-            for (name, _), result in zip(standing, results, strict=True)
-            if result is not None
+            name: partial(session.read_back, *(() if name in whole else (part, parts)))
+            for name, (_, session) in self._standing.items()
         }
 
     def start(self, desired: Mapping[str, Rows], patience: float) -> None:
