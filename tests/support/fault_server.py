@@ -49,6 +49,7 @@ class Faults:
         no_program: the switch accepts no program.
         capacity: number of table entries that fit in the switch, whatever its P4Info says.
         explicit: reads return matches that accept every value (p4lang/PI, issue 35).
+        details: refused writes have ``garbage`` as details, or one error too many (``extra``).
     """
 
     shuffle: random.Random | None = None
@@ -63,6 +64,7 @@ class Faults:
     no_program: bool = False
     capacity: int | None = None
     explicit: bool = False
+    details: str = ""
 
 
 class FaultyDevice:
@@ -240,7 +242,12 @@ class FaultyDevice:
             status = status_pb2.Status(code=code_pb2.UNKNOWN, message="some failed")
             for answer in answers:
                 status.details.add().Pack(answer)
-            details = ("grpc-status-details-bin", status.SerializeToString())
+            if self.faults.details == "extra":
+                status.details.add().Pack(p4runtime_pb2.Error(canonical_code=code_pb2.INTERNAL))
+            content = status.SerializeToString()
+            if self.faults.details == "garbage":
+                content = b"\xff\xff"
+            details = ("grpc-status-details-bin", content)
             context.set_trailing_metadata((details,))
             context.abort(grpc.StatusCode.UNKNOWN, status.message)
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import grpc
 import pytest
 from entry_tables import PIPELINE, SOME, group, host_port, tree
-from fault_server import RIVAL, FaultServer, FaultyDevice
+from fault_server import RIVAL, FaultServer, FaultyDevice, wire_key
 from waiting import until
 
 from jobs.adapters.switches import session as switch_session
+from jobs.adapters.switches.messages import Names
 from jobs.adapters.switches.p4runtime import SwitchConnection
 from jobs.adapters.switches.results import RefreshResult, SwitchTarget
 from jobs.adapters.switches.session import SwitchSession
@@ -136,6 +137,45 @@ def test_a_request_refused_without_naming_updates_is_halved_until_the_refused_on
     assert device.entries() == set(many) - {tree(7)}
     # Two requests per halving: 400 updates are halved nine times.
     assert len(device.writes) <= 1 + 2 * 9
+
+
+@pytest.mark.parametrize("details", ["garbage", "extra"])
+def test_malformed_details_of_a_refusal_are_treated_as_none(
+    session: SwitchSession, device: FaultyDevice, details: str
+) -> None:
+    device.faults.details = details
+    device.faults.refuse = lambda _, update: (
+        "never" if device.decode(update.entity).key == tree(7).key else None
+    )
+    outcome = session.refresh(SOME, PIPELINE)
+    assert device.entries() == set(SOME) - {tree(7)}
+    (error,) = outcome.errors
+    assert error.startswith(f"{tree(7).key}: UNKNOWN: ")
+
+
+def test_an_entry_with_an_action_that_the_program_does_not_have_is_replaced(
+    session: SwitchSession, device: FaultyDevice
+) -> None:
+    assert session.refresh(SOME, PIPELINE).in_step
+    key = wire_key(Names(PIPELINE.p4info).to_wire(tree(7)))
+    with device.lock:
+        changed = p4runtime_pb2.Entity()
+        changed.CopyFrom(device.held[key])
+        changed.table_entry.action.action.action_id = 0x01ABCDEF
+        device.held[key] = changed
+    assert session.refresh(SOME, PIPELINE).in_step
+    assert device.entries() == set(SOME)
+
+
+def test_a_switch_that_returns_more_entries_than_its_program_holds_is_an_error(
+    session: SwitchSession, device: FaultyDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert session.refresh(SOME, PIPELINE).in_step
+    spare = 5 - 2 * sum(PIPELINE.sizes.values())
+    monkeypatch.setattr("jobs.adapters.switches.messages._SPARE_ENTRIES", spare)
+    outcome = session.refresh(SOME, PIPELINE)
+    (error,) = outcome.errors
+    assert error.startswith("SWITCH.READ_FAILED: switch 's1'") and "more than 5 entries" in error
 
 
 def test_a_switch_that_refuses_everything_is_not_sent_each_update_alone(

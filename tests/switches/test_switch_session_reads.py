@@ -122,6 +122,18 @@ def test_a_read_may_take_long_while_the_switch_answers(
     assert outcome.in_step and outcome.seconds > 0.7
 
 
+def test_a_read_that_stalls_is_given_up_although_the_switch_answers_otherwise(
+    session: SwitchSession, device: FaultyDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(client, "_STALL_SECONDS", 0.5)
+    session.refresh(SOME, PIPELINE)
+    device.faults.slow = 5
+    outcome = session.refresh(SOME, PIPELINE)
+    assert not outcome.in_step
+    assert outcome.errors[0].startswith("SWITCH.UNREACHABLE: switch 's1' at 127.0.0.1:")
+
+
 def test_a_switch_that_goes_silent_while_it_is_read_is_given_up(
     session: SwitchSession, device: FaultyDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
