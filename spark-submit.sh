@@ -139,6 +139,15 @@ explain_failure() {
   die "$2 could not be installed; the log says why: $1"
 }
 
+# Refuses a folder that another clone uses: its environment would be replaced under running programs.
+check_clone() {
+  local other
+  other=$(cat "$VAR/.clone" 2>/dev/null) || true
+  [ -z "$other" ] || [ "$other" = "$ROOT" ] || [ ! -f "$other/spark-submit.sh" ] ||
+    die "$VAR is the folder of the clone $other: set STACKCAST_VAR to another folder, or remove $VAR/.clone to take it over."
+  [ "$other" = "$ROOT" ] || printf '%s' "$ROOT" >"$VAR/.clone"
+}
+
 stamp() { cksum | tr ' ' '-'; }
 
 is_done() { [ -f "$VAR/.done-$1" ] && [ "$(cat "$VAR/.done-$1")" = "$2" ]; }
@@ -270,6 +279,7 @@ ensure_environment() {
     exec 9>"$VAR/.setup-lock"
     flock -n 9 || { say "another start is setting up $VAR; waiting for it to finish"; flock 9; }
   fi
+  check_clone
   if ! runtime_works "$python_stamp"; then
     check_disk "the environment needs" 3072
     python=$(find_python) || exit 1

@@ -64,7 +64,7 @@ case "$1" in
         echo classes >"$STACKCAST_VAR/classes.jsa.new"; exit ;;
       *test.txt) note test; exit ;;
       *bench.txt) note bench; exit ;;
-      *build.txt | *clone | *moved) exit ;;
+      *build.txt | *shell.txt | *clone | *moved) exit ;;
     esac
     note runtime
     [ ! -e "$HOME/no-network" ] || {{ echo "NewConnectionError: refused"; exit 1; }}
@@ -239,8 +239,8 @@ def test_too_little_disk(machine: Machine):
         (["bench"], "there is no benchmark"),
         (["bench", "nonsense"], "there is no benchmark"),
         (["bench", "../x"], "there is no benchmark"),
-        (["make"], "docs p4 packages structure"),
-        (["make", "../p4"], "docs p4 packages structure"),
+        (["make"], "docs p4 p4runtime packages structure"),
+        (["make", "../p4"], "docs p4 p4runtime packages structure"),
     ],
 )
 def test_a_missing_or_unknown_command(machine: Machine, arguments: list[str], message: str):
@@ -515,6 +515,16 @@ def test_another_clone_does_not_run_the_code_of_this_one(ready: Machine):
     ready.clone = ready.clone.rename(ready.clone.with_name("moved"))
     assert ready.run("jobs/x.py").returncode == 0
     assert ready.events() == FIRST
+
+
+def test_a_folder_that_another_clone_uses_is_refused(ready: Machine):
+    """Its environment would be replaced under programs that run."""
+    first = ready.clone
+    ready.events()
+    ready.clone = Path(shutil.copytree(first, first.with_name("other")))
+    line = last_line(ready.run("env"))
+    assert f"{ready.var} is the folder of the clone {first}" in line and "STACKCAST_VAR" in line
+    assert not ready.events()
 
 
 def test_a_moved_environment_is_created_again(ready: Machine):
