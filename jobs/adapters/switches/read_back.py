@@ -9,7 +9,6 @@ from its last refresh, the next refresh repairs it.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping
 
@@ -44,7 +43,7 @@ MISSING_ENTRY_REASONS = frozenset(
 
 
 class ReadBack:
-    """Compares each switch with its last refresh, part by part. Not thread-safe, except `suspect`.
+    """Compares each switch with its last refresh, part by part. Not thread-safe.
 
     Args:
         sessions: the sessions of the refresher.
@@ -59,7 +58,6 @@ class ReadBack:
         self._reads: Background[PartRead | None] = Background("switch-read-back")
         self._part = 0
         self._next_look = 0.0
-        self._lock = threading.Lock()
         self._suspects: set[str] = set()
         #: When a suspect was last read completely.
         self._read_completely: dict[str, float] = {}
@@ -90,10 +88,7 @@ class ReadBack:
         Args:
             dropped: switches and reasons whose counters have risen.
         """
-        with self._lock:
-            self._suspects |= {
-                switch for switch, reason in dropped if reason in MISSING_ENTRY_REASONS
-            }
+        self._suspects |= {switch for switch, reason in dropped if reason in MISSING_ENTRY_REASONS}
 
     def close(self) -> None:
         """Start no further look."""
@@ -103,8 +98,7 @@ class ReadBack:
         return now >= self._pauses.get(name, (0.0, 0.0))[0]
 
     def _take_suspects(self, now: float) -> set[str]:
-        with self._lock:
-            suspects, self._suspects = self._suspects, set()
+        suspects, self._suspects = self._suspects, set()
         due = {
             switch
             for switch in suspects
