@@ -87,6 +87,26 @@ print([sink._ring is not None for sink in (opened(), opened(), opened())])
 """
 
 
+LOWER_MTU = """
+capture, sink = capturing(), opened()
+frames, data = made([100, 3_000])
+assert sink.send(*data) == 2 and taken(capture) == frames
+sink.close()
+ip("link set near mtu 1500")
+ip("link set far mtu 1500")
+# The ring of the process is the same.
+sink = opened(0.1)
+assert sink._ring is not None
+frames, data = made([100, 1_514])
+assert sink.send(*data) == 2 and taken(capture) == frames
+frames, data = made([1_515])
+try:
+    sink.send(*data)
+except SinkError as error:
+    print(error.code)
+"""
+
+
 def seen(namespace: list[str], program: str) -> list[str]:
     done = subprocess.run(
         [*namespace, sys.executable, "-c", HEAD + program],
@@ -120,6 +140,10 @@ def test_where_others_have_all_queues_frames_go_by_a_packet_socket_and_the_log_s
         f"{why}, so frames go by a packet socket",
         "[True, True, False]",
     ]
+
+
+def test_a_frame_that_is_too_long_since_the_mtu_was_lowered_is_an_error(namespace):
+    assert seen(namespace, LOWER_MTU)[-1] == "SINK.FRAME_TOO_LARGE"
 
 
 def test_without_af_xdp_in_the_kernel_frames_go_by_a_packet_socket(namespace):

@@ -64,6 +64,7 @@ class XdpSink:
         self._ring: Ring | None = None
         try:
             self._ring = self._rings.pop() if self._rings else Ring(options.interface)
+            self._ring.read_mtu(options.interface)
         except OSError as error:
             _tell(self._name, error)
 
@@ -117,7 +118,7 @@ class Ring:
             self._memory = np.frombuffer(mmap.mmap(-1, _MEMORY), np.uint8)
             self._set_up()
             self._bind(socket.if_nametoindex(name))
-            self._longest = min(LONGEST, _mtu(name) + _ETHERNET)
+            self.read_mtu(name)
         except (OSError, ValueError):
             self._socket.close()
             raise
@@ -158,6 +159,14 @@ class Ring:
             if code != errno.EBUSY:
                 raise OSError(code, os.strerror(code))
         raise OSError(errno.EBUSY, f"others have {_MOST_QUEUES} of its queues")
+
+    def read_mtu(self, name: str) -> None:
+        """Reads the longest frame that the interface takes.
+
+        A ring does not notice if the MTU is changed, and longer frames would be lost. Raises
+        OSError.
+        """
+        self._longest = min(LONGEST, _mtu(name) + _ETHERNET)
 
     def holds(self, offsets: NDArray[np.int64]) -> bool:
         """Says whether no frame is too long."""
