@@ -6,19 +6,25 @@ import contextlib
 import logging
 import os
 import socket
+from ipaddress import IPv4Address
+from pathlib import Path
 
 import pytest
+from network_namespaces import add_veth, in_network_namespace, ip
 from program_switches import dropped
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 from state_cases import REASONS
 from state_hosts import REGISTERS, TABLE, StateHosts, state_hosts
 from waiting import until
 
+from cli.receive.kernel_counters import read_memberships
 from jobs.adapters.states.client import StatesClient
 from jobs.adapters.states.links import GroupLink
 from jobs.adapters.states.replica import Replica
 from udfs.errors import StateError
 from udfs.states.frames import pack_frame, read_frame
-from udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, MessageKind, group_of
+from udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, STATES_PORT, MessageKind, group_of
 
 pytestmark = pytest.mark.integration
 
@@ -201,3 +207,48 @@ def test_a_host_is_in_more_groups_than_a_socket_may_be() -> None:
         assert heard == set(groups) - {groups[7]}
     finally:
         link.close()
+
+
+@in_network_namespace
+def test_a_host_is_in_its_groups_again_when_its_interface_was_created_again(_: Path) -> None:
+    groups = [group_of(MessageKind.PUBLISH, state) for state in range(1, 31)]
+    names = [str(IPv4Address(group)) for group in groups]
+
+    def create() -> None:
+        add_veth("near", "far", "10.9.0.2/24")
+        ip("route add 224.0.0.0/4 dev far")
+
+    def joined() -> set[str]:
+        return read_memberships()["far"] & set(names)
+
+    def heard() -> set[int]:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+            wire.bind(("near", 0))
+            for name in names:
+                packet = IP(src="10.9.0.1", dst=name) / UDP(sport=9, dport=STATES_PORT) / b"x"
+                wire.send(bytes(Ether(dst="01:00:5e:00:00:01") / packet))
+        return {group for _ in range(9) for group, _, _ in link.receive()}
+
+    create()
+    link = GroupLink("10.9.0.2")
+    for group in groups:
+        link.join(group)
+    # Packets are lost until both interfaces are up.
+    until(lambda: heard() == set(groups))
+    ip("link delete near")
+    create()
+    assert joined() == set()
+    link.rejoin()
+    assert joined() == set(names)
+    until(lambda: heard() == set(groups))
+    link.rejoin()
+    link.leave(groups[0])
+    assert joined() == set(names[1:])
+    # It also sends from there again.
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as wire:
+        wire.bind(("near", 0x0800))
+        wire.settimeout(60)
+        link.send(groups[0], b"again")
+        while b"again" not in wire.recv(2048):
+            pass
+    link.close()

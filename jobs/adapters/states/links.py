@@ -38,6 +38,9 @@ class StateLink(Protocol):
 
     def join(self, group: int) -> None: ...
     def leave(self, group: int) -> None: ...
+    def rejoin(self) -> None:
+        """Joins the groups again that the system no longer receives."""
+
     def close(self) -> None: ...
 
 
@@ -54,7 +57,7 @@ class GroupLink:
         self._interface = socket.inet_aton(address)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._members: dict[int, socket.socket] = {}
-        self._makers: list[socket.socket] = [self._socket]
+        self._makers: list[socket.socket] = []
         self._left: set[int] = set()
         enlarge_receive_buffer(self._socket, _BUFFER)
         if text := shortfall(self._socket, _BUFFER):
@@ -94,12 +97,12 @@ class GroupLink:
         """Raises StateError ``NO_LINK``: the system has no such interface."""
         if group in self._members:
             return
-        membership = group.to_bytes(4) + self._interface
         for maker in [*self._makers, None]:
             if maker is None:
                 maker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # noqa: PLW2901
                 self._makers.append(maker)
             try:
+                membership = self._membership(group)
                 maker.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
             except OSError as error:
                 if error.errno in (errno.ENOBUFS, errno.EADDRINUSE):
@@ -115,13 +118,48 @@ class GroupLink:
     def leave(self, group: int) -> None:
         maker = self._members.pop(group, None)
         if maker is not None:
-            membership = group.to_bytes(4) + self._interface
             with contextlib.suppress(OSError):
+                membership = self._membership(group)
                 maker.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, membership)
 
+    def _membership(self, group: int) -> bytes:
+        """Returns the argument of the options that join and leave a group."""
+        return group.to_bytes(4) + self._interface
+
+    def rejoin(self) -> None:
+        """Joins the groups again if the interface was deleted and created again.
+
+        The system drops the memberships of a deleted interface without notice. Their sockets cannot
+        join again, because the dropped memberships still count.
+        """
+        if not self._members:
+            return
+        group, maker = next(iter(self._members.items()))
+        try:
+            maker.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, self._membership(group))
+        except OSError as error:
+            # A socket without room for one more has only memberships of the deleted interface. Else
+            # the group is still joined, or there is no interface.
+            if error.errno != errno.ENOBUFS:
+                return
+        groups, dropped = list(self._members), self._makers
+        self._members, self._makers = {}, []
+        with contextlib.suppress(OSError, StateError):
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, self._interface)
+            for group in groups:
+                self.join(group)
+            address = IPv4Address(self.address)
+            log.warning("the interface with %s was created again: joined its groups", address)
+        # If the interface is gone again, the next call joins all of them.
+        self._members = dict.fromkeys(groups, self._makers[-1] if self._makers else maker) | (
+            self._members
+        )
+        for each in dropped:
+            each.close()
+
     def close(self) -> None:
-        for maker in self._makers:
-            maker.close()
+        for each in (self._socket, *self._makers):
+            each.close()
 
 
 class TunnelLink:
@@ -169,6 +207,10 @@ class TunnelLink:
 
     def leave(self, group: int) -> None:
         self._groups.discard(group)
+
+    def rejoin(self) -> None:
+        # A tunnel has no memberships.
+        pass
 
     def close(self) -> None:
         self._socket.close()

@@ -35,6 +35,8 @@ from udfs.states.outputs import (
 log = logging.getLogger(__name__)
 
 TICK = 0.02
+#: Interval at which groups are joined again, in case the interface was created again.
+_REJOIN_SECONDS = 2.0
 RECONNECT = 0.5
 CONNECT = 5.0
 """Seconds for an answer, after which the replica controller is looked for anew."""
@@ -100,7 +102,7 @@ class Service:
     def run(self) -> None:
         """Serves until `stop`, then closes everything."""
         try:
-            due = 0.0
+            due = rejoin_due = 0.0
             while not self._is_stopped:
                 wait = 0.001 if self._datagrams else max(0.0, due - time.monotonic())
                 for key, _ in self._selector.select(wait):
@@ -109,6 +111,9 @@ class Service:
                 if now >= due:
                     due = now + TICK
                     self._tick(now)
+                if now >= rejoin_due:
+                    rejoin_due = now + _REJOIN_SECONDS
+                    self._link.rejoin()
                 while self._closing:
                     self._lost(self._closing.popleft())
                 for _ in range(min(_BURST, len(self._datagrams))):
