@@ -25,7 +25,7 @@ from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.moldudp64 import decode
 from udfs.messages.readers import Packets
 from udfs.messages.record_batches import Records
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 from udfs.messages.specification import parse_specification
 from udfs.network.labels import HOP, NARROW
 from udfs.network.topology import fabric
@@ -61,7 +61,7 @@ def main() -> None:
     )
     templates = FrameTemplates.build([[template] if r else [] for r in matcher.receivers])
     bases = np.arange(len(session.packets), dtype=np.int64)
-    who = np.frombuffer(session_id("bench", 0), np.uint8).reshape(1, 10)
+    who = np.frombuffer(session_id(Topic("bench"), 0), np.uint8).reshape(1, 10)
 
     def build() -> Any:
         return build_frames(templates, leaf, messages, data, bases, who, MTU)
@@ -84,7 +84,9 @@ def main() -> None:
         {"subscriptions": 1},
     )
     assert not compilation.rejections
-    task = Task(compilation.plan, SimpleNamespace(value=compilation.header_stacks), "bench", 0, {})
+    task = Task(
+        compilation.plan, SimpleNamespace(value=compilation.header_stacks), Topic("bench"), 0, {}
+    )
     borders = session.offsets.astype(np.int64)
     records = Records(bases, bases, borders, data, len(bases))
     (batch,) = records.batches(0)

@@ -23,12 +23,16 @@ _WIDTH = 32
 
 
 def explain(
-    session_: Annotated[
-        str, typer.Option("--session", help="MoldUDP64 session, 10 characters, as hosts see it.")
-    ],
     sequence: Annotated[
         int, typer.Option("--sequence", min=0, help="Sequence number of the message.")
     ],
+    session_: Annotated[
+        str, typer.Option("--session", help="MoldUDP64 session, 10 characters, as hosts see it.")
+    ] = "",
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", min=0, help="Partition, in place of its newest session."),
+    ] = None,
     properties_file: Annotated[
         Path | None,
         typer.Option("--properties-file", exists=True, help="Properties of the stream."),
@@ -43,6 +47,8 @@ def explain(
     It is computed again from the topic and the tables as they were, by a Spark of its own on this
     machine. The exit code is 2 where that cannot be done, with what is missing.
     """
+    if (not session_) == (partition is None):
+        raise typer.BadParameter("give --session or --partition, and not both")
     # No other command needs Spark, or should wait for it.
     from jobs.adapters.app import session  # noqa: PLC0415
     from jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
@@ -61,6 +67,8 @@ def explain(
     quiet(spark)
     try:
         explanation = SentExplanation(spark, settings, Tables(spark, settings.tables))
+        if partition is not None:
+            session_ = explanation.session_of(partition)
         found = explanation.explain(session_, sequence, host)
     except SQL_ERRORS as error:
         typer.echo(str(table_error(error)), err=True)

@@ -1,6 +1,7 @@
 """Attribute/value events from Kafka to exactly the hosts that subscribed (KUNDEL).
 
     spark-submit [--properties-file conf/X.conf] jobs/attribute_stream.py [--take-over]
+        [--accept-truncation]
 
 As jobs/itch_stream.py, for events of any attributes, in JSON or binary, one a record. Where no
 broker is configured it shows sensors, first on a line of three switches that match by
@@ -18,10 +19,11 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.stream import checks, micro_batches
+from jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
 from udfs.messages.attributes.registry import FORMAT
 
 
-def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False) -> int:
+def deliver(settings: Settings, lifecycle: Lifecycle, consent: Consent = NO_CONSENT) -> int:
     settings = formats.of_settings(settings, FORMAT)
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
@@ -29,9 +31,9 @@ def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
 
         return runs.sensors(settings, lifecycle)
     checks.beside_switches(settings)
-    return micro_batches.run(settings, lifecycle, "stackcast attribute_stream", take_over=take_over)
+    return micro_batches.run(settings, lifecycle, "stackcast attribute_stream", consent)
 
 
 if __name__ == "__main__":
-    forced = micro_batches.takes_over(sys.argv[1:], __doc__)
-    sys.exit(application.run(partial(deliver, take_over=forced)))
+    consent = micro_batches.consent(sys.argv[1:], __doc__)
+    sys.exit(application.run(partial(deliver, consent=consent)))

@@ -1,6 +1,7 @@
 """The main job: raw ITCH packets from Kafka to exactly the hosts that subscribed.
 
     spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py [--take-over]
+        [--accept-truncation]
 
 Runs until SIGTERM, which ends it after the batch in progress. One stream alone sends what a topic
 has: while one with another checkpoint does, or died doing so, a start is refused, or with
@@ -19,9 +20,10 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.stream import checks, micro_batches
+from jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
 
 
-def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False) -> int:
+def deliver(settings: Settings, lifecycle: Lifecycle, consent: Consent = NO_CONSENT) -> int:
     settings = formats.of_settings(settings, "itch")
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
@@ -29,9 +31,9 @@ def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
 
         return runs.trading_session(settings, lifecycle)
     checks.beside_switches(settings)
-    return micro_batches.run(settings, lifecycle, "stackcast itch_stream", take_over=take_over)
+    return micro_batches.run(settings, lifecycle, "stackcast itch_stream", consent)
 
 
 if __name__ == "__main__":
-    forced = micro_batches.takes_over(sys.argv[1:], __doc__)
-    sys.exit(application.run(partial(deliver, take_over=forced)))
+    consent = micro_batches.consent(sys.argv[1:], __doc__)
+    sys.exit(application.run(partial(deliver, consent=consent)))

@@ -39,6 +39,7 @@ from udfs.delivery.told import Telling
 from udfs.filters.row_matcher import RowMatcher
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.buffers import Batch
+from udfs.messages.sequence import Topic
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
 Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
@@ -111,7 +112,7 @@ STACKS = StructType(
 def deliver(
     plan: PlanHandle,
     header_stacks: StacksHandle,
-    topic: str,
+    topic: Topic,
     open_sink: Opener | Callable[[], Sink],
     samples: int,
     carried: Mapping[int, bytes] | None = None,

@@ -180,10 +180,10 @@ final class Delivery {
     return (int) sum;
   }
 
-  /** The session of a topic's partition: six digits of the topic's hash, four of the partition. */
+  /** The session of a partition of a topic without an id: six digits for the topic, four for the partition. */
   static byte[] session(String topic, int partition) throws NoSuchAlgorithmException {
     byte[] hash =
-        MessageDigest.getInstance("SHA-256").digest(topic.getBytes(StandardCharsets.UTF_8));
+        MessageDigest.getInstance("SHA-256").digest((topic + "\0\0" + "0").getBytes(StandardCharsets.UTF_8));
     String name = new BigInteger(1, Arrays.copyOf(hash, 8)).mod(BigInteger.valueOf(36).pow(6)).toString(36);
     String text = "0".repeat(6 - name.length()) + name;
     String number = Integer.toString(partition, 36);

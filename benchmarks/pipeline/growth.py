@@ -42,6 +42,7 @@ from udfs.filters.subscriptions import Subscription
 from udfs.messages import readers
 from udfs.messages.buffers import Batch
 from udfs.messages.record_batches import Records
+from udfs.messages.sequence import Topic
 from udfs.messages.specification import parse_specification
 from udfs.network.topology import fabric
 from udfs.trees.broadcast import broadcast_trees
@@ -115,7 +116,11 @@ def publishers(lines: Lines, rules: Rules, counts: Sequence[int] = PUBLISHERS) -
             for at, part in _batches(packets)
         ]
         task = Task(
-            compilation.plan, SimpleNamespace(value=compilation.header_stacks), "bench", 0, {}
+            compilation.plan,
+            SimpleNamespace(value=compilation.header_stacks),
+            Topic("bench"),
+            0,
+            {},
         )
         seconds = []
         for _ in range(ROUNDS):

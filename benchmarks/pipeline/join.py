@@ -23,7 +23,7 @@ from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.wire import open_sink, sink_options
 from udfs.delivery.plan import Plan
 from udfs.messages.buffers import Batch
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 from udfs.stacks.frame import build_frames
 
 _EVENT = "partition int, offset long, place int, stock long, price long, content binary"
@@ -47,7 +47,7 @@ def start(
     steps = spark.createDataFrame(pa.table(columns)).cache()
     steps.count()
     options = sink_options(settings)
-    topic = settings.topic
+    topic = Topic(settings.topic)
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -19,7 +19,7 @@ from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.support.datagrams import make_room
 from benchmarks.support.ready_process import ReadyProcess
 from udfs.delivery.plan import Plan
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 from udfs.trees.header_stacks import HeaderStacks, Receivers
 
 _COUNT, _PRICE = struct.Struct(">H"), struct.Struct(">I")
@@ -61,7 +61,7 @@ class Oracle:
             for template in self.templates(receivers):
                 yield _filled(template, payload)
 
-    def digests(self, topic: str, packets: Packets, count: int, partitions: int) -> set[bytes]:
+    def digests(self, topic: Topic, packets: Packets, count: int, partitions: int) -> set[bytes]:
         """Of all frames of a topic of ``count`` records, written as `producer.fill` does."""
         found = set()
         values = packets.values(0, packets.count)

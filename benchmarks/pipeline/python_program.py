@@ -23,6 +23,7 @@ from jobs.adapters.fetch.client import Range, client_of
 from jobs.adapters.fetch.options import fetch_options
 from jobs.adapters.wire import open_sink, sink_options
 from udfs.delivery.task import Task
+from udfs.messages.sequence import Topic
 
 #: Records that a task takes, as a partition's part of a micro-batch.
 RANGE = 100_000
@@ -66,7 +67,7 @@ class Kernels(PythonProgram):
             if self.halting.is_set():
                 return
             sink = open_sink(sink_options(sent))
-            task = Task(plan, self._stacks, order.topic, 0, {})
+            task = Task(plan, self._stacks, Topic(order.topic), 0, {})
             span = Range(order.topic, self.partition, first, min(first + RANGE, until))
             for batch in fetch.batches(span):
                 if order.work == "match":

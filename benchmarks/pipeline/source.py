@@ -75,7 +75,7 @@ def run(world: World, lines: Lines) -> None:
     seen: list[tuple[int, int]] = []
 
     def ours(batch: DataFrame, _: int) -> None:
-        records = records_of(batch, fetching)
+        records = records_of(batch, fetching, {})
         assert isinstance(records, ByTasks)
         ranges = [(r.first, r.until) for r in records.ranges]
         seen.extend(run_tasks(spark, ranges.__getitem__, len(ranges)))

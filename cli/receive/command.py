@@ -33,7 +33,7 @@ from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import printable
 from udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
 from udfs.messages.reference import LENGTH, read_packet
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 from udfs.messages.summaries import Request, cookie_of, request
 from udfs.stop_request import StopRequest
 
@@ -95,6 +95,16 @@ def receive(
         str,
         typer.Option("--topic", help="Receive only the sessions of this topic, even if silent."),
     ] = "",
+    topic_id: Annotated[
+        str,
+        typer.Option(
+            "--topic-id", help="Id of --topic, as 'kafka-topics.sh --describe' prints it."
+        ),
+    ] = "",
+    generation: Annotated[
+        int,
+        typer.Option("--generation", min=0, help="How often the log of --topic was truncated."),
+    ] = 0,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Number of partitions of --topic.")
     ] = 1,
@@ -154,7 +164,10 @@ def receive(
     if forward and receipts:
         raise typer.BadParameter("give --forward or --receipts, and not both")
     keys = KeyFile(key_file) if key_file else None
-    sessions = [session_id(topic, p) for p in range(partitions)] if topic else []
+    if topic_id and not topic:
+        raise typer.BadParameter("--topic-id belongs to --topic: give both")
+    known = Topic(topic, topic_id, generation)
+    sessions = [session_id(known, p) for p in range(partitions)] if topic else []
     options = ReceiverOptions(
         order=order,
         from_start=from_start,

@@ -19,7 +19,7 @@ from lab.traffic.packets import new_packets, session_of
 from lab.traffic.publisher import Speed, paced
 from lab.traffic.topic_log import TopicLog
 from udfs.messages.attributes.registry import Registry
-from udfs.messages.sequence import sequence_number, session_id
+from udfs.messages.sequence import Topic, sequence_number, session_id
 from udfs.network.network import Host
 from udfs.stop_request import StopRequest
 
@@ -51,12 +51,13 @@ class Fed:
     """A session that was fed into the network, and the time it took.
 
     packets: the publisher's number, that of the packet, bytes; of each in order. Of events, whole
-    frames.
+    frames. topic: where the packets are, if they were written to one before.
     """
 
     packets: Sequence[tuple[int, int, bytes]]
     messages: int
     seconds: float
+    topic: Topic | None = None
 
 
 ALL = Share()
@@ -106,7 +107,7 @@ def feed(
             shown = time.monotonic()
             progress(messages, len(sent))
     sink.flush()
-    return Fed(sent, messages, time.monotonic() - began)
+    return Fed(sent, messages, time.monotonic() - began, topic and topic.topic)
 
 
 def feed_events(
@@ -147,7 +148,7 @@ def feed_events(
             shown = time.monotonic()
             progress(len(sent), len(sent))
     sink.flush()
-    return Fed(sent, len(sent), time.monotonic() - began)
+    return Fed(sent, len(sent), time.monotonic() - began, topic and topic.topic)
 
 
 def _placed(

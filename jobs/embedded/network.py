@@ -37,7 +37,7 @@ from lab.traffic.topic_log import TopicLog
 from udfs.filters.grants import Grants
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.attributes.registry import Registry
-from udfs.messages.sequence import session_id, split_sequence
+from udfs.messages.sequence import Topic, session_id, split_sequence
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
 from udfs.network.publishers import receiving, sending, several
@@ -75,7 +75,7 @@ def run(
                 )
         with progress.stage("what hosts received, compared with what they were owed"):
             network, folder, status = up.lab.network, up.lab.folder, up.lab.settle()
-            proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, status, beside)
+            proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, status)
         proof.write(time.monotonic() - began)
     return 0 if proof.exact else 1
 
@@ -127,6 +127,7 @@ def _feed(
         [packet for one in each for packet in one.packets],
         sum(one.messages for one in each),
         time.monotonic() - began,
+        topic and topic.topic,
     )
     log.info("%d frames, %d %s in %.1f s", len(fed.packets), fed.messages, kind.noun, fed.seconds)
     return fed
@@ -138,8 +139,8 @@ def _publishers(network: Network, settings: Settings) -> tuple[str, ...]:
 
 
 class NetworkProof(RunProof):
-    """The proof of a run of switches that match, by what was fed and the hosts' receipts; with a
-    stream ``beside``, also of its summaries."""
+    """The proof of a run of switches that match, by what was fed and the hosts' receipts; if the
+    packets are in a topic, also of the summaries of the stream that reads it."""
 
     def __init__(
         self,
@@ -150,7 +151,6 @@ class NetworkProof(RunProof):
         fed: Fed,
         folder: Path,
         status: Mapping[str, Any],
-        beside: bool,
     ) -> None:
         self._fed = fed
         self._specification = formats.specification_of(settings, tables)
@@ -166,12 +166,12 @@ class NetworkProof(RunProof):
         self._publishers = _publishers(network, settings)
         owed = expected(
             *(fed.packets, self._rules, self._specification, self._read, self._registry),
-            *(self._publishers, settings.topic if beside else ""),
+            *(self._publishers, fed.topic),
         )
         self._summaries: SummaryTally | None = None
-        if beside:
+        if fed.topic is not None:
             told = {host for rule in self._rules for host in rule.receivers}
-            self._summaries = hold_summaries(folder, told, _ends(fed, settings.topic))
+            self._summaries = hold_summaries(folder, told, _ends(fed, fed.topic))
         compared = verification.compare(owed, receipts(folder, kind.receipt), pruned=True)
         super().__init__(settings, network, folder, status, owed, compared, kind.framing)
 
@@ -222,7 +222,7 @@ def expected(
     read: verification.RecordReader | None = None,
     registry: Registry | None = None,
     publishers: Sequence[str] = ("",),
-    topic: str = "",
+    topic: Topic | None = None,
 ) -> verification.Expectation:
     """Returns what hosts are owed of packets as `Fed` has them, all under the same rules.
 
@@ -240,10 +240,12 @@ def expected(
         for number, name in enumerate(publishers)
     ]
     sessions = partial(session_id, topic) if topic else session_of
-    return verification.expected(packets, batches, specification, "", sessions, read)
+    return verification.expected(
+        packets, batches, specification, topic or Topic(""), sessions, read
+    )
 
 
-def _ends(fed: Fed, topic: str) -> dict[bytes, int]:
+def _ends(fed: Fed, topic: Topic) -> dict[bytes, int]:
     """Returns by session the offset behind its last packet."""
     return {
         session_id(topic, partition): split_sequence(number)[0] + 1

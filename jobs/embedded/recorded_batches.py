@@ -12,6 +12,7 @@ from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.checkpoint.identity import QUOTA
 from jobs.adapters.planning.plans import NETWORK, network_at, sources
 from jobs.adapters.planning.versions import LINK_STATES
+from jobs.adapters.tables.recorded_topics import topic_of_row
 from jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
 from jobs.embedded.kinds import RunKind
 from lab.proof import verification
@@ -24,6 +25,7 @@ from udfs.filters.nodes import Node
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.attributes.registry import Registry
+from udfs.messages.sequence import Topic, session_id
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
 from udfs.network.publishers import listed, receiving, several
@@ -64,7 +66,20 @@ class RecordedBatches:
         #: publisher.
         self.told: Mapping[tuple[int, int], str] = {}
         rows = [row for row in tables.rows("egress_ledger") if row["topic"] == settings.topic]
-        self.ledger: list[dict[str, Any]] = sorted(rows, key=lambda row: row["started_at"])
+        rows.sort(key=lambda row: row["started_at"])
+        topics = [topic_of_row(row) for row in rows]
+        #: The topic as the newest batch read it; batches of the same topic alone are here.
+        self.topic = topics[-1] if topics else Topic(settings.topic)
+        self.ledger: list[dict[str, Any]] = [
+            row for row, topic in zip(rows, topics, strict=True) if topic == self.topic
+        ]
+        #: Sessions of the topic before it was created again, or before its log was truncated.
+        self.earlier = frozenset(
+            session_id(topic, p["partition"])
+            for row, topic in zip(rows, topics, strict=True)
+            for p in row["partitions"]
+            if topic != self.topic
+        )
         self.recorded = [self._recorded(row) for row in self.ledger]
 
     @property

@@ -163,13 +163,13 @@ class StreamProof(RunProof):
             self._records,
             self._recorded.batches,
             self._specification,
-            settings.topic,
+            self._recorded.topic,
             read=self._recorded.read,
         )
         received = receipts(folder)
         compared = verification.compare(expected, received)
         stamps = {
-            (session_id(settings.topic, partition), offset): time
+            (session_id(self._recorded.topic, partition), offset): time
             for (partition, offset, _), time in zip(self._records, times, strict=True)
         }
         self._latencies = latency.latencies(
@@ -190,7 +190,7 @@ class StreamProof(RunProof):
 
     def _sender(self, place: Place) -> str:
         """Whose a message is."""
-        record = session_id(self._settings.topic, place.partition), place.offset
+        record = session_id(self._recorded.topic, place.partition), place.offset
         senders = self._expected.senders.get(record)
         return self._settings.publisher if senders is None else senders[place.message]
 

@@ -43,7 +43,7 @@ from lab.proof.recorded import Recorded, Takers, Window, windows
 from lab.proof.timeline import keeps_state
 from lab.proof.verdict import DeliveryVerdict, Fault
 from lab.proof.verification import Expectation
-from udfs.messages.sequence import session_id, split_sequence
+from udfs.messages.sequence import Topic, session_id, split_sequence
 
 #: Offsets that are looked at together, by default: some 1 GB where packets of ten messages go to
 #: sixteen hosts.
@@ -57,7 +57,7 @@ def check_receipts(
     expect: Expect,
     recorded: Sequence[Recorded],
     received: Mapping[str, Iterable[Receipt]],
-    topic: str,
+    topic: Topic,
     since: int = 0,
     ordered: bool = True,
     window: int = WINDOW,
@@ -118,7 +118,7 @@ class _Check:
         self,
         recorded: Sequence[Recorded],
         hosts: Sequence[str],
-        topic: str,
+        topic: Topic,
         since: int,
         verdict: DeliveryVerdict,
     ) -> None:

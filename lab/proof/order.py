@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lab.proof.recorded import Recorded, Window
 from lab.proof.verdict import DeliveryVerdict, Fault
-from udfs.messages.sequence import session_id, split_sequence
+from udfs.messages.sequence import Topic, session_id, split_sequence
 
 #: Visits that are held at a time.
 _BLOCK = 1 << 14
@@ -44,7 +44,7 @@ class Order:
         visits: NDArray[np.void],
         recorded: Sequence[Recorded],
         hosts: Sequence[str],
-        topic: str,
+        topic: Topic,
     ) -> None:
         self._verdict = verdict
         self._visits = visits

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.proof.verification import Batch
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Takers:
     Batches are known by their places in ``recorded``, as a new checkpoint numbers them anew.
     """
 
-    def __init__(self, recorded: Sequence[Recorded], topic: str) -> None:
+    def __init__(self, recorded: Sequence[Recorded], topic: Topic) -> None:
         spans: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for place, one in enumerate(recorded):
             for partition, (start, until) in one.batch.offsets.items():

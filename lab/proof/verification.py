@@ -30,7 +30,7 @@ from udfs.filters.nodes import Node
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import sequence_number, session_id, split_sequence
+from udfs.messages.sequence import Topic, sequence_number, session_id, split_sequence
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
 from udfs.trees.broadcast import broadcast_trees
@@ -198,7 +198,7 @@ def expected(
     records: Iterable[tuple[int, int, bytes]],
     batches: Sequence[Batch],
     specification: Specification,
-    topic: str,
+    topic: Topic,
     session: Callable[[int], bytes] | None = None,
     read: RecordReader | None = None,
     timeline: Timeline | None = None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Semaphore
@@ -200,6 +202,36 @@ def ensure_topic(bootstrap_servers: str, topic: str, partitions: int = 2, **clie
         ) from error
     finally:
         admin.close()
+
+
+def topic_id(bootstrap_servers: str, topic: str, **client: Any) -> str:
+    """Returns the id that Kafka gave a topic, as ``kafka-topics.sh --describe`` prints it.
+
+    Args:
+        bootstrap_servers: addresses of brokers.
+        topic: name of the topic, which exists.
+        client: further options of kafka-python's admin client.
+
+    Returns:
+        22 characters, or nothing if the broker is older than Kafka 2.8.
+
+    Raises:
+        KafkaError: BROKER_UNREACHABLE, NO_TOPIC.
+    """
+    admin = connect(KafkaAdminClient, bootstrap_servers, **client)
+    try:
+        (described,) = admin.describe_topics([topic])
+    except ClientError as error:
+        raise KafkaError(
+            "NO_TOPIC", f"topic {topic} at {bootstrap_servers}: {error}", topic=topic
+        ) from error
+    finally:
+        admin.close()
+    given = described.get("topic_id")
+    if not given:
+        return ""
+    number = given if isinstance(given, uuid.UUID) else uuid.UUID(str(given))
+    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=") if number.int else ""
 
 
 def connect_producer(bootstrap_servers: str, **options: Any) -> Any:

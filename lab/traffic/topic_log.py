@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError as ClientError
 
-from lab.traffic.publisher import connect_producer, ensure_topic
+from lab.traffic.publisher import connect_producer, ensure_topic, topic_id
 from udfs.errors import KafkaError
 from udfs.messages.reference import HEADER
-from udfs.messages.sequence import sequence_number, session_id
+from udfs.messages.sequence import Topic, sequence_number, session_id
 
 _PATIENCE_S = 60.0
 
@@ -24,18 +24,26 @@ class Place(NamedTuple):
 
 
 class TopicLog:
-    """Puts packets on record, and says where. A context manager.
+    """Writes packets to a topic, and returns the position of each one. A context manager.
 
-    topic: made with ``partitions`` partitions if it does not exist.
+    Args:
+        bootstrap_servers: addresses of brokers.
+        topic: name of the topic, which is created if it does not exist.
+        partitions: number of partitions of a topic that is created.
+        client: further options of kafka-python's clients.
 
-    Raises KafkaError BROKER_UNREACHABLE, NOT_PUBLISHED.
+    Attributes:
+        topic: topic with its id, as it belongs to the sessions of the packets.
+
+    Raises:
+        KafkaError: BROKER_UNREACHABLE, NOT_PUBLISHED.
     """
 
     def __init__(
         self, bootstrap_servers: str, topic: str, *, partitions: int = 1, **client: Any
     ) -> None:
         ensure_topic(bootstrap_servers, topic, partitions, **client)
-        self.topic = topic
+        self.topic = Topic(topic, topic_id(bootstrap_servers, topic, **client))
         self._producer = connect_producer(bootstrap_servers, **client)
         self._partitions = len(self._producer.partitions_for(topic))
         self._sent = 0
@@ -55,15 +63,15 @@ class TopicLog:
         try:
             for packet in packets:
                 place = self._sent % self._partitions if partition is None else partition
-                sent.append(self._producer.send(self.topic, packet, partition=place))
+                sent.append(self._producer.send(self.topic.name, packet, partition=place))
                 self._sent += 1
             self._producer.flush(_PATIENCE_S)
             told = [future.get(_PATIENCE_S) for future in sent]
         except ClientError as error:
             raise KafkaError(
                 "NOT_PUBLISHED",
-                f"not all packets could be written to topic {self.topic}: {error}",
-                topic=self.topic,
+                f"not all packets could be written to topic {self.topic.name}: {error}",
+                topic=self.topic.name,
             ) from error
         return [Place(each.partition, each.offset) for each in told]
 

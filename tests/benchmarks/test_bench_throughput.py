@@ -31,7 +31,7 @@ from udfs.delivery.task import Task
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.readers import Packets as Reader
 from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 
 pytestmark = pytest.mark.unit
 
@@ -115,9 +115,9 @@ def test_the_oracle_and_our_task_make_the_same_frames():
     expected = {
         digest(frame)
         for offset, value in enumerate(values)
-        for frame in oracle.frames(value, session_id("t", 3), offset)
+        for frame in oracle.frames(value, session_id(Topic("t"), 3), offset)
     }
-    task = Task(compilation.plan, SimpleNamespace(value=stacks), "t", 0, {})
+    task = Task(compilation.plan, SimpleNamespace(value=stacks), Topic("t"), 0, {})
     found = set()
     rows = [(3, offset, value) for offset, value in enumerate(values)]
     for batch in batches_of(rows, [100], False):

@@ -27,12 +27,12 @@ from cli.main import app
 from lab.proof.receipts import Receipt, receipts
 from lab.traffic.trading_session import TradingSession
 from udfs.messages.reference import build_packet, read_packet
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 from udfs.messages.summary_keys import SummaryKey
 
 pytestmark = pytest.mark.integration
 
-TOPIC = "itch.raw"
+TOPIC = Topic("itch.raw")
 SESSIONS = [session_id(TOPIC, 0), session_id(TOPIC, 1)]
 #: Only against hangs.
 DEADLINE = 600.0
@@ -216,7 +216,7 @@ def test_ten_percent_loss_in_both_directions_recovers_to_exactly_the_expected_se
     size = sum(22 + sum(2 + len(m) for m in r.messages) for r in owed_receipts)
     with serving(sent, loss=0.1, name="h1") as service:
         options = ["--rerequest", service.address, "--name", "h1", "--drop", 0.1, "--seed", 3]
-        options += ["--topic", TOPIC, "--partitions", 2, "--from-start", "--order", order]
+        options += ["--topic", TOPIC.name, "--partitions", 2, "--from-start", "--order", order]
         it = host(*options, "--receipts", file, "--silence", 0.3, "--json")
         send_all(wire, it, sent)
         it.wait_until(lambda: file.stat().st_size >= size)
@@ -244,7 +244,7 @@ def test_a_host_that_received_nothing_gets_everything_from_the_start(host, tmp_p
     sent = streams(5)
     with serving(sent) as service:
         it = host(
-            *["--rerequest", service.address, "--topic", TOPIC, "--partitions", 2],
+            *["--rerequest", service.address, "--topic", TOPIC.name, "--partitions", 2],
             *["--from-start", "--hex"],
         )
         owed_receipts = expected(sent)

@@ -36,10 +36,11 @@ from udfs.filters.subscriptions import Subscription
 from udfs.messages.attributes.reference import read_event, write_event
 from udfs.messages.attributes.registry import Attribute, Registry
 from udfs.messages.readers import AttributeEvents, Encoding, Input
+from udfs.messages.sequence import Topic
 
 pytestmark = pytest.mark.unit
 
-TOPIC = "itch.raw"
+TOPIC = Topic("itch.raw")
 LONGEST = 300
 REGISTRY = Registry(
     tuple(

@@ -32,13 +32,13 @@ from udfs.errors import LabError, MessageError
 from udfs.filters.nodes import Or
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.attributes.events import REASONS
-from udfs.messages.sequence import sequence_number, session_id
+from udfs.messages.sequence import Topic, sequence_number, session_id
 from udfs.network.topology import fabric, line
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 
-TOPIC = "attributes.raw"
+TOPIC = Topic("attributes.raw")
 SESSION = b"STACKCAST1"
 REGISTRY = sensors.registry()
 TEMPERATURE, HUMIDITY, STATION = 1, 3, 9
@@ -304,7 +304,7 @@ def in_switches(count=60, seed=1):
         [(0, one.sequence, one.frame) for one in sent],
         [Batch(0, ALL, RULES, REGISTRY)],
         REGISTRY.specification(),
-        "",
+        Topic(""),
         lambda _: SESSION,
         read=frame_reader(),
     )
@@ -360,7 +360,7 @@ def test_frames_of_another_ethertype_are_nobodys():
         [(0, n, frame) for n, frame in enumerate([*frames, sent[1].frame])],
         [batch([("h1", "station > 0")])],
         REGISTRY.specification(),
-        "",
+        Topic(""),
         lambda _: SESSION,
         read=frame_reader(),
     )

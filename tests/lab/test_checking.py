@@ -25,12 +25,12 @@ from lab.proof.verification import Batch, Expectation, expected
 from udfs.errors import LabError
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import build_packet
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 from udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.unit
 
-TOPIC = "itch.raw"
+TOPIC = Topic("itch.raw")
 HOSTS = ("h1", "h2", "h3")
 Rows = dict[str, list[Receipt]]
 

@@ -17,6 +17,7 @@ from lab.traffic import sensors
 from lab.traffic.feed import event_frames
 from lab.traffic.packets import SESSION
 from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.sequence import Topic
 from udfs.network.programs import ATTRIBUTES
 from udfs.network.topology import line
 from udfs.network_match.generic.network import AttributeFilters
@@ -73,7 +74,7 @@ def test_hosts_receive_exactly_what_they_subscribed_to(rules, switches, tmp_path
         [(0, one.sequence, one.frame) for one in sent],
         [Batch(0, {0: (0, 1 << 40)}, rules, REGISTRY)],
         FILTERS.specification,
-        "",
+        Topic(""),
         lambda _: SESSION,
         read=frame_reader(),
     )

@@ -19,6 +19,7 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.nodes import Forward, Rule
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import build_packet, read_message
+from udfs.messages.sequence import Topic
 from udfs.messages.specification import parse_specification
 from udfs.network.encodings import ROUTES
 from udfs.network.topology import fabric
@@ -56,7 +57,7 @@ def order(stock, price, shares):
 def samples_of(records, rules):
     made = Showcase(NETWORK, broadcast_trees(NETWORK), ITCH, "feed1", 20)
     batches = [Batch(0, {p: (0, 1 << 40) for p in (0, 1)}, rules)]
-    owed = expected(records, batches, ITCH, "t")
+    owed = expected(records, batches, ITCH, Topic("t"))
     return made.notifications(records, rules, owed), owed
 
 
@@ -119,7 +120,7 @@ def test_labels_of_any_encoding_are_worded(encoding):
     made = Showcase(network, (), ITCH, "feed1", 64)
     rules = rules_of(["price > 0"])
     records = [(0, 0, build_packet(b"SESSION001", 1, [order("GOOGL", 1, 1)]))]
-    owed = expected(records, [Batch(0, {0: (0, 1)}, rules)], ITCH, "t")
+    owed = expected(records, [Batch(0, {0: (0, 1)}, rules)], ITCH, Topic("t"))
     (sample,) = made.notifications(records, rules, owed)
     assert sample["receivers"]
     kinds = {label["kind"] for label in sample["labels"]}

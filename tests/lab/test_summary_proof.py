@@ -8,11 +8,11 @@ import pytest
 from lossy_network import Stream
 
 from lab.proof.summaries import hold_summaries
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 
 pytestmark = pytest.mark.unit
 
-SESSION = session_id("itch.raw", 0)
+SESSION = session_id(Topic("itch.raw"), 0)
 
 
 def stream() -> Stream:

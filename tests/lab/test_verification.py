@@ -34,13 +34,13 @@ from lab.proof.verification import (
 from udfs.errors import LabError
 from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.reference import build_packet
-from udfs.messages.sequence import sequence_number, session_id
+from udfs.messages.sequence import Topic, sequence_number, session_id
 from udfs.messages.specification import Specification, parse_specification
 from udfs.network.topology import fabric
 
 pytestmark = pytest.mark.unit
 
-TOPIC = "itch.raw"
+TOPIC = Topic("itch.raw")
 STOCKS = ("GOOGL", "AAPL")
 
 

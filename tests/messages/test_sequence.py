@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import MessageError
-from udfs.messages.sequence import MAX_MESSAGES, sequence_number, session_id, split_sequence
+from udfs.messages.sequence import MAX_MESSAGES, Topic, sequence_number, session_id, split_sequence
 
 pytestmark = pytest.mark.unit
 
@@ -40,18 +40,19 @@ def test_columns_get_the_same_numbers(pairs: list[tuple[int, int]]):
     assert sequence_number(offset, index).tolist() == expected
 
 
-def test_sessions_are_ten_characters_that_tell_topics_and_partitions_apart():
-    names = {session_id(topic, p) for topic in ("itch.raw", "itch.dead", "ü") for p in range(2000)}
-    assert len(names) == 6000
+def test_name_id_generation_and_partition_of_a_topic_all_change_its_session():
+    topics = [Topic("itch.raw"), Topic("itch.raw", "Xk3"), Topic("itch.raw", "Xk3", 1), Topic("ü")]
+    names = {session_id(topic, p) for topic in topics for p in range(2000)}
+    assert len(names) == 8000
     assert all(len(name) == 10 and name.isalnum() and name.upper() == name for name in names)
     # Part of the wire format: receivers keep their place by it.
     # A constant, because the session must be the same in each process and on each machine.
-    assert session_id("itch.raw", 0) == b"8ZY63T0000"
-    assert session_id("itch.raw", 35)[6:] == b"000Z"
-    assert session_id("itch.raw", 36**4 - 1)[6:] == b"ZZZZ"
+    assert session_id(Topic("itch.raw"), 0) == b"U7TTJJ0000"
+    assert session_id(Topic("itch.raw"), 35)[6:] == b"000Z"
+    assert session_id(Topic("itch.raw"), 36**4 - 1)[6:] == b"ZZZZ"
 
 
 @pytest.mark.parametrize("partition", [-1, 36**4])
 def test_a_partition_without_four_digits_is_refused(partition: int):
     with pytest.raises(MessageError, match="BAD_PARTITION"):
-        session_id("itch.raw", partition)
+        session_id(Topic("itch.raw"), partition)

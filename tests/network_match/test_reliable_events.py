@@ -19,6 +19,7 @@ from threading import Event
 import pytest
 from crash_world import Program
 from following import job_on_thread
+from kafka_topics import kafka_topic
 from paths import P4
 from ports import free_port
 from pyspark.sql import SparkSession
@@ -72,7 +73,7 @@ class Deployment:
 
     @property
     def session(self) -> bytes:
-        return session_id(self.settings.topic, 0)
+        return session_id(kafka_topic(self.settings), 0)
 
     def expected(self) -> dict[str, list[bytes]]:
         """Returns the packets that each host should have, computed rule by rule."""
@@ -143,7 +144,8 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
                 *("-m", "cli.main", "receive", "--events", settings.attributes_encoding),
                 *("--rerequest", "{}:{}".format(*service.rerequests.address)),
                 *("--listen", address, "--summary-port", "0"),
-                *("--name", host, "--topic", settings.topic, "--from-start", "--json"),
+                *("--name", host, "--topic", settings.topic, "--topic-id", log.topic.id),
+                *("--from-start", "--json"),
                 *("--order", "sequence", "--receipts", str(tmp_path / f"{host}.mold")),
             )
             stack.callback(hosts[host].kill)

@@ -142,7 +142,7 @@ class Deployment:
             self.packets += fed.packets
 
     def partition(self, session: bytes) -> int:
-        return [session_id(self.settings.topic, number) for number in (0, 1)].index(session)
+        return [session_id(self.log.topic, number) for number in (0, 1)].index(session)
 
     def expected(self) -> dict[str, dict[bytes, list[bytes]]]:
         """Returns the packets that hosts should have, by host and session.
@@ -188,7 +188,8 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
                 tmp_path,
                 *("-m", "cli.main", "receive", "--rerequest", where),
                 *("--listen", address, "--summary-port", "0"),
-                *("--topic", deployed.settings.topic, "--partitions", str(len(PUBLISHERS))),
+                *("--topic", deployed.log.topic.name, "--topic-id", deployed.log.topic.id),
+                *("--partitions", str(len(PUBLISHERS))),
                 *("--name", host, "--from-start", "--json"),
                 *("--order", "sequence", "--receipts", str(tmp_path / f"{host}.mold")),
             )

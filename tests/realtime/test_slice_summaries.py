@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
+from kafka_topics import kafka_topic
 from pcap_deployment import MODEL, PARTITIONS, PUBLISHER, Deployment, records
 
 from jobs.adapters.wire.pcap import read_pcap
@@ -40,8 +41,9 @@ def test_summaries_of_slices_announce_each_notification(deployment: Deployment) 
                     announced[host, parts.summary.session].append(parts.summary)
                 else:
                     received[host, parts.session].append(parts.sequence)
+    topic = kafka_topic(deployment.settings)
     for partition, end in deployment.topics.end_offsets().items():
-        session = session_id(deployment.settings.topic, partition)
+        session = session_id(topic, partition)
         for host in ("h1", "h2", "h4"):
             until = 0
             for summary in sorted(announced[host, session], key=lambda each: each.from_):

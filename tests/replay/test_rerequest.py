@@ -17,6 +17,7 @@ import pytest
 from crash_world import ROOT, Program
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
+from kafka_topics import kafka_topic
 from pcap_deployment import MODEL, PUBLISHER, RULES, Deployment, fill, records
 from ports import free_port
 from pyspark.sql import SparkSession
@@ -123,7 +124,8 @@ def counting_service(stream: Deployment) -> Iterator[Service]:
 
 
 def sessions(stream: Deployment) -> list[bytes]:
-    return [session_id(stream.settings.topic, partition) for partition in range(2)]
+    topic = kafka_topic(stream.settings)
+    return [session_id(topic, partition) for partition in range(2)]
 
 
 # This is the first test, because the service that others share writes into the same table.
@@ -215,6 +217,20 @@ def test_strangers_and_nonsense_are_counted_and_get_no_answer(stream, counting_s
     client.socket.setblocking(False)
     with pytest.raises(BlockingIOError):
         client.socket.recv(65536)
+
+
+def test_requests_that_the_kernel_dropped_unread_are_counted(stream):
+    service = Service(stream, serve=False)
+    client = Client(service.rerequests)
+    # More than the receive buffer holds, before anybody reads.
+    for _ in range(30_000):
+        client.send(b"x" * 19)
+    service.thread.start()
+    try:
+        until(lambda: service.ended("malformed") + service.ended("dropped") == 30_000)
+        assert service.ended("dropped") > 1_000
+    finally:
+        service.close()
 
 
 def test_a_service_identifies_hosts_by_address_and_ignores_their_names(stream):
@@ -353,7 +369,8 @@ def test_service_and_receivers_as_programs_repair_losses(stream, tmp_path):
             tmp_path,
             "-m",
             *("cli.main", "receive", *options.split()),
-            *("--topic", settings.topic, "--partitions", "2", "--from-start"),
+            *("--topic", settings.topic, "--topic-id", kafka_topic(settings).id),
+            *("--partitions", "2", "--from-start"),
         )
         receiver.until("listening")
         hosts[host] = receiver, host_port, written

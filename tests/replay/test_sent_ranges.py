@@ -101,3 +101,19 @@ def test_a_batch_that_sent_nothing_of_a_partition_is_silent():
     quiet = sent(0, 10, 0)._replace(first=NOTHING, last=NOTHING)
     assert filled(quiet).range_at(0, 3, 100).silent
     assert not filled(quiet, sent(10, 12, 1)).range_at(0, 3, 100).silent
+
+
+@given(rows(), st.integers(0, OFFSETS + 25))
+def test_nothing_is_known_from_a_cut_on_and_all_before_it_stays(found: list[SentRange], cut: int):
+    index, whole = filled(*found), filled(*found)
+    index.cut(0, cut)
+    index.cut(1, cut)
+    for offset in range(OFFSETS + 25):
+        said, before = index.at(0, offset), whole.at(0, offset)
+        if offset >= cut:
+            assert said == Gap(offset, None, False, 0)
+        elif isinstance(before, SentRange):
+            assert said == before._replace(until=min(before.until, cut))
+        else:
+            assert isinstance(said, Gap)
+            assert said.until in (before.until, None)

@@ -38,6 +38,7 @@ from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.retune.record import RecordedPublications, read_record
 from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.tables.network_versions import NetworkVersions
+from jobs.adapters.tables.recorded_topics import topic_of_row
 from jobs.adapters.tables.tables import TREES, Tables
 from lab.proof import verdict as verdicts
 from lab.proof.receipts import datagrams_of, packet_receipt, receipts
@@ -280,7 +281,7 @@ class World:
     def repaired(self) -> verdicts.DeliveryVerdict:
         """Returns the verdict after each host has asked for everything in the summaries."""
         ends = {
-            session_id(TOPIC, part["partition"]): part["until_offset"] << OFFSET_SHIFT
+            session_id(topic_of_row(row), part["partition"]): part["until_offset"] << OFFSET_SHIFT
             for row in self.ledger()
             for part in row["partitions"]
         }

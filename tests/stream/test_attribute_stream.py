@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from following import drain, polled
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka_topics import kafka_topic
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from table_edits import change
@@ -299,7 +300,8 @@ class Deployment:
     def receipts(self) -> dict[str, list[Receipt]]:
         """Returns the notifications that the hosts received from this topic, without summaries."""
         self.lab.settle()
-        sessions = {session_id(self.settings.topic, p) for p in range(2)}
+        topic = kafka_topic(self.settings)
+        sessions = {session_id(topic, p) for p in range(2)}
         return {
             host: [r for r in received if r.session in sessions and r.messages]
             for host, received in receipts(self.lab.folder).items()
@@ -338,7 +340,7 @@ class Deployment:
             Topics(self.spark, self.settings).read_all(),
             batches,
             specification,
-            self.settings.topic,
+            kafka_topic(self.settings),
             read=lambda record, batch: readers[batch.batch_id](record, batch),
         )
         assert expectation.unprocessed == 0
@@ -534,7 +536,7 @@ def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_fi
     }
     assert next(r["id"] for r in deployment.tables.rows("attributes") if r["name"] == "snow") == 5
     ends = {
-        session_id(deployment.settings.topic, p["partition"]): p["until_offset"]
+        session_id(kafka_topic(deployment.settings), p["partition"]): p["until_offset"]
         for p in first["partitions"]
     }
     after = deployment.receipts()

@@ -16,6 +16,7 @@ import pytest
 from following import drain, polled
 from itchcpp.parser import MessageParser
 from kafka import KafkaProducer
+from kafka_topics import kafka_topic
 from pcap_deployment import expected
 from pyspark.sql import Row, SparkSession
 from scapy.utils import rdpcap
@@ -161,7 +162,8 @@ class Deployment:
     def all_receipts(self) -> list[tuple[str, list[verification.Receipt]]]:
         """Returns the same with summaries, which have no messages."""
         self.lab.settle()
-        sessions = {session_id(self.settings.topic, p) for p in range(2)}
+        topic = kafka_topic(self.settings)
+        sessions = {session_id(topic, p) for p in range(2)}
         return [
             (host, [r for r in received if r.session in sessions])
             for host, received in verification.receipts(self.lab.folder).items()
@@ -232,7 +234,7 @@ def test_statistics_and_ledger_record_the_frames_that_were_sent(delivered):
             r.sequence
             for host in received.values()
             for r in host
-            if r.session == session_id(delivered.settings.topic, p["partition"])
+            if r.session == session_id(kafka_topic(delivered.settings), p["partition"])
         ]
         assert (p["first_sequence"], p["last_sequence"]) == (min(numbers), max(numbers))
     assert row["packets"] == len(PACKETS)
@@ -469,7 +471,7 @@ def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
     deployment.publish(PACKETS[:200])
     deployment.run()
     offsets = {
-        (session_id(deployment.settings.topic, p["partition"]), offset)
+        (session_id(kafka_topic(deployment.settings), p["partition"]), offset)
         for p in last["partitions"]
         for offset in range(p["from_offset"], p["until_offset"])
     }

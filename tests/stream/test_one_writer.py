@@ -13,7 +13,7 @@ from pcap_deployment import Deployment, records
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.stream.micro_batches import Consent, start
 from udfs.errors import StackcastError, TableError
 from udfs.messages.specification import Specification
 
@@ -30,7 +30,7 @@ class Stream:
     def __init__(self, deployment: Deployment, *, take_over: bool = False) -> None:
         self._lifecycle = Lifecycle()
         self._query, self.delivery = start(
-            deployment.spark, deployment.settings, self._lifecycle, take_over=take_over
+            deployment.spark, deployment.settings, self._lifecycle, Consent(take_over)
         )
         self.error: StackcastError | None = None
         self._thread = threading.Thread(target=self._run)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from kafka_topics import kafka_topic
 from paths import P4
 from pcap_deployment import RULES, Deployment, records
 from rerequesting import Client, Service
@@ -229,7 +230,7 @@ def test_frames_that_enter_at_the_executors_place_are_recorded_and_explained(
         client = Client(service.rerequests)
         for host in ("h1", "h2", "h4"):
             for partition in range(2):
-                session = session_id(deployment.settings.topic, partition)
+                session = session_id(kafka_topic(deployment.settings), partition)
                 again = [read_packet(packet) for packet in client.all(host, session)]
                 first = [receipt for receipt in hosts[host] if receipt.session == session]
                 assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, first))
@@ -258,7 +259,7 @@ def test_hosts_repair_losses_and_trees_are_retuned_for_all_publishers(
         count = 0
         for host in ("h1", "h2", "h4"):
             for partition in range(2):
-                session = session_id(deployment.settings.topic, partition)
+                session = session_id(kafka_topic(deployment.settings), partition)
                 again = [read_packet(packet) for packet in client.all(host, session)]
                 first = [receipt for receipt in hosts[host] if receipt.session == session]
                 assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, first))

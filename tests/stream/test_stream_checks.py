@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.identity import Identity, specification_digest
 from jobs.adapters.stream.checks import check_offsets, check_records, no_room
+from jobs.adapters.stream.truncation import Truncation
 from udfs.errors import StreamError
 from udfs.messages.sequence import MAX_OFFSET
 
@@ -25,6 +26,7 @@ HELD = Identity(
     topic="itch.raw",
     cluster="C1",
     topic_id="T1",
+    generation=0,
     format="itch",
     specification="abc",
     publisher="feed1",
@@ -39,27 +41,21 @@ spans = st.dictionaries(st.integers(0, 3), st.tuples(offsets, offsets).map(sorte
 @given(st.dictionaries(st.integers(0, 3), offsets), spans)
 def test_nothing_is_skipped_and_what_is_told_can_be_done(wanted, spans):
     """Either each next record is there, or the error says what to set so that it is."""
-    there = all(
-        p in spans and first <= o <= spans[p][1]
-        for p, o in wanted.items()
-        for first, _ in [spans.get(p, (0, 0))]
-    )
+    there = all(spans[p][0] <= o for p, o in wanted.items() if p in spans)
     there &= all(first == 0 for p, (first, _) in spans.items() if p not in wanted)
     if there:
         check_records("t", wanted, spans, new=False)
         return
     with pytest.raises(StreamError) as refused:
         check_records("t", wanted, spans, new=False)
-    shorter = any(p not in spans or spans[p][1] < o for p, o in wanted.items())
-    assert refused.value.what == ("TOPIC_SHORTER" if shorter else "RECORDS_GONE")
-    if not shorter:
-        (text,) = re.findall(r"startingOffsets to (\{.*\}\})", str(refused.value))
-        told = {int(p): o for p, o in json.loads(text)["t"].items()}
-        assert told.keys() == spans.keys()
-        check_records("t", told, spans, new=True)
-        lost = sum(max(0, first - wanted.get(p, 0)) for p, (first, _) in spans.items())
-        assert f"has {lost} records no more" in str(refused.value)
-        assert all(told[p] == max(spans[p][0], wanted.get(p, 0)) for p in spans)
+    assert refused.value.what == "RECORDS_GONE"
+    (text,) = re.findall(r"startingOffsets to (\{.*\}\})", str(refused.value))
+    told = {int(p): o for p, o in json.loads(text)["t"].items()}
+    assert told.keys() == spans.keys() | wanted.keys()
+    check_records("t", told, spans, new=True)
+    lost = sum(max(0, first - wanted.get(p, 0)) for p, (first, _) in spans.items())
+    assert f"has {lost} records no more" in str(refused.value)
+    assert all(told[p] == max(spans[p][0], wanted.get(p, 0)) for p in spans)
 
 
 def test_a_new_checkpoint_may_begin_at_start_or_end_but_not_at_what_is_gone():
@@ -97,22 +93,47 @@ def test_what_a_broker_does_not_tell_is_no_difference():
     HELD.check(silent, ONWARD)
 
 
-@given(st.builds(Identity, *[st.text()] * 6, tables=st.dictionaries(st.text(), st.text())))
+@given(
+    st.builds(
+        Identity,
+        *[st.text()] * 3,
+        st.integers(0),
+        *[st.text()] * 3,
+        tables=st.dictionaries(st.text(), st.text()),
+    )
+)
 def test_an_identity_is_read_as_it_was_written(identity):
     assert Identity.unpacked(identity.packed(), "f") == identity
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layout": 1}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layout": 3}', b"\xff"])
 def test_a_damaged_identity_names_its_file(content):
     with pytest.raises(StreamError, match="CHECKPOINT_UNREADABLE: the file"):
         Identity.unpacked(content, "the file")
 
 
 def test_the_checkpoint_of_a_newer_version_is_refused_and_the_error_says_what_to_do():
-    newer = HELD.packed().replace(b'"layout": 2', b'"layout": 3')
-    with pytest.raises(StreamError, match=r"the file: .* layout 3, .* up to 2: run") as refused:
+    newer = HELD.packed().replace(b'"layout": 3', b'"layout": 4')
+    with pytest.raises(StreamError, match=r"the file: .* layout 4, .* up to 3: run") as refused:
         Identity.unpacked(newer, "the file")
     assert refused.value.what == "NEWER_LAYOUT"
+
+
+def test_the_checkpoint_of_an_older_version_is_refused_and_the_error_says_what_to_do():
+    older = HELD.packed().replace(b'"layout": 3', b'"layout": 2')
+    with pytest.raises(
+        StreamError, match=r"the file: .* layout 2, .* needs layout 3: set"
+    ) as refused:
+        Identity.unpacked(older, "the file")
+    assert refused.value.what == "OLDER_LAYOUT"
+
+
+def test_the_error_of_a_truncated_log_gives_the_range_and_the_option_to_go_on():
+    truncation = Truncation("itch.raw", {0: 82_877, 1: 400}, {0: 82_724})
+    text = str(truncation.error())
+    assert text.startswith("STREAM.LOG_TRUNCATED: topic itch.raw ")
+    assert "partition 0: offsets 82724 to 82876." in text
+    assert "partition 1" not in text and "--accept-truncation" in text
 
 
 def test_offsets_that_numbers_do_not_hold_are_refused_and_told_long_before(caplog):

@@ -22,7 +22,7 @@ from udfs.delivery.plan import Addressing, Compilation
 from udfs.filters import grouped
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.reference import build_packet
-from udfs.messages.sequence import session_id, split_sequence
+from udfs.messages.sequence import Topic, session_id, split_sequence
 from udfs.messages.specification import parse_specification
 from udfs.network.topology import fabric
 from udfs.stacks.dissect import dissect
@@ -34,7 +34,7 @@ NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
 TREES = broadcast_trees(NETWORK)
 HOSTS = sorted(NETWORK.subscribers())
 MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
-TOPIC = "itch.raw"
+TOPIC = Topic("itch.raw")
 ADDRESSING = Addressing("feed1", group=0xE9360C01, port=26400, mtu=1500, max_labels=64)
 VERSIONS = {"subscriptions": 3, "hosts": 1}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
+from kafka_topics import kafka_topic
 from pyspark.sql import SparkSession
 from table_edits import change
 
@@ -19,7 +20,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
 from jobs.adapters.stream.checks import after_failure
 from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.stream.micro_batches import NO_CONSENT, Consent, start
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.pcap import read_pcap
 from lab.proof import verification
@@ -145,14 +146,14 @@ class Deployment:
         producer.flush()
         producer.close()
 
-    def run(self, *steps: Callable[[], None]) -> None:
+    def run(self, *steps: Callable[[], None], consent: Consent = NO_CONSENT) -> None:
         """Run the stream until it has delivered all records, again after each step, and stop it.
 
         Raises:
             StreamError: the error of the job, if the stream ends by itself.
         """
         lifecycle = Lifecycle()
-        query, delivery = start(self.spark, self.settings, lifecycle)
+        query, delivery = start(self.spark, self.settings, lifecycle, consent)
         remaining = list(steps)
         last_batch = -1
         deadline = time.monotonic() + HANG_S
@@ -244,6 +245,6 @@ def expected(
         rules, _ = check(rows, specification, set(hosts), settings.publisher)
         offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
         batches.append(verification.Batch(row["batch_id"], offsets, rules))
-    made = verification.expected(topics.read_all(), batches, specification, settings.topic)
+    made = verification.expected(topics.read_all(), batches, specification, kafka_topic(settings))
     assert made.unprocessed == 0
     return made

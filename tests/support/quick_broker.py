@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from lab.up.broker import Broker
@@ -15,6 +16,23 @@ broker.session.timeout.ms=2000
 
 class QuickBroker(Broker):
     """A broker that can be revived at once."""
+
+    def save(self, topic: str) -> None:
+        """Keep a copy of the files of a topic, for `truncate`."""
+        for partition in sorted((self.folder / "data").glob(f"{topic}-*")):
+            shutil.copytree(partition, self.folder / "saved" / partition.name)
+
+    def truncate(self, topic: str) -> None:
+        """Take the topic back to what it was at `save`, and start under new leader epochs.
+
+        A broker that became leader without all records (unclean leader election) has such a log.
+        """
+        self.kill()
+        for saved in sorted((self.folder / "saved").glob(f"{topic}-*")):
+            partition = self.folder / "data" / saved.name
+            shutil.rmtree(partition)
+            saved.rename(partition)
+        self.revive(300)
 
     def _write_properties(self, port: int, controller: int) -> Path:
         path = super()._write_properties(port, controller)

@@ -210,7 +210,7 @@ def check(datagrams: list[bytes], summary: Summary) -> None:
 class Service:
     """A re-request service in a thread."""
 
-    def __init__(self, stream: Deployment, **settings: object) -> None:
+    def __init__(self, stream: Deployment, *, serve: bool = True, **settings: object) -> None:
         self.metrics = RerequestMetrics(stream.settings.metrics_hosts)
         self.rerequests = Rerequests(
             stream.spark,
@@ -224,7 +224,8 @@ class Service:
         self.thread = threading.Thread(
             target=self.rerequests.serve, args=(self.stopping,), daemon=True
         )
-        self.thread.start()
+        if serve:
+            self.thread.start()
 
     def ended(self, outcome: str) -> int:
         value = self.metrics.registry.get_sample_value(

@@ -40,14 +40,14 @@ from scapy.layers.l2 import Ether
 from waiting import until
 
 from lab.fabric.hosts import BadFrame, udp_payload
-from udfs.messages.sequence import OFFSET_SHIFT, session_id
+from udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
 from udfs.messages.summary_keys import SummaryKey
 from udfs.network.labels import HOP, NARROW, TREE
 from udfs.network.topology import from_graph
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 
-SESSION = session_id("itch.raw", 0)
+SESSION = session_id(Topic("itch.raw"), 0)
 BATCHES, EACH = 12, 50
 #: Only against hangs.
 SECONDS = 600.0

@@ -11,7 +11,7 @@ from lab.proof.receipts import Receipt
 from lab.proof.recorded import Recorded
 from lab.proof.verdict import DeliveryVerdict, Fault
 from lab.proof.verification import Expectation
-from udfs.messages.sequence import session_id, split_sequence
+from udfs.messages.sequence import Topic, session_id, split_sequence
 
 
 def whole_verdict(
@@ -40,7 +40,7 @@ class _Check:
         self,
         expectation: Expectation,
         recorded: Sequence[Recorded],
-        topic: str,
+        topic: Topic,
         since: int,
         ordered: bool,
     ) -> None:

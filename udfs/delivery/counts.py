@@ -12,7 +12,7 @@ from udfs.delivery import kernels
 from udfs.errors import StreamError
 from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import Messages
-from udfs.messages.sequence import MAX_OFFSET, session_id
+from udfs.messages.sequence import MAX_OFFSET, Topic, session_id
 from udfs.stacks.frame import Frames
 
 
@@ -26,7 +26,7 @@ class Counts:
     `kernels.count`.
     """
 
-    def __init__(self, topic: str, digests: bool) -> None:
+    def __init__(self, topic: Topic, digests: bool) -> None:
         self.topic = topic
         self._digests = digests
         self.partitions = np.zeros(0, np.int32)
@@ -83,8 +83,8 @@ class Counts:
         if largest > MAX_OFFSET:
             raise StreamError(
                 "OFFSETS_USED_UP",
-                f"topic {self.topic} has offset {largest}, and sequence numbers hold offsets up "
-                f"to {MAX_OFFSET}: publish to a topic of another name",
+                f"topic {self.topic.name} has offset {largest}, and sequence numbers hold offsets "
+                f"up to {MAX_OFFSET}: publish to a topic of another name",
                 offset=largest,
             )
 

@@ -34,6 +34,7 @@ from udfs.messages.attributes.registry import Registry, attribute
 from udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
 from udfs.messages.record_batches import next_offset, read_records
 from udfs.messages.reference import build_packet
+from udfs.messages.sequence import Topic
 from udfs.messages.specification import parse_specification
 from udfs.network.labels import NARROW, TREE
 from udfs.network.topology import fabric
@@ -149,7 +150,7 @@ def _deliver(
         advertisements=[Advertisement(publisher, announced)] if announced else [],
     )
     assert not compilation.rejections
-    task = Task(compilation.plan, SimpleNamespace(value=_SomeStacks()), "topic", 1, {})
+    task = Task(compilation.plan, SimpleNamespace(value=_SomeStacks()), Topic("topic"), 1, {})
     count = len(records)
     for partitions in ([0] * count, list(range(count))):
         task.add(

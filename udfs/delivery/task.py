@@ -20,6 +20,7 @@ from udfs.delivery.told import Telling
 from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from udfs.messages.readers import REASONS
+from udfs.messages.sequence import Topic
 from udfs.stacks.frame import DATAGRAM, Frames, MessagePositions, build_frames
 from udfs.trees.header_stacks import Receivers
 
@@ -38,7 +39,7 @@ class Task:
         self,
         plan: Plan,
         header_stacks: StacksHandle,
-        topic: str,
+        topic: Topic,
         samples: int,
         carried: Mapping[int, bytes],
         telling: Telling | None = None,

@@ -1,5 +1,8 @@
 """Sequence numbers and sessions of outgoing packets: functions of the source, of nothing else.
 
+A session identifies one partition of one log: a topic that is created again under the same name has
+new sessions, and so has a topic whose log Kafka has truncated.
+
 A frame's MoldUDP64 sequence number is made of the Kafka offset and of the place of its first
 message in the source packet; the messages in the frame count up by one, as MoldUDP64 says. Every
 message has 2^13 numbers of its own, so the ranges of two frames never overlap, however the messages
@@ -11,7 +14,7 @@ of a packet are spread over frames::
 from __future__ import annotations
 
 import hashlib
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,24 @@ SESSION_LENGTH = 10
 MAX_OFFSET = (1 << 63 - OFFSET_SHIFT) - 1
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Topic(NamedTuple):
+    """A Kafka topic with all that its sessions depend on.
+
+    An offset of a partition belongs to one record only as long as none of these changes.
+
+    Attributes:
+        name: name of the topic.
+        id: id that Kafka gave the topic when it was created, as ``kafka-topics.sh --describe``
+            prints it; empty if the broker is older than Kafka 2.8.
+        generation: 0, and one more each time that the stream continues after Kafka has truncated
+            the log.
+    """
+
+    name: str
+    id: str = ""
+    generation: int = 0
 
 
 @overload
@@ -45,15 +66,24 @@ def split_sequence(sequence: int) -> tuple[int, int]:
     return sequence >> OFFSET_SHIFT, (sequence >> INDEX_BITS) & MAX_MESSAGES
 
 
-def session_id(topic: str, partition: int) -> bytes:
-    """Returns the session of a topic's partition: 10 characters, 6 for the topic, 4 for the
-    partition.
+def session_id(topic: Topic, partition: int) -> bytes:
+    """Returns the session of a topic's partition.
 
-    Raises MessageError BAD_PARTITION for a partition outside 0 to 1,679,615 (36^4 - 1).
+    Args:
+        topic: topic with its id and generation.
+        partition: 0 to 1,679,615 (36^4 - 1).
+
+    Returns:
+        10 characters: 6 for the topic, a digest of name, id and generation, and 4 for the
+        partition.
+
+    Raises:
+        MessageError: BAD_PARTITION.
     """
     if not 0 <= partition < 36**4:
         raise MessageError("BAD_PARTITION", f"partition {partition} does not fit four digits")
-    digest = int.from_bytes(hashlib.sha256(topic.encode()).digest()[:8], "big")
+    name = f"{topic.name}\0{topic.id}\0{topic.generation}".encode()
+    digest = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
     return (_base36(digest, 6) + _base36(partition, 4)).encode("ascii")
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from udfs.delivery.frame_headers import FrameHeaders, StacksHandle
 from udfs.delivery.plan import PlanHandle
 from udfs.delivery.task import Task
-from udfs.messages.sequence import OFFSET_SHIFT
+from udfs.messages.sequence import OFFSET_SHIFT, Topic
 from udfs.stacks.frame import Frames
 from udfs.trees.header_stacks import Receivers
 
@@ -50,7 +50,7 @@ ARROW = pa.schema(
 def recompute(
     plan: PlanHandle,
     header_stacks: StacksHandle,
-    topic: str,
+    topic: Topic,
     carried: Mapping[int, bytes],
     hosts: frozenset[str] | None,
     offsets: tuple[int, int],

@@ -114,6 +114,18 @@ class SentRanges:
         for at, column in enumerate(columns):
             column[first : max(first, last)] = array("q", [each[at] for each in painted])
 
+    def cut(self, partition: int, offset: int) -> None:
+        """Removes the ranges of a partition from an offset on."""
+        columns = self._columns.get(partition)
+        if columns is None:
+            return
+        first = bisect_right(columns[1], offset)
+        if first < len(columns[0]) and columns[0][first] < offset:
+            columns[1][first] = offset
+            first += 1
+        for column in columns:
+            del column[first:]
+
     def at(self, partition: int, offset: int) -> SentRange | Gap:
         """Returns the range that has an offset of a partition, or the gap that it is in."""
         columns = self._columns.get(partition)

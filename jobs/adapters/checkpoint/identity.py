@@ -25,11 +25,12 @@ from jobs.adapters.planning import formats
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import StreamError
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.messages.sequence import Topic
 from udfs.network.publishers import PARTITION
 
 NAME = "stackcast-identity.json"
 #: The form of all files of the checkpoint; one that changes it counts up.
-LAYOUT = 2
+LAYOUT = 3
 
 #: Tables whose versions batches are pinned to, and the one that says which batches there were.
 TABLES = ("subscriptions", "switches", "hosts", "links", "virtual_trees", "egress_ledger")
@@ -37,31 +38,50 @@ TABLES = ("subscriptions", "switches", "hosts", "links", "virtual_trees", "egres
 
 @dataclass(frozen=True)
 class Identity:
-    """cluster and topic_id are Kafka's, empty where a broker tells none; tables: Delta's ids."""
+    """cluster and topic_id are Kafka's, empty where a broker tells none; tables: Delta's ids.
+    generation: see `udfs.messages.sequence.Topic`."""
 
     topic: str
     cluster: str
     topic_id: str
+    generation: int
     format: str
     specification: str
     publisher: str
     tables: dict[str, str]
 
     @classmethod
-    def now(cls, settings: Settings, tables: Tables, ids: tuple[str, str]) -> Identity:
-        """Returns the identity of a checkpoint that is begun now; ``ids`` are those of Kafka's
-        cluster and of the topic. Raises TableError MISSING."""
+    def now(
+        cls, settings: Settings, tables: Tables, ids: tuple[str, str], generation: int = 0
+    ) -> Identity:
+        """Returns the identity of a checkpoint that is begun now.
+
+        Args:
+            settings: settings of the stream.
+            tables: tables of the stream.
+            ids: ids of Kafka's cluster and of the topic.
+            generation: generation of the topic.
+
+        Raises:
+            TableError: MISSING, OLDER_LAYOUT, NEWER_LAYOUT.
+        """
         cluster, topic_id = ids
         names = (*TABLES, *formats.sources(settings))
         return cls(
             topic=settings.topic,
             cluster=cluster,
             topic_id=topic_id,
+            generation=generation,
             format=settings.format,
             specification=specification_digest(settings),
             publisher=_publisher(settings),
             tables={name: tables.head(name)[0] for name in names},
         )
+
+    @property
+    def read_topic(self) -> Topic:
+        """The topic that the checkpoint is for."""
+        return Topic(self.topic, self.topic_id, self.generation)
 
     def packed(self) -> bytes:
         text = json.dumps({"layout": LAYOUT, **dataclasses.asdict(self)}, indent=1, sort_keys=True)
@@ -71,10 +91,17 @@ class Identity:
     def unpacked(cls, content: bytes, name: str) -> Identity:
         """Reads what `packed` wrote; ``name`` is that of the file.
 
-        Raises StreamError CHECKPOINT_UNREADABLE, NEWER_LAYOUT.
+        Raises StreamError CHECKPOINT_UNREADABLE, OLDER_LAYOUT, NEWER_LAYOUT.
         """
         try:
             values: dict[str, Any] = json.loads(content)
+            if values["layout"] < LAYOUT:
+                raise StreamError(
+                    "OLDER_LAYOUT",
+                    f"{name}: the checkpoint has layout {values['layout']}, and this version of "
+                    f"Stackcast needs layout {LAYOUT}: set {PREFIX}checkpoint to a new folder and "
+                    f"{PREFIX}startingOffsets to where egress_ledger ends",
+                )
             if values["layout"] > LAYOUT:
                 raise StreamError(
                     "NEWER_LAYOUT",
@@ -111,8 +138,7 @@ class Identity:
                 "TOPIC_RECREATED",
                 f"topic {self.topic} was deleted and made anew since the checkpoint began (id "
                 f"{self.topic_id} then, {now.topic_id} now), so its offsets mean other records: "
-                f"{from_start}. Hosts then get numbers again that they have seen: give the topic "
-                "another name to avoid that",
+                f"{from_start}. Its sessions are new ones, so hosts take no event for an old one",
             )
         if self.format != now.format:
             raise StreamError(
@@ -182,7 +208,11 @@ class IdentityFile:
         return None if content is None else Identity.unpacked(content, self._folder.path(NAME))
 
     def write(self, identity: Identity) -> None:
-        """Whole or not at all. Raises one of `FILE_ERRORS`."""
+        """Write the file, in place of one that is there. Raises one of `FILE_ERRORS`.
+
+        After a crash it is whole or missing, and the next start writes a missing one.
+        """
+        self._folder.remove(NAME)
         self._folder.write(NAME, identity.packed())
 
 

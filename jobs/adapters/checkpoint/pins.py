@@ -7,6 +7,8 @@ and says the same ranges, so the same frames go out with the same numbers.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -23,7 +25,8 @@ class Pin(NamedTuple):
     told, and so where the summaries of the batch begin. until: by partition, the offset that its
     tasks read up to at most, where they find out where it ends; empty where that was planned.
     everyone: its summaries are for all hosts. ahead: it was written while the batch before ran, and
-    ``since`` is as that one began."""
+    ``since`` is as that one began. epochs: by partition, the leader epoch of the last record of the
+    batches before."""
 
     versions: dict[str, int]
     settings: dict[str, str]
@@ -31,6 +34,7 @@ class Pin(NamedTuple):
     until: dict[int, int]
     everyone: bool = True
     ahead: bool = False
+    epochs: Mapping[int, int] = MappingProxyType({})
 
 
 class Pins:
@@ -53,7 +57,8 @@ class Pins:
             until = {int(p): int(offset) for p, offset in held["until"].items()}
             versions = {str(name): int(v) for name, v in held["versions"].items()}
             flags = bool(held["everyone"]), bool(held["ahead"])
-            return Pin(versions, dict(held["settings"]), since, until, *flags)
+            epochs = {int(p): int(epoch) for p, epoch in held["epochs"].items()}
+            return Pin(versions, dict(held["settings"]), since, until, *flags, epochs)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "PIN_UNREADABLE",
@@ -82,7 +87,8 @@ class Pins:
         name = self._files.name(batch_id)
         if self._files.read(batch_id) is not None:
             raise TableError("PIN_NOT_WRITTEN", f"batch {batch_id} has its versions in {name}")
-        held = pin._asdict() | {"since": {p: told.packed() for p, told in pin.since.items()}}
+        since = {p: told.packed() for p, told in pin.since.items()}
+        held = pin._asdict() | {"since": since, "epochs": dict(pin.epochs)}
         try:
             written = self._files.write(batch_id, json.dumps(held).encode())
         except FILE_ERRORS as error:

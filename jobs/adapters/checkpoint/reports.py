@@ -27,6 +27,8 @@ FOLDER = "stackcast-reports"
 _TIME = pa.timestamp("us", "UTC")
 _TYPES = {
     "topic": pa.string(),
+    "topic_id": pa.string(),
+    "generation": pa.int32(),
     "publisher": pa.string(),
     "subscriber": pa.string(),
     "receivers": pa.list_(pa.string()),
@@ -40,6 +42,7 @@ _TYPES = {
                 ("until_offset", pa.int64()),
                 ("first_sequence", pa.int64()),
                 ("last_sequence", pa.int64()),
+                ("leader_epoch", pa.int32()),
             ]
         )
     ),

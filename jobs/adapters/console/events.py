@@ -16,9 +16,10 @@ from jobs.adapters.console.subscriptions import SubscriptionsView
 from jobs.adapters.planning import formats
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.replay.replay import Replay
+from jobs.adapters.tables.recorded_topics import topic_of_row
 from jobs.adapters.tables.tables import LEDGER
 from udfs.errors import ConsoleError
-from udfs.messages.sequence import sequence_number, session_id
+from udfs.messages.sequence import Topic, sequence_number, session_id
 from udfs.replay.event_matches import NewestEvents
 
 #: Records that a look at the tail reads, and events that a page shows.
@@ -73,6 +74,8 @@ class EventsView:
         for batch in self._records.read(count):
             kept.add(batch)
         batches = self._reading.newest(LEDGER, "batch_id", _BATCHES)
+        topic = _newest_topic(batches, self._settings.topic)
+        batches = [row for row in batches if topic_of_row(row) == topic]
         found = []
         for event in kept.newest():
             met = [rules[number] for number in event.rules]
@@ -81,14 +84,14 @@ class EventsView:
                     "partition": event.partition,
                     "offset": event.offset,
                     "index": event.message_index,
-                    "session": session_id(self._settings.topic, event.partition).decode(),
+                    "session": session_id(topic, event.partition).decode(),
                     "sequence": str(sequence_number(event.offset, event.message_index)),
                     "time": _time(event.time),
                     "fields": formats.event_of(form, event.message)[0],
                     "rules": [rule.id for rule in met[:_RULES]],
                     "matches": len(met),
                     "hosts": sorted({host for rule in met for host in rule.receivers}),
-                    "batch": _batch_of(batches, self._settings.topic, *event[:2]),
+                    "batch": _batch_of(batches, *event[:2]),
                 }
             )
         return {
@@ -147,6 +150,11 @@ class EventsView:
                 self._replay = Replay(self._spark, self._settings, tables, by_ingress=True)
             replay = self._replay
             replay.ledger.refresh()
+            if topic_of_row(row) != replay.ledger.topic:
+                raise ConsoleError(
+                    "NO_BATCH",
+                    f"batch {number} is of the topic before it was created again or truncated",
+                )
             for part in row["partitions"]:
                 at = part["from_offset"]
                 while at < part["until_offset"]:
@@ -163,7 +171,7 @@ class EventsView:
                                 "partition": part["partition"],
                                 "sequence": str(int(sent.sequence[place])),
                                 "session": session_id(
-                                    self._settings.topic, part["partition"]
+                                    topic_of_row(row), part["partition"]
                                 ).decode(),
                                 "receivers": list(receivers),
                                 "hex": contents[place].hex(),
@@ -182,9 +190,16 @@ def _time(microseconds: int | None) -> str | None:
     return dt.datetime.fromtimestamp(microseconds / 1e6, dt.UTC).isoformat()
 
 
-def _batch_of(batches: list[Row], topic: str, partition: int, offset: int) -> int | None:
+def _newest_topic(batches: list[Row], name: str) -> Topic:
+    """Returns the topic as the newest of these batches has read it."""
+    mine = [row for row in batches if row["topic"] == name]
+    newest = max(mine, key=lambda row: row["started_at"], default=None)
+    return Topic(name) if newest is None else topic_of_row(newest)
+
+
+def _batch_of(batches: list[Row], partition: int, offset: int) -> int | None:
     for row in batches:
-        if row["topic"] == topic and any(
+        if any(
             p["partition"] == partition and p["from_offset"] <= offset < p["until_offset"]
             for p in row["partitions"]
         ):

@@ -51,22 +51,37 @@ _FINAL = (
 )
 
 
+#: Stands for an unknown leader epoch.
+NO_EPOCH = -1
+
+
 class Range(NamedTuple):
-    """Records of a partition with offsets ``first`` up to ``until``."""
+    """Records of a partition with offsets ``first`` up to ``until``.
+
+    epoch: leader epoch of the last record before ``first`` that was read, or `NO_EPOCH`. A broker
+    from Kafka 2.7 on finds with it that the log was truncated before ``first``.
+    """
 
     topic: str
     partition: int
     first: int
     until: int
+    epoch: int = NO_EPOCH
 
 
 @dataclass
 class Reached:
-    """Progress of `Fetcher.follow`. offset: of the next record. failure: what keeps the broker from
-    giving it, or empty."""
+    """Progress in a partition.
+
+    Attributes:
+        offset: offset of the next record.
+        failure: reason why the broker does not return it, or nothing.
+        epoch: leader epoch of the last record before ``offset`` that was read, or `NO_EPOCH`.
+    """
 
     offset: int
     failure: str = ""
+    epoch: int = NO_EPOCH
 
 
 @functools.lru_cache(maxsize=4)
@@ -85,14 +100,24 @@ class Fetcher:
         #: Bytes that an offset took in the last piece.
         self._sizes: dict[TopicPartition, float] = {}
 
-    def batches(self, wanted: Range) -> Iterator[Batch]:
+    def batches(self, wanted: Range, reached: Reached | None = None) -> Iterator[Batch]:
         """Yields the records in order.
 
-        A range without records, where they are of aborted transactions or compacted away, yields
-        nothing. Raises KafkaError OFFSET_GONE, BROKER_UNREACHABLE, FETCH_REFUSED, RECORDS_DAMAGED,
-        RECORDS_OLD.
+        Args:
+            wanted: records to fetch. A range without records, because they belong to aborted
+                transactions or were compacted away, yields nothing.
+            reached: gets the offset and the leader epoch of what was read.
+
+        Yields:
+            The records.
+
+        Raises:
+            KafkaError: OFFSET_GONE, LOG_TRUNCATED, BROKER_UNREACHABLE, FETCH_REFUSED,
+                RECORDS_DAMAGED, RECORDS_OLD.
         """
-        for records in self._records(wanted):
+        reached = reached or Reached(wanted.first)
+        reached.offset, reached.epoch = wanted.first, wanted.epoch
+        for records in self._records(wanted, reached):
             yield from records.batches(wanted.partition)
 
     def follow(
@@ -100,7 +125,8 @@ class Fetcher:
     ) -> Iterator[Batch]:
         """Yields records as they come, for so many seconds.
 
-        They are those of the range at most, and ``reached`` is told how far they have come. again:
+        They are those of the range at most, and ``reached`` says how far they have come. It begins
+        at an offset of the range, with the epoch of the last record before. again:
         reads at least what is there now, since whoever tried before may have sent it. A broker that
         cannot be reached raises an error only then. Raises KafkaError as `batches`.
         """
@@ -111,7 +137,7 @@ class Fetcher:
             if left < _SHORTEST and reached.offset >= least:
                 return
             try:
-                found, end = self._fetch(wanted, reached.offset, max(left, _SHORTEST))
+                found, end = self._fetch(wanted, reached, max(left, _SHORTEST))
             except (OSError, kafka_errors.KafkaError) as error:
                 if not _may_pass(error):
                     raise _refused(wanted, reached.offset, error) from error
@@ -128,17 +154,18 @@ class Fetcher:
                 yield from found.batches(wanted.partition)
             # A batch of Kafka's may go on beyond the range.
             reached.offset = max(reached.offset, min(found.next, wanted.until))
+            reached.epoch = max(reached.epoch, found.epoch)
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
-    def _records(self, wanted: Range) -> Iterator[Records]:
-        offset, failures, deadline = wanted.first, 0, self._deadline()
-        while offset < wanted.until:
+    def _records(self, wanted: Range, reached: Reached) -> Iterator[Records]:
+        failures, deadline = 0, self._deadline()
+        while (offset := reached.offset) < wanted.until:
             try:
-                found, _ = self._fetch(wanted, offset)
+                found, _ = self._fetch(wanted, reached)
             except (OSError, kafka_errors.KafkaError) as error:
                 if not _may_pass(error):
                     raise _refused(wanted, offset, error) from error
@@ -154,8 +181,9 @@ class Fetcher:
                     )
                 time.sleep(wait)
                 continue
+            reached.epoch = max(reached.epoch, found.epoch)
             if found.next > offset:
-                offset, failures, deadline = found.next, 0, self._deadline()
+                reached.offset, failures, deadline = found.next, 0, self._deadline()
             elif time.monotonic() > deadline:
                 raise KafkaError(
                     "BROKER_UNREACHABLE",
@@ -169,7 +197,7 @@ class Fetcher:
         return time.monotonic() + self._options.patience
 
     def _fetch(
-        self, wanted: Range, offset: int, seconds: float | None = None
+        self, wanted: Range, reached: Reached, seconds: float | None = None
     ) -> tuple[Records, int]:
         """Takes one piece, and asks for the next before it is read: the broker works meanwhile.
 
@@ -177,26 +205,35 @@ class Fetcher:
         it is there already. Returns the end of the partition, too. Raises OSError or an error of
         kafka-python.
         """
+        offset = reached.offset
         place = TopicPartition(wanted.topic, wanted.partition)
         if place not in self._leaders:
             self._leaders[place] = self._find(place)
         node, epoch = self._leaders[place]
         connection = self._connections[node]
 
-        def piece(first: int, until: int) -> _Piece:
+        def piece(first: int, until: int, last_epoch: int) -> _Piece:
             options = self._options
             wait, least = options.wait_ms, options.least
             if seconds is not None:
                 wait, least = round(1000 * min(seconds, _LONGEST)), 1
-            return _Piece(place, first, epoch, self._most(place, until - first), wait, least)
+            most = self._most(place, until - first)
+            return _Piece(place, first, epoch, last_epoch, most, wait, least)
 
-        data, aborted, last = connection.fetch(piece(offset, wanted.until))
-        end = next_offset(data, offset, wanted.until)
+        try:
+            data, aborted, last = connection.fetch(piece(offset, wanted.until, reached.epoch))
+        except _DivergedError as diverged:
+            if diverged.end < offset:
+                raise _truncated(wanted, diverged.end, offset) from diverged
+            # The log has other epochs than the one that was read, and the same records.
+            reached.epoch = NO_EPOCH
+            data, aborted, last = connection.fetch(piece(offset, wanted.until, NO_EPOCH))
+        end, read_epoch = next_offset(data, offset, wanted.until)
         if end > offset:
             self._sizes[place] = len(data) / (end - offset)
             there = wanted.until if seconds is None else min(last, wanted.until)
             if end < there:
-                connection.ask(piece(end, there))
+                connection.ask(piece(end, there, read_epoch))
         found = read_records(data, offset, wanted.until, aborted, self._options.header)
         if len(data) and found.next <= offset:
             # A broker sends one whole batch at least.
@@ -257,13 +294,25 @@ async def _know(manager: Any, topic: str) -> None:
     raise error
 
 
+class _DivergedError(Exception):
+    """The log of a leader has no records of the last epoch that was read, from ``end`` on."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
+
+
 class _Piece(NamedTuple):
     """A piece of a partition to ask a broker for: from an offset on, so many bytes at most unless
-    the first batch has more. It answers when it has the least, or has waited."""
+    the first batch has more. It answers when it has the least, or has waited.
+
+    epoch: of the leader. last_epoch: that of the last record before the offset, or `NO_EPOCH`.
+    """
 
     place: TopicPartition
     offset: int
     epoch: int
+    last_epoch: int
     most: int
     wait_ms: int
     least: int
@@ -306,7 +355,7 @@ class _Connection:
             partition=piece.place.partition,
             current_leader_epoch=piece.epoch,
             fetch_offset=piece.offset,
-            last_fetched_epoch=-1,
+            last_fetched_epoch=piece.last_epoch,
             log_start_offset=-1,
             partition_max_bytes=piece.most,
             version=version,
@@ -333,7 +382,7 @@ class _Connection:
     def fetch(self, piece: _Piece) -> tuple[NDArray[np.uint8], list[Aborted], int]:
         """Returns what the broker has from an offset on, good until the next answer; transactions
         to leave out; and the end of the partition."""
-        if self._asked is None or self._asked[0][:3] != piece[:3]:
+        if self._asked is None or self._asked[0][:4] != piece[:4]:
             self.ask(piece)
         response = self._answer()
         if error := getattr(response, "error_code", 0):
@@ -341,6 +390,9 @@ class _Connection:
         found = response.responses[0].partitions[0]
         if found.error_code:
             raise kafka_errors.for_code(found.error_code)()
+        diverging = getattr(found, "diverging_epoch", None)
+        if diverging is not None and diverging.end_offset >= 0:
+            raise _DivergedError(diverging.end_offset)
         records = np.frombuffer(found.records or b"", np.uint8)
         aborted = [
             Aborted(each.producer_id, each.first_offset)
@@ -400,6 +452,17 @@ def unreachable(wanted: Range, seconds: float, why: str) -> KafkaError:
         f"no leader of partition {wanted.partition} of topic {wanted.topic} gave a record from "
         f"offset {wanted.first} on in {seconds:.0f} s: {why}; check that the brokers are up and "
         "can be reached from Spark's executors",
+    )
+
+
+def _truncated(wanted: Range, end: int, offset: int) -> KafkaError:
+    return KafkaError(
+        "LOG_TRUNCATED",
+        f"Kafka has truncated partition {wanted.partition} of topic {wanted.topic} to offset "
+        f"{end}, and records up to offset {offset - 1} were read: another broker became leader "
+        "that lacked them",
+        partition=wanted.partition,
+        end=end,
     )
 
 

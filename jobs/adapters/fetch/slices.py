@@ -48,9 +48,11 @@ class Read(Reached):
 
 
 class Place(NamedTuple):
-    """Where the next task begins, and how far hosts were told by then, if that is known."""
+    """Offset at which the next task begins, leader epoch of the last record before it, and how far
+    hosts were told by then, if that is known."""
 
     offset: int
+    epoch: int
     told: Told | None
 
 
@@ -71,16 +73,17 @@ def follow(
             read.lost = again
             return
         until = min(wanted.until, begin.offset + turn.most)
-        wanted = wanted._replace(first=begin.offset, until=until)
+        wanted = wanted._replace(first=begin.offset, until=until, epoch=begin.epoch)
         told = begin.told
     if again and (ended := _told(turn, partition, turn.number)) is not None:
         # Whoever comes next has begun there.
         wanted = wanted._replace(until=ended.offset)
     read.first = read.offset = wanted.first
+    read.epoch = wanted.epoch
     telling.reads(partition, told)
     with _reading(turn, partition) as file:
         yield from client_of(options).follow(wanted, turn.seconds, again, read)
-        file.write(_packed(Place(read.offset, telling.after(partition))))
+        file.write(_packed(Place(read.offset, read.epoch, telling.after(partition))))
 
 
 def _told(turn: Turn, partition: int, number: int) -> Place | None:
@@ -97,12 +100,12 @@ def _told(turn: Turn, partition: int, number: int) -> Place | None:
 
 def _packed(place: Place) -> bytes:
     told = None if place.told is None else place.told.packed()
-    return json.dumps([place.offset, told]).encode()
+    return json.dumps([place.offset, place.epoch, told]).encode()
 
 
 def _unpacked(content: bytes) -> Place:
-    offset, told = json.loads(content)
-    return Place(offset, None if told is None else Told.unpacked(told))
+    offset, epoch, told = json.loads(content)
+    return Place(offset, epoch, None if told is None else Told.unpacked(told))
 
 
 @contextmanager

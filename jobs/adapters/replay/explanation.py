@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
+from jobs.adapters.replay.ledger import KnownSession
 from jobs.adapters.replay.replay import Prepared, Replay, Run
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import MessageError, ReplayError
@@ -19,7 +20,7 @@ from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.registry import FORMAT
 from udfs.messages.reference import read_packet
-from udfs.messages.sequence import INDEX_BITS, sequence_number, split_sequence
+from udfs.messages.sequence import INDEX_BITS, sequence_number, session_id, split_sequence
 from udfs.network.network import Network
 from udfs.network.rows import tree_from_row
 from udfs.network_match.routing import ports_towards
@@ -51,8 +52,22 @@ class SentExplanation:
         message is nobody's), UNREADABLE (it is a dead letter), and what `Replay` raises.
         """
         self._replay.ledger.refresh()
-        partition = self._partition(session)
+        known = self._session(session)
+        partition = known.partition
         offset, index = split_sequence(sequence)
+        if known.until is not None and offset >= known.until:
+            raise ReplayError(
+                "SESSION_ENDED",
+                f"session {session} ended at offset {known.until} of partition {partition}: the "
+                "topic was created again, or Kafka truncated its log. The record at offset "
+                f"{offset} is gone",
+            )
+        if offset < known.begin:
+            raise ReplayError(
+                "NOT_SENT",
+                f"session {session} began at offset {known.begin} of partition {partition}; what "
+                "was sent before has an earlier session",
+            )
         found = self._range(partition, offset)
         run = self._replay.prepare(partition, offset)
         only = (offset, offset + 1)
@@ -90,17 +105,30 @@ class SentExplanation:
             run.prepared, found, partition, offset, index, messages, shown, host
         )
 
-    def _partition(self, session: str) -> int:
+    def session_of(self, partition: int) -> str:
+        """Returns the newest session of a partition. Raises ReplayError NO_SESSION."""
+        ledger = self._replay.ledger
+        ledger.refresh()
+        session = b"" if ledger.topic is None else session_id(ledger.topic, partition)
+        if session not in ledger.sessions:
+            raise ReplayError(
+                "NO_SESSION",
+                f"no batch on record has read partition {partition} of topic "
+                f"{self._settings.topic}. Give the properties of the stream that did",
+            )
+        return session.decode()
+
+    def _session(self, session: str) -> KnownSession:
         sessions = self._replay.ledger.sessions
-        partition = sessions.get(session.encode())
-        if partition is None:
+        found = sessions.get(session.encode())
+        if found is None:
             known = ", ".join(sorted(s.decode() for s in sessions)[:8]) or "none: no batch is there"
             raise ReplayError(
                 "NO_SESSION",
                 f"{session!r} is no session of topic {self._settings.topic} on record; there are "
                 f"{known}. Give the properties of the stream that sent it",
             )
-        return partition
+        return found
 
     def _range(self, partition: int, offset: int) -> SentRange:
         found = self._replay.ledger.ranges.at(partition, offset)

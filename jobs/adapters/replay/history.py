@@ -16,6 +16,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Planned, Plans
 from jobs.adapters.planning.versions import BatchVersions
+from jobs.adapters.replay.ledger import SentLedger
 from jobs.adapters.replay.live_offsets import LiveOffsets
 from jobs.adapters.stream.input import ByConnector
 from jobs.adapters.stream.kafka import Topics
@@ -26,6 +27,7 @@ from udfs.columns import REPORT, deliver
 from udfs.delivery.partition_states import needs_arrival
 from udfs.errors import ReplayError
 from udfs.filters.subscriptions import Rejection, Subscription
+from udfs.messages.sequence import Topic
 from udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,12 @@ class History:
         self._name = name
         self._topics = Topics(spark, settings)
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
+        _, topic_id = self._topics.ask(self._topics.identity)
+        ledger = SentLedger(tables, settings.topic)
+        ledger.refresh()
+        self._topic, self._read = Topic(settings.topic, topic_id), {}
+        if ledger.topic is not None and ledger.topic.id == topic_id:
+            self._topic, self._read = ledger.topic, ledger.read
         self._plans = _Alone(self._settings, tables, name)
 
     def spans(self, begin: Bound, until: Bound) -> dict[int, tuple[int, int]]:
@@ -59,8 +67,15 @@ class History:
         begin: None for all that is there. until: None for where the running stream took the
         subscription up, or, where no batch on record did, the end of the topic: some of that the
         stream may deliver, too.
-        Raises ReplayError RECORDS_GONE, and as `Topics.end_offsets`.
+        Raises ReplayError RECORDS_GONE, LOG_TRUNCATED, and as `Topics.end_offsets`.
         """
+        if truncated := self._topics.truncated(self._read):
+            where = ", ".join(f"partition {p} at offset {end}" for p, end in truncated.items())
+            raise ReplayError(
+                "LOG_TRUNCATED",
+                f"Kafka has truncated topic {self._settings.topic}, {where}, and its offsets may "
+                "mean other records: start the stream first, which says how to continue",
+            )
         there = self._topics.spans()
         first = {p: start for p, (start, _) in there.items()}
         end = {p: end for p, (_, end) in there.items()}
@@ -106,7 +121,7 @@ class History:
             some = {p: (start, min(start + most, end)) for p, (start, end) in left.items()}
             records = ByConnector(self._topics.read_spans(some, timestamps))
             sink = Opener(options)
-            task = partial(deliver, plan, stacks, self._settings.topic, sink, 0, carried, None)
+            task = partial(deliver, plan, stacks, self._topic, sink, 0, carried, None)
             report = BatchReport(records.through(task, REPORT), planned.compilation.reached)
             carried |= {row["partition"]: row["cells"] for row in report.states}
             sums.update({name: report.total(name) for name in _COUNTED})
@@ -148,7 +163,7 @@ class History:
         asked = {(r["subscriber"], r["filter"]) for r in rows if r["id"] == self._name}
         for row in self._tables.rows(LIVE):
             if row["id"] == self._name and (row["subscriber"], row["filter"]) in asked:
-                offsets = LiveOffsets.of_ledger(self._tables, self._settings.topic)
+                offsets = LiveOffsets.of_ledger(self._tables, self._topic)
                 since = offsets.since([row["since_version"]])
                 return {p: int(at[0]) for p, at in since.items() if at[0] < offsets.end[p]}
         return {}

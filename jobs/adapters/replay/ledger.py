@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobs.adapters.app.error_texts import SQL_ERRORS
 from jobs.adapters.app.settings import INGRESSES
+from jobs.adapters.fetch.client import NO_EPOCH
+from jobs.adapters.tables.recorded_topics import topic_of_row
 from jobs.adapters.tables.tables import LEDGER, MOST_COMMITS, Tables
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import Topic, session_id
 from udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
 
 #: New commits that are looked at one by one; behind by more, the table is read anew.
@@ -21,29 +23,54 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Origin:
-    """The versions of tables and the settings that batches were computed from."""
+    """The topic, the versions of tables and the settings that batches were computed from."""
 
+    topic: Topic
     versions: Mapping[str, int]
     settings: Mapping[str, str]
+
+
+class KnownSession(NamedTuple):
+    """A session of which batches are on record.
+
+    Attributes:
+        partition: partition of the topic.
+        begin: offset at which the session began.
+        until: offset from which on its records are gone, because the topic was created again or its
+            log truncated; None for a session that continues.
+        end: offset after the last record that was sent in the session, if it has ended.
+    """
+
+    partition: int
+    begin: int = 0
+    until: int | None = None
+    end: int = 0
 
 
 class SentLedger:
     """An index of the rows of one topic, in memory. For one thread.
 
+    If the topic was created again, the index has the batches of the newest topic of that name. If
+    its log was truncated, it has what each offset means now.
+
     by_ingress: whether what entered the network by another link has another origin: its frames
     differ, and notifications do not. ranges: what is known since the last `refresh`, which numbers
-    the ``origins``. sessions: of each partition that a batch read.
+    the ``origins``. topic: the newest on record, None before the first batch. sessions: of each
+    partition that a batch read. read: by partition, the offset after the last record of the newest
+    batch, and its leader epoch or `NO_EPOCH`.
     """
 
     def __init__(self, tables: Tables, topic: str, by_ingress: bool = False) -> None:
         self._tables = tables
         self._by_ingress = by_ingress
-        self._topic = topic
+        self._name = topic
         self._head: tuple[str, int] | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.ranges = SentRanges()
         self.origins: list[Origin] = []
-        self.sessions: dict[bytes, int] = {}
+        self.topic: Topic | None = None
+        self.sessions: dict[bytes, KnownSession] = {}
+        self.read: dict[int, tuple[int, int]] = {}
 
     def refresh(self) -> bool:
         """Take what is new; whether there was something. Raises TableError MISSING, Spark's errors.
@@ -58,7 +85,8 @@ class SentLedger:
             # Of this version: what is committed meanwhile is for the next time.
             rows = self._tables.rows(LEDGER, head[1])
             self._numbers, self.origins = {}, []
-            self.ranges, self.sessions = SentRanges(), {}
+            self.ranges, self.sessions, self.read = SentRanges(), {}, {}
+            self.topic = None
         self._add(rows)
         self._head = head
         return True
@@ -81,20 +109,48 @@ class SentLedger:
         return rows
 
     def _add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        mine = [row for row in rows if row["topic"] == self._topic]
+        mine = [row for row in rows if row["topic"] == self._name]
         for row in sorted(mine, key=lambda row: (row["started_at"], row["batch_id"])):
+            self._begin_topic(row)
             started = (row["started_at"] - _EPOCH) // _MICROSECOND
             batch, origin = row["batch_id"], self._origin(row)
             self.ranges.batch(batch, started, origin)
             for p in row["partitions"]:
+                epoch = NO_EPOCH if p["leader_epoch"] is None else p["leader_epoch"]
+                self.read[p["partition"]] = p["until_offset"], epoch
+                if p["from_offset"] == p["until_offset"]:
+                    continue
                 own = self._origin(row, p["partition"])
                 offsets = p["from_offset"], p["until_offset"]
                 sent = (_number(p["first_sequence"]), _number(p["last_sequence"]))
                 new = SentRange(*offsets, *offsets, *sent, batch, started, own)
                 self.ranges.add(p["partition"], new)
-        for partition in self.ranges.partitions:
-            if partition not in self.sessions.values():
-                self.sessions[session_id(self._topic, partition)] = partition
+            assert self.topic is not None
+            for p in row["partitions"]:
+                session = session_id(self.topic, p["partition"])
+                self.sessions.setdefault(session, KnownSession(p["partition"]))
+
+    def _begin_topic(self, row: Mapping[str, Any]) -> None:
+        """Ends the sessions of other topics and of other generations if a row is of a new one."""
+        before, topic = self.topic, topic_of_row(row)
+        if before == topic:
+            return
+        self.topic = topic
+        if before is None:
+            return
+        begins = {p["partition"]: p["from_offset"] for p in row["partitions"]}
+        again = before.id != topic.id
+        for session, known in self.sessions.items():
+            begin = 0 if again else begins.get(known.partition)
+            if begin is not None and (known.until is None or begin < known.until):
+                end = known.end or self.read.get(known.partition, (0, NO_EPOCH))[0]
+                self.sessions[session] = known._replace(until=begin, end=max(begin, end))
+        if again:
+            self.ranges, self.read = SentRanges(), {}
+            return
+        for partition, begin in begins.items():
+            self.ranges.cut(partition, begin)
+            self.sessions[session_id(topic, partition)] = KnownSession(partition, begin)
 
     def _origin(self, row: Mapping[str, Any], partition: int | None = None) -> int:
         """Returns the number of a batch's origin, or of what it sent of a partition, with the
@@ -105,10 +161,11 @@ class SentLedger:
             hosts = dict(pair.split("=") for pair in entered.split(","))
             host = hosts.get(str(partition))
             settings |= {INGRESSES: f"then={host}"} if host else {}
-        key = tuple(sorted(versions.items())), tuple(sorted(settings.items()))
+        topic = topic_of_row(row)
+        key = topic, tuple(sorted(versions.items())), tuple(sorted(settings.items()))
         if key not in self._numbers:
             self._numbers[key] = len(self.origins)
-            self.origins.append(Origin(versions, settings))
+            self.origins.append(Origin(topic, versions, settings))
         return self._numbers[key]
 
 

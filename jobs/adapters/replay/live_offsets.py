@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pyspark.sql import functions
 
 from jobs.adapters.tables.tables import LEDGER, Tables
+from udfs.messages.sequence import Topic
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,11 @@ class LiveOffsets:
     end: Mapping[int, int]
 
     @classmethod
-    def of_ledger(cls, tables: Tables, topic: str) -> LiveOffsets:
-        """Returns what the batches on record say."""
-        ledger = tables.read(LEDGER).where(functions.col("topic") == topic)
+    def of_ledger(cls, tables: Tables, topic: Topic) -> LiveOffsets:
+        """Returns what the batches on record say of a topic, in all of its generations."""
+        ledger = tables.read(LEDGER).where(
+            (functions.col("topic") == topic.name) & (functions.col("topic_id") == topic.id)
+        )
         rows = (
             ledger.select(
                 functions.col("versions")["subscriptions"].alias("version"),

@@ -7,7 +7,8 @@ from prometheus_client.process_collector import ProcessCollector
 
 #: How a request ended. ``ahead``: the ledger does not cover it yet; ``gone``: it cannot be computed
 #: any more; ``limited``: the host asks too often, or for too much; ``challenged``: it was sent a
-#: cookie to ask with; ``failed``: an error that is not the asker's.
+#: cookie to ask with; ``failed``: an error that is not the asker's; ``dropped``: the service was
+#: too busy to read it, so it stays without an answer.
 OUTCOMES = (
     "answered",
     "ahead",
@@ -18,6 +19,7 @@ OUTCOMES = (
     "limited",
     "challenged",
     "failed",
+    "dropped",
 )
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60)
 
@@ -79,6 +81,10 @@ class RerequestMetrics:
             self._seconds.observe(seconds)
         if host and self._most_hosts and outcome != "ahead":
             self._by_host(host, datagrams)
+
+    def dropped(self, requests: int) -> None:
+        """Counts datagrams that were dropped before they were read."""
+        self._requests.labels("dropped").inc(requests)
 
     def _by_host(self, host: str, datagrams: int) -> None:
         self._hosts.add(host)

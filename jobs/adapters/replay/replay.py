@@ -26,6 +26,7 @@ from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import Tables
 from udfs.delivery.partition_states import needs_arrival
 from udfs.errors import ReplayError, StackcastError, StreamError
+from udfs.messages.sequence import Topic
 from udfs.replay.notifications import SCHEMA, Notifications, Records, collect, recompute
 from udfs.replay.sent_ranges import OffsetRange, SentRange
 from udfs.trees.header_stacks import HeaderStacks
@@ -57,12 +58,16 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Run:
-    """One offset range that is ready to be computed. begin: the offset to read from."""
+    """One offset range that is ready to be computed. topic: whose sessions it has. begin: the
+    offset to read from. read: how far the newest batch on record has read the partition, and the
+    leader epoch of the last record."""
 
     span: OffsetRange
+    topic: Topic
     begin: int
     prepared: Prepared
     carried: Mapping[int, bytes]
+    read: tuple[int, int]
 
 
 class Replay:
@@ -82,6 +87,7 @@ class Replay:
         self._plans: list[tuple[Settings, Plans]] = []
         self._stacks: list[tuple[HeaderStacks, Any]] = []
         self._prepared: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
+        self._topic: Topic | None = None
         self._earliest: dict[int, int] = {}
         self.ledger = SentLedger(tables, settings.topic, by_ingress)
 
@@ -94,6 +100,10 @@ class Replay:
         ranges = self.ledger.ranges
         found = ranges.at(partition, offset)
         assert isinstance(found, SentRange)
+        if self._topic != self.ledger.topic:
+            self._topic, self._earliest = self.ledger.topic, {}
+        topic = self.ledger.origins[found.origin].topic
+        read = self.ledger.read[partition]
         try:
             prepared = self._prepare(found.origin)
         except ReplayError as error:
@@ -103,11 +113,11 @@ class Replay:
         earliest = self._earliest.get(partition, 0)
         if not prepared.stateful:
             begin = max(span.from_, min(earliest, offset))
-            return Run(span._replace(from_=begin), begin, prepared, {})
+            return Run(span._replace(from_=begin), topic, begin, prepared, {}, read)
         begin = span.ranges[0].begin
         if begin < earliest:
             raise self._gone(partition, begin, earliest, span.ranges[0].until)
-        return Run(span, begin, prepared, self._carried(span))
+        return Run(span, topic, begin, prepared, self._carried(span), read)
 
     def run(
         self,
@@ -119,7 +129,7 @@ class Replay:
         """Computes an offset range for some hosts, None: for all. For several threads.
 
         only: offsets that are asked for, of the range. whole: frames in place of datagrams.
-        Raises ReplayError RECORDS_GONE with ``until``, Spark's errors.
+        Raises ReplayError RECORDS_GONE or LOG_TRUNCATED with ``until``, Spark's errors.
         """
         span, prepared = run.span, run.prepared
         offsets = only or (span.from_, span.until)
@@ -132,7 +142,7 @@ class Replay:
         task = recompute(
             prepared.plan,
             prepared.header_stacks,
-            self._settings.topic,
+            run.topic,
             run.carried,
             hosts,
             offsets,
@@ -141,6 +151,16 @@ class Replay:
         rows = self.records(prepared, span.partition, begin, until).mapInArrow(task, SCHEMA)
         found, seen = collect(rows.toArrow(), compilation.receiver_sets, offsets, hosts)
         self._check(span, begin, until, seen)
+        # After the read, so that nothing can change in between.
+        ends = self._topics.truncated({span.partition: run.read})
+        if (end := ends.get(span.partition, until)) < until:
+            raise ReplayError(
+                "LOG_TRUNCATED",
+                f"Kafka has truncated partition {span.partition} of topic {run.topic.name} to "
+                f"offset {end}, and records up to offset {run.read[0] - 1} were sent: those from "
+                f"{end} on are gone",
+                until=run.read[0],
+            )
         return found
 
     def records(self, prepared: Prepared, partition: int, begin: int, until: int) -> DataFrame:

@@ -32,10 +32,10 @@ from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.replay import Replay, Run
 from jobs.adapters.replay.sender import Address, Sender
 from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire.receive_buffer import enlarge_receive_buffer, shortfall
+from jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
-from udfs.messages.sequence import OFFSET_SHIFT
+from udfs.messages.sequence import OFFSET_SHIFT, Topic
 from udfs.messages.summaries import COOKIE_SIZE, MOST_NAME, Request, challenge, read_request
 from udfs.replay.answers import (
     Cookies,
@@ -72,6 +72,8 @@ FOR_ALL = 64
 LATE_SECONDS = 600.0
 #: How long the first request waits for others, seconds.
 TOGETHER_SECONDS = 0.02
+#: Interval between two log lines about requests that were dropped unread.
+_DROPPED_SECONDS = 10.0
 #: Refusals that are logged in a second; all are counted.
 _REFUSALS = 10
 _POLL_SECONDS = 0.2
@@ -101,6 +103,8 @@ class Rerequests:
         self._hosts = Hosts(settings, tables)
         self._key = signing_key(settings)
         self._cache = PieceCache(CACHE_BYTES)
+        #: Topic that the pieces in the cache are of.
+        self._topic: Topic | None = None
         self._rate_limiter = RateLimiter(RATE, AT_ONCE)
         self._byte_limiter = RateLimiter(BYTES_RATE, BYTES_AT_ONCE)
         self._cookies = Cookies(secrets.token_bytes(32))
@@ -111,6 +115,8 @@ class Rerequests:
         self._inbox: deque[tuple[bytes, Address]] = deque(maxlen=MOST_WAITING)
         self._arrived = threading.Event()
         self._refused = (0.0, 0)
+        #: Datagrams that the kernel has dropped so far, and when the log last said so.
+        self._dropped, self._dropped_told = 0, -_DROPPED_SECONDS
         self._socket = _listen(settings)
         self._sender = Sender(self._socket)
         self._unread_since: float | None = None
@@ -151,6 +157,7 @@ class Rerequests:
 
     def _listen(self, stopping: StopRequest) -> None:
         while not stopping.is_set():
+            self._count_dropped()
             try:
                 self._inbox.append(self._socket.recvfrom(HEADER_AND_NAME))
             except TimeoutError:
@@ -159,6 +166,17 @@ class Rerequests:
                 log.debug("%s", error)
                 continue
             self._arrived.set()
+
+    def _count_dropped(self) -> None:
+        """Counts what the kernel has dropped since the last call, and what the inbox will drop."""
+        before, self._dropped = self._dropped, dropped(self._socket)
+        number = self._dropped - before + (len(self._inbox) == self._inbox.maxlen)
+        if number:
+            self._metrics.dropped(number)
+            now = time.monotonic()
+            if now - self._dropped_told > _DROPPED_SECONDS:
+                self._dropped_told = now
+                log.warning("%d requests were dropped unread; the hosts will ask again", number)
 
     def _step(self, pool: ThreadPoolExecutor) -> None:
         """Take what came, and go one offset range on with all that wait."""
@@ -169,6 +187,9 @@ class Rerequests:
         try:
             self._hosts.refresh()
             self._replay.ledger.refresh()
+            if self._topic != self._replay.ledger.topic:
+                self._topic = self._replay.ledger.topic
+                self._cache = PieceCache(CACHE_BYTES)
             self._unread_since = None
         except _FAULTS as error:
             self._unread_since = self._unread_since or time.monotonic()
@@ -192,8 +213,8 @@ class Rerequests:
             who = f"{address[0]}:{address[1]}, name {request.name!r}"
             self._refuse("unknown_host", f"no host is known at {who}")
             return
-        partition = self._replay.ledger.sessions.get(request.session)
-        if partition is None:
+        session = self._replay.ledger.sessions.get(request.session)
+        if session is None:
             self._refuse("unknown_session", f"host {host} asks for session {request.session!r}")
             return
         now = time.monotonic()
@@ -219,13 +240,28 @@ class Rerequests:
         if known is not None and known.answer.request == request:
             known.address = address
             return
-        answer = RequestAnswer(host, partition, request)
+        answer = RequestAnswer(host, session.partition, request)
         self._waiting[key] = _Waiting(answer, address, time.monotonic())
 
     def _go_on(self, waiting: _Waiting) -> None:
         """As far as there is nothing to compute."""
         answer = waiting.answer
+        # The ledger may have been read again since.
+        session = self._replay.ledger.sessions.get(answer.request.session)
         while not answer.done:
+            if session is None:
+                answer.end()
+                continue
+            if answer.offset < session.begin:
+                answer.nothing(session.begin)
+                continue
+            if session.until is not None and answer.offset >= session.until:
+                if answer.offset < session.end:
+                    why = "the topic was created again, or Kafka truncated its log"
+                    answer.take(Gone(answer.offset, session.end, why))
+                else:
+                    answer.end()
+                continue
             found = self._replay.ledger.ranges.at(answer.partition, answer.offset)
             if isinstance(found, Gap):
                 self._at_gap(answer, found)

@@ -14,6 +14,7 @@ from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.replay.live_offsets import LiveOffsets
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import LIVE, Tables
+from udfs.messages.sequence import Topic
 from udfs.replay.match_counts import SCHEMA, MatchCounts
 
 VIEW = "subscription_matches"
@@ -38,7 +39,8 @@ def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
     settings.require_broker()
     live = tables.rows(LIVE)
     topics = Topics(spark, settings)
-    offsets = LiveOffsets.of_ledger(tables, settings.topic)
+    _, topic_id = topics.ask(topics.identity)
+    offsets = LiveOffsets.of_ledger(tables, Topic(settings.topic, topic_id))
     since = offsets.since([row["since_version"] for row in live])
     spans = {
         partition: (int(begins.min(initial=offsets.end[partition])), offsets.end[partition])

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -20,13 +21,18 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.places import qualified
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
+from jobs.adapters.checkpoint.leader_epochs import recorded_epochs
 from jobs.adapters.checkpoint.pins import Pins
 from jobs.adapters.checkpoint.progress import Position, mend, position
+from jobs.adapters.checkpoint.reports import Reports
+from jobs.adapters.fetch.client import NO_EPOCH
 from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.truncation import Truncation
+from jobs.adapters.tables.recorded_topics import newest_generation
 from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import SettingsError, StackcastError, StreamError
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.sequence import MAX_OFFSET
+from udfs.messages.sequence import MAX_OFFSET, Topic
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +40,8 @@ Spans = Mapping[int, tuple[int, int]]
 
 #: The reason that a stream tells has a code of its own.
 _OURS = re.compile(r"ended: [A-Z][A-Z0-9]+\.[A-Z0-9_]+: ")
-#: The check of offsets says it more clearly.
-_GONE = "KAFKA.OFFSET_GONE"
+#: The check of offsets says these more clearly.
+_GONE = ("KAFKA.OFFSET_GONE", ".LOG_TRUNCATED")
 #: With less than this nothing can be written that is worth a name.
 LEAST_BYTES = 1 << 20
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|not enough space", re.I)
@@ -67,16 +73,50 @@ def beside_switches(settings: Settings) -> None:
         )
 
 
-def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics: Topics) -> None:
-    """Refuse a checkpoint that is for something else, or whose records are gone; note what a new
-    one is for.
+class Beginning(NamedTuple):
+    """Where a stream begins.
 
-    Raises StreamError, with the codes of `Identity.check`, RECORDS_GONE, TOPIC_SHORTER,
-    OFFSETS_USED_UP, CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError,
-    TableError.
+    Attributes:
+        identity: identity of its checkpoint.
+        position: position of its checkpoint; None for a new one.
+        truncation: partitions that Kafka has truncated below that position, if there are any.
+    """
+
+    identity: Identity
+    position: Position | None
+    truncation: Truncation | None
+
+
+def before_start(
+    spark: SparkSession,
+    settings: Settings,
+    tables: Tables,
+    topics: Topics,
+    *,
+    accept_truncation: bool = False,
+) -> Beginning:
+    """Refuse a checkpoint that is for something else, or whose records are gone; write down what a
+    new one is for.
+
+    Args:
+        spark: session of the stream.
+        settings: settings of the stream.
+        tables: tables of the stream.
+        topics: topics of the stream.
+        accept_truncation: return a truncation in place of an error.
+
+    Returns:
+        Where the stream begins.
+
+    Raises:
+        StreamError: a code of `Identity.check`, RECORDS_GONE, LOG_TRUNCATED, OFFSETS_USED_UP,
+            CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN, NO_ROOM.
+        KafkaError: the broker does not answer, or refuses.
+        TableError: a table is missing or has another layout.
     """
     # First what needs no checkpoint: a table that is missing is told whatever lies there.
-    now = Identity.now(settings, tables, topics.ask(topics.identity))
+    cluster, topic_id = topics.ask(topics.identity)
+    now = Identity.now(settings, tables, (cluster, topic_id))
     mend(spark, settings.checkpoint)
     stands = position(spark, settings.checkpoint)
     file = IdentityFile(spark, settings.checkpoint)
@@ -89,10 +129,21 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     _check_versions({} if pinned is None else pinned[1].versions, tables, stands)
     spans = topics.ask(topics.spans)
     check_offsets(settings.topic, spans)
-    if stands is not None:
-        check_records(settings.topic, stands.offsets, spans, new=False)
-    else:
+    truncation = None
+    if held is None:
+        newest = newest_generation(tables, settings.topic, topic_id)
+        now = replace(now, generation=newest.generation)
+    identity = held or now
+    if stands is None:
         check_records(settings.topic, _starting(settings), spans, new=True)
+    else:
+        truncation = _truncation(
+            spark, settings, tables, topics, identity.read_topic, stands, spans
+        )
+        if truncation is not None and not accept_truncation:
+            raise truncation.error()
+        wanted = stands.offsets if truncation is None else stands.offsets | dict(truncation.ends)
+        check_records(settings.topic, wanted, spans, new=False)
     if held is None:
         try:
             file.write(now)
@@ -105,6 +156,31 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
                 f"nothing can be written to {settings.checkpoint}: {words}; check rights there, "
                 f"or {PREFIX}checkpoint",
             ) from error
+    return Beginning(identity, stands, truncation)
+
+
+def _truncation(
+    spark: SparkSession,
+    settings: Settings,
+    tables: Tables,
+    topics: Topics,
+    topic: Topic,
+    stands: Position,
+    spans: Spans,
+) -> Truncation | None:
+    """Returns the partitions whose log differs from what was read, or ends before it."""
+    pins, reports = Pins(spark, settings.checkpoint), Reports(spark, settings.checkpoint)
+    epochs = recorded_epochs(pins, reports, tables, topic)
+    read = {p: (offset, epochs.get(p, NO_EPOCH)) for p, offset in stands.offsets.items()}
+    there = {p: end for p, (_, end) in spans.items()}
+    # A batch that was cut off may have sent what it was planned to read.
+    ends = stands.offsets | {
+        p: end for p, end in (stands.planned or {}).items() if there.get(p, 0) < end
+    }
+    shorter = {p: there.get(p, 0) for p, end in ends.items() if there.get(p, 0) < end}
+    differs = topics.ask(lambda: topics.truncated(read))
+    found = shorter | {p: min(end, there.get(p, 0)) for p, end in differs.items()}
+    return Truncation(settings.topic, ends, found) if found else None
 
 
 def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -> StackcastError:
@@ -114,7 +190,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
         return error
     if _NO_ROOM.search(str(error)):
         return no_room(_located(spark, settings), str(error), _spill(spark))
-    if _OURS.search(str(error)) and _GONE not in str(error):
+    if _OURS.search(str(error)) and not any(code in str(error) for code in _GONE):
         return error
     tables, topics = Tables(spark, settings.tables), Topics(spark, settings)
     try:
@@ -122,8 +198,12 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
         stands = position(spark, settings.checkpoint)
         if held is not None:
             held.check(Identity.now(settings, tables, topics.identity()), _onward(stands))
-        if stands is not None:
-            check_records(settings.topic, stands.offsets, topics.spans(), new=False)
+            if stands is not None:
+                spans, topic = topics.spans(), held.read_topic
+                found = _truncation(spark, settings, tables, topics, topic, stands, spans)
+                if found is not None:
+                    return found.error()
+                check_records(settings.topic, stands.offsets, spans, new=False)
     except StackcastError as clearer:
         return clearer
     except SQL_ERRORS as other:
@@ -136,21 +216,9 @@ def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: b
 
     wanted: by partition the next offset to read, -2 and -1 for a partition's start and end; one
     that is missing begins at its start, 0. spans: what the topic has, first and end. new: for a
-    checkpoint that is yet to begin. Raises StreamError RECORDS_GONE, TOPIC_SHORTER.
+    checkpoint that is yet to begin. Raises StreamError RECORDS_GONE.
     """
     known = {p: offset for p, offset in wanted.items() if offset >= 0}
-    short = [
-        f"partition {p} ends at {spans[p][1] if p in spans else 'nothing'}, and {offset} was read"
-        for p, offset in sorted(known.items())
-        if p not in spans or spans[p][1] < offset
-    ]
-    if short and not new:
-        raise StreamError(
-            "TOPIC_SHORTER",
-            f"topic {topic} has lost records that the stream has read: {'; '.join(short)}. Kafka "
-            "gives their offsets to other records now, and hosts would take those for repeated: "
-            f"publish to a topic of another name, and set {PREFIX}topic and {PREFIX}checkpoint",
-        )
     if not new:
         known |= {p: 0 for p in spans.keys() - wanted.keys()}
     gone = {p: spans[p][0] - o for p, o in sorted(known.items()) if p in spans and spans[p][0] > o}

@@ -29,11 +29,13 @@ from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import INGRESSES, Settings, seconds_of
 from jobs.adapters.checkpoint.identity import changed, shaping
 from jobs.adapters.checkpoint.journal import Journal
+from jobs.adapters.checkpoint.leader_epochs import recorded_epochs, recorded_partitions
 from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.progress import Progress
 from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.checkpoint.told import ToldHosts
+from jobs.adapters.fetch.client import NO_EPOCH
 from jobs.adapters.planning.plans import Plans, sources, switch_sources
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
@@ -45,6 +47,7 @@ from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.new_attributes import NewAttributes
 from jobs.adapters.stream.report import BatchReport, Reach
 from jobs.adapters.stream.summary_turns import SummaryTurns
+from jobs.adapters.stream.truncation import Truncation
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from jobs.adapters.tables.writers import Fence
 from jobs.adapters.wire import Opener, open_sink, sink_options
@@ -52,6 +55,7 @@ from udfs.columns import REPORT, Source, deliver
 from udfs.delivery.plan import Compilation, Plan
 from udfs.delivery.told import Telling, Told
 from udfs.errors import StackcastError, TableError
+from udfs.messages.sequence import Topic
 from udfs.trees.header_stacks import HeaderStacks
 
 log = logging.getLogger(__name__)
@@ -97,9 +101,12 @@ class BatchDelivery:
         tables: Tables,
         topics: Topics,
         fence: Fence,
+        topic: Topic,
         metrics: StreamMetrics | None = None,
     ) -> None:
         self._spark = spark
+        #: The topic, with the generation that its sessions have.
+        self.topic = topic
         self._settings = settings
         self._tables = tables
         self._topics = topics
@@ -139,6 +146,8 @@ class BatchDelivery:
         self._reach: tuple[Compilation, Reach] | None = None
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
+        #: By partition, the leader epoch of the last record of the batches so far.
+        self.epochs: dict[int, int] = {}
         #: By partition, how far hosts were told by summaries; None before the first batch.
         self.told: dict[int, Told] | None = None
         self.turns = SummaryTurns(seconds_of(settings.summary_interval))
@@ -190,20 +199,45 @@ class BatchDelivery:
         with stage("room"):
             self.journal.wait_for_capacity()
         # Spark has not made durable what it planned; it is by the time that frames leave.
-        planned = self._beside.submit(self._progress.sync, batch_id)
-        records = records_of(batch, self.fetch)
+        planned = self._beside.submit(self._planned, batch_id)
+        if self.told is None:
+            self.epochs = self.epochs_before()
+        records = records_of(batch, self.fetch, self.epochs)
         self._plan_for(batch_id, records)
         live = self.with_known()
         with stage("state"):
             carried = self.carried(live, batch_id)
         with stage("pin"):
-            planned.result()
+            looked_up = planned.result()
         with stage("deliver"):
             rows = self.deliver(live, carried, records, self._everyone)
         with stage("report"):
-            done = self.delivered(batch_id, live, carried, rows, started, clock)
+            epochs = looked_up | records.epochs
+            done = self.delivered(batch_id, live, carried, rows, started, clock, epochs)
         self.record(done)
         self._tell_spark(done.report.total("packets"), done.report.total("read_bytes"))
+
+    def _planned(self, batch_id: int) -> dict[int, int]:
+        """Makes durable where a batch ends. If Spark's connector reads its records, checks that the
+        log was not truncated since the batch before.
+
+        Returns:
+            By partition, the leader epoch of the last record that the batch can read; nothing if
+            tasks find it out as they read.
+
+        Raises:
+            StreamError: LOG_TRUNCATED.
+        """
+        self._progress.sync(batch_id)
+        if self.fetch is not None:
+            return {}
+        epochs = self._topics.leader_epochs()
+        changed = {p for p, epoch in self.epochs.items() if epochs.get(p, epoch) != epoch}
+        read = {p: (end, self.epochs[p]) for p, end in self.processed.items() if p in changed}
+        if truncated := self._topics.truncated(read):
+            ends = {p: end for p, (end, _) in read.items()}
+            raise Truncation(self.topic.name, ends, truncated).error()
+        return epochs
 
     @property
     def _writer(self) -> str:
@@ -233,7 +267,7 @@ class BatchDelivery:
         return deliver(
             live.plan,
             live.stacks,
-            self._settings.topic,
+            self.topic,
             self._open_sink,
             self._settings.dead_letter_samples,
             carried,
@@ -279,14 +313,19 @@ class BatchDelivery:
         rows: pa.Table,
         started: dt.datetime,
         clock: float,
+        epochs: Mapping[int, int],
     ) -> Delivered:
         """Reads what tasks have reported of a batch that began at ``clock``, monotonic; the next
-        one begins where it ended."""
+        one begins where it ended. epochs: by partition, the leader epoch of its last record."""
         compilation = live.compilation
         report = BatchReport(rows, self._reach_of(compilation))
         state, kept = compilation.plan.state, None
         if state is not None:
             kept = self.state.merged(carried, report.states, state.identities)
+        for row in report.partitions:
+            epoch = epochs.get(row["partition"], NO_EPOCH)
+            row["leader_epoch"] = None if epoch == NO_EPOCH else epoch
+        self.epochs |= {p: epoch for p, epoch in epochs.items() if epoch != NO_EPOCH}
         ends = {p: Told.all(end) for p, end in _ends(report.partitions).items()}
         self.told = (self.told or {}) | ends | report.told
         seconds = time.monotonic() - clock
@@ -326,6 +365,48 @@ class BatchDelivery:
                 for p in report.partitions
             ),
         )
+
+    def record_resumption(
+        self, batch_id: int, begins: Mapping[int, int], versions: Mapping[str, int]
+    ) -> None:
+        """Records a batch that has read nothing, at which a new generation of the topic begins.
+
+        Args:
+            batch_id: number of the batch.
+            begins: by partition, the offset at which the generation begins.
+            versions: versions of the tables.
+        """
+        self.state.put(batch_id, self.state.before(batch_id))
+        partitions = [
+            {
+                "partition": partition,
+                "from_offset": offset,
+                "until_offset": offset,
+                "first_sequence": None,
+                "last_sequence": None,
+                "leader_epoch": None,
+            }
+            for partition, offset in sorted(begins.items())
+        ]
+        counts = ("packets", "messages", "matched", "frames", "bytes", "dead_letters")
+        row = self._ledger_row(versions) | dict.fromkeys(counts, 0)
+        row |= {
+            "batch_id": batch_id,
+            "started_at": dt.datetime.now(dt.UTC),
+            "seconds": 0.0,
+            "settings": self.shaping,
+        }
+        rows = {LEDGER: Rows(1, row, {"partitions": [partitions]})}
+        self.journal.put(Report(self._writer, batch_id, rows))
+
+    def _ledger_row(self, versions: Mapping[str, int]) -> dict[str, Any]:
+        """Returns what rows of the ledger say of topic and tables."""
+        return {
+            "topic": self.topic.name,
+            "topic_id": self.topic.id,
+            "generation": self.topic.generation,
+            "versions": dict(versions),
+        }
 
     def _tell_spark(self, records: int, size: int) -> None:
         """Tells what only the tasks know of a batch, which bounds the next; size: bytes."""
@@ -444,7 +525,9 @@ class BatchDelivery:
                 self.told = self.told_before()
             self._everyone = self.turns.next()
             versions = dict(live.compilation.versions)
-            pin = Pin(versions, self.shaping, self.told, {}, self._everyone)
+            pin = Pin(
+                versions, self.shaping, self.told, {}, self._everyone, epochs=dict(self.epochs)
+            )
             self.pins.put(batch_id, pin)
 
     def plan_again(self, batch_id: int, pinned: Pin) -> None:
@@ -499,6 +582,11 @@ class BatchDelivery:
         last = self.pins.newest()
         return {} if last is None else self.begins(*last) | self._told_by(last[0])
 
+    def epochs_before(self) -> dict[int, int]:
+        """Returns by partition the leader epoch of the last record before the first batch of this
+        run, as far as it is on record."""
+        return recorded_epochs(self.pins, self._reports, self._tables, self.topic)
+
     def begins(self, batch_id: int, pin: Pin) -> dict[int, Told]:
         """By partition, how far hosts were told before a batch; its pin is on record, and so is the
         batch before it."""
@@ -506,17 +594,8 @@ class BatchDelivery:
 
     def _told_by(self, number: int) -> dict[int, Told]:
         """By partition, how far hosts were told by a batch on record, of those that it read."""
-        partitions = self._reports.partitions(number)
-        if partitions is None:
-            rows = self._tables.rows(LEDGER, since={"batch_id": number})
-            mine = [
-                row
-                for row in rows
-                if row["batch_id"] == number and row["topic"] == self._settings.topic
-            ]
-            newest = max(mine, key=lambda row: row["started_at"], default=None)
-            partitions = [] if newest is None else newest["partitions"]
-        return self._told_hosts.after(number, _ends(partitions))
+        read = recorded_partitions(self._reports, self._tables, self.topic, number)
+        return self._told_hosts.after(number, _ends(read))
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
         """The last good version stays live; the bad one is not tried again."""
@@ -587,9 +666,7 @@ class BatchDelivery:
     def _report(self, done: Delivered) -> Report:
         """Makes the rows that ledger and statistics get of a batch."""
         report = done.report
-        ledger = {
-            "topic": self._settings.topic,
-            "versions": dict(done.compilation.versions),
+        ledger = self._ledger_row(done.compilation.versions) | {
             "packets": report.total("packets"),
             "messages": report.total("messages"),
             "matched": report.total("matched"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.fetch.client import Range, client_of
+from jobs.adapters.fetch.client import NO_EPOCH, Range, Reached, client_of
 from jobs.adapters.fetch.options import FetchOptions, fetch_options
 from jobs.adapters.stream.tasks import packed, run_tasks, unpacked
 from udfs.columns import Source
@@ -36,44 +37,65 @@ def fetch_of(settings: Settings) -> FetchOptions | str:
 class Records(Protocol):
     """The records of a batch, before any task has them."""
 
+    #: By partition, the leader epoch of the last record; complete after `through`.
+    epochs: dict[int, int]
+
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
         """Has tasks do work on them: ``work`` returns it, by the function with which a task makes
         the records of what it is given. Returns the rows that it yields, of that schema."""
 
 
-class ByConnector(NamedTuple):
-    """Records that Spark's connector reads."""
+@dataclass
+class ByConnector:
+    """Records that Spark's connector reads, and leader epochs that were looked up before."""
 
     records: DataFrame
+    epochs: dict[int, int] = field(default_factory=dict)
 
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
         return self.records.mapInArrow(work(iter), from_arrow_schema(schema)).toArrow()
 
 
-class ByTasks(NamedTuple):
+@dataclass
+class ByTasks:
     """Ranges of offsets, each of which a task fetches itself."""
 
     spark: SparkSession
     options: FetchOptions
     ranges: Sequence[Range]
+    epochs: dict[int, int] = field(default_factory=dict)
 
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
         options, ranges = self.options, self.ranges
 
+        reached: dict[int, Reached] = {}
+
         def fetch(numbers: Iterator[int]) -> Iterator[Batch]:
             for number in numbers:
-                yield from client_of(options).batches(ranges[number])
+                reached[number] = Reached(ranges[number].first)
+                yield from client_of(options).batches(ranges[number], reached[number])
 
-        return _each(self.spark, work(fetch), len(ranges), schema)
+        run = work(fetch)
+
+        def task(number: int) -> tuple[bytes, int]:
+            rows = packed(run(iter([number])), schema)
+            return rows, reached[number].epoch
+
+        done = run_tasks(self.spark, task, len(ranges))
+        for wanted, (_, epoch) in zip(ranges, done, strict=True):
+            self.epochs[wanted.partition] = max(epoch, self.epochs.get(wanted.partition, NO_EPOCH))
+        return unpacked((rows for rows, _ in done), schema)
 
 
-class Quiet(NamedTuple):
+@dataclass
+class Quiet:
     """Partitions of which no records are read: their tasks have summaries to send. telling: that of
     the tasks."""
 
     spark: SparkSession
     partitions: Sequence[int]
     telling: Telling
+    epochs: dict[int, int] = field(default_factory=dict)
 
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
         partitions, telling = self.partitions, self.telling
@@ -83,27 +105,30 @@ class Quiet(NamedTuple):
                 telling.reads(partitions[number])
             yield from ()
 
-        return _each(self.spark, work(nothing), len(partitions), schema)
+        run = work(nothing)
+
+        def task(number: int) -> bytes:
+            return packed(run(iter([number])), schema)
+
+        return unpacked(run_tasks(self.spark, task, len(partitions)), schema)
 
 
-def _each(spark: SparkSession, run: Work, count: int, schema: pa.Schema) -> pa.Table:
-    """Has a task run for each number below ``count``; returns what they yield."""
+def records_of(
+    batch: DataFrame, options: FetchOptions | None, epochs: Mapping[int, int]
+) -> ByConnector | ByTasks:
+    """Returns the records of a micro-batch of Spark's Kafka source.
 
-    def task(number: int) -> bytes:
-        return packed(run(iter([number])), schema)
-
-    return unpacked(run_tasks(spark, task, count), schema)
-
-
-def records_of(batch: DataFrame, options: FetchOptions | None) -> Records:
-    """Returns the records of a micro-batch of Spark's Kafka source, which only plans it where there
-    are options by which tasks fetch."""
+    Args:
+        batch: micro-batch. If tasks fetch the records, Spark's source only plans it.
+        options: options by which tasks fetch; None if Spark's connector reads.
+        epochs: by partition, the leader epoch of the last record of the batches before.
+    """
     if options is None:
         return ByConnector(batch)
-    return ByTasks(batch.sparkSession, options, _planned(batch))
+    return ByTasks(batch.sparkSession, options, _planned(batch, epochs))
 
 
-def _planned(records: DataFrame) -> list[Range]:
+def _planned(records: DataFrame, epochs: Mapping[int, int]) -> list[Range]:
     """Returns the ranges of a micro-batch, a task's work each.
 
     Spark gives them to no public name: they are in the partitions of the records that it has
@@ -114,5 +139,8 @@ def _planned(records: DataFrame) -> list[Range]:
     for number in range(len(partitions)):
         span = partitions[number].inputPartition().get().offsetRange()
         place = span.topicPartition()
-        found.append(Range(place.topic(), place.partition(), span.fromOffset(), span.untilOffset()))
+        epoch = epochs.get(place.partition(), NO_EPOCH)
+        found.append(
+            Range(*(place.topic(), place.partition(), span.fromOffset(), span.untilOffset()), epoch)
+        )
     return found

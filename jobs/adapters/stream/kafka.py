@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.adapters.app.settings import Settings
+from jobs.adapters.fetch.client import NO_EPOCH
 from jobs.adapters.fetch.options import reader_options
 from udfs.errors import KafkaError
 from udfs.replay.offset_runs import SCHEMA, offset_runs
@@ -42,6 +44,8 @@ MAX_BLOCK_MS = 5000
 REQUEST_TIMEOUT_MS = 4000
 DELIVERY_TIMEOUT_MS = 6000
 
+#: Time for a leader to answer how long its log is.
+_POSITION_MS = 10_000
 #: More than a UDP packet has, bytes.
 PACKET = 1 << 16
 
@@ -226,6 +230,85 @@ class Topics:
         firsts, ends = self._offsets("earliest", "latest")
         return {p: (firsts[p], end) for p, end in ends.items() if p in firsts}
 
+    def leader_epochs(self) -> dict[int, int]:
+        """Returns by partition the newest leader epoch of the log, or `NO_EPOCH`.
+
+        No record that is in the log now has a later one. Raises as `end_offsets`.
+        """
+        (found,) = self._listed("latest")
+        return {p: int(info.leaderEpoch().orElse(NO_EPOCH)) for p, info in found.items()}
+
+    def truncated(self, read: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Finds partitions whose log Kafka has truncated since it was read.
+
+        That happens if a broker becomes leader that does not have all records (unclean leader
+        election). New records may have taken the offsets since, so the end of the log does
+        not show it. Kafka's own consumer compares the epochs (KIP-320).
+
+        Args:
+            read: by partition, the offset after the last record that was read, and the leader epoch
+                of that record or a later one; `NO_EPOCH` leaves the partition out.
+
+        Returns:
+            By partition that was truncated below the offset, the offset at which the log now
+            differs from what was read.
+
+        Raises:
+            KafkaError: BROKER_UNREACHABLE, and the refusals of `ask`.
+        """
+        left = {p: place for p, place in read.items() if place[1] != NO_EPOCH}
+        found: dict[int, int] = {}
+        if not left:
+            return found
+        jvm: Any = self._spark._jvm
+        kafka, java = jvm.org.apache.kafka, jvm.java
+        places = {p: kafka.common.TopicPartition(self._settings.topic, p) for p in left}
+        consumer = self._consumer()
+        try:
+            wait = java.time.Duration.ofMillis(_POSITION_MS)
+            assigned = java.util.ArrayList(places.values())
+            consumer.assign(assigned)
+            # A consumer compares epochs only if it knows the leaders when it seeks.
+            self._asked(lambda: consumer.endOffsets(assigned, wait))
+            for partition, (offset, epoch) in left.items():
+                known = java.util.Optional.of(epoch)
+                seen = kafka.clients.consumer.OffsetAndMetadata(offset, known, "")
+                consumer.seek(places[partition], seen)
+            while left:
+                partition = next(iter(left))
+                ends = self._asked(partial(_divergence, consumer, places[partition], wait))
+                found |= ends
+                # A truncated partition fails on every call, whichever is asked for.
+                left = {p: place for p, place in left.items() if p not in {partition, *ends}}
+                consumer.assign(java.util.ArrayList([places[p] for p in left]))
+        finally:
+            consumer.close()
+        return found
+
+    def _asked(self, question: Callable[[], Answer]) -> Answer:
+        """Returns the answer of a client of the JVM, or raises our error if there is one for it."""
+        try:
+            return question()
+        except Py4JError as error:
+            if answer := _answer_error(error, self._settings):
+                raise answer from error
+            raise
+
+    def _consumer(self) -> Any:
+        """Returns a consumer of the JVM that reads nothing and resets no offset."""
+        jvm: Any = self._spark._jvm
+        properties = self._properties()
+        nothing = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+        for key, value in {
+            "key.deserializer": nothing,
+            "value.deserializer": nothing,
+            "auto.offset.reset": "none",
+            "enable.auto.commit": "false",
+            "allow.auto.create.topics": "false",
+        }.items():
+            properties.setProperty(key, value)
+        return jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
+
     def offsets_at(self, time: dt.datetime) -> dict[int, int]:
         """By partition, the offset of the first record of that time or later; its end where there
         is none. Raises as `end_offsets`."""
@@ -235,6 +318,11 @@ class Topics:
     def _offsets(self, *which: str | int) -> list[dict[int, int]]:
         """Returns offsets by partition: the ``earliest``, the ``latest``, or those of a time in
         milliseconds, -1 where there is none."""
+        listed = self._listed(*which)
+        return [{p: int(info.offset()) for p, info in found.items()} for found in listed]
+
+    def _listed(self, *which: str | int) -> list[dict[int, Any]]:
+        """Returns by partition what Kafka says of an offset; see `_offsets`."""
         settings = self._settings
         jvm: Any = self._spark._jvm
         kafka = jvm.org.apache.kafka
@@ -253,12 +341,7 @@ class Topics:
                 for partition in partitions:
                     wanted.put(kafka.common.TopicPartition(settings.topic, partition), spec)
                 offsets = _await(admin.listOffsets(wanted).all(), settings)
-                found.append(
-                    {
-                        int(k.partition()): int(offsets.get(k).offset())
-                        for k in _each(offsets.keySet())
-                    }
-                )
+                found.append({int(k.partition()): offsets.get(k) for k in _each(offsets.keySet())})
             return found
         finally:
             admin.close()
@@ -353,22 +436,47 @@ class Topics:
 
 
 def _await(future: Any, settings: Settings) -> Any:
-    broker = settings.kafka["bootstrap.servers"]
     try:
         return future.get()
     except Exception as error:
-        text = _reason(error)
-        if refused := _refused(text, settings):
-            raise refused from error
-        if "UnknownTopicOrPartition" in text:
-            raise KafkaError(
-                "NO_TOPIC",
-                f"the broker at {broker} has no topic {settings.topic!r}: create it, or set "
-                "spark.stackcast.topic",
-            ) from error
-        if "Timeout" in text or "Disconnect" in text:
-            raise _unreachable(settings) from error
+        if answer := _answer_error(error, settings):
+            raise answer from error
         raise
+
+
+def _answer_error(error: Exception, settings: Settings) -> KafkaError | None:
+    """Returns our error for an error of Kafka's clients; None if there is none for it."""
+    text = _reason(error)
+    if refused := _refused(text, settings):
+        return refused
+    if "UnknownTopicOrPartition" in text:
+        return KafkaError(
+            "NO_TOPIC",
+            f"the broker at {settings.kafka['bootstrap.servers']} has no topic "
+            f"{settings.topic!r}: create it, or set spark.stackcast.topic",
+        )
+    if "Timeout" in text or "Disconnect" in text:
+        return _unreachable(settings)
+    return None
+
+
+def _divergence(consumer: Any, place: Any, wait: Any) -> dict[int, int]:
+    """Returns by partition where a log differs from what was read, of some that do.
+
+    If the broker does not know where, the log counts as different from its start on.
+    """
+    try:
+        consumer.position(place, wait)
+        return {}
+    except Py4JError as error:
+        java = getattr(error, "java_exception", None)
+        if java is None or java.getClass().getSimpleName() != "LogTruncationException":
+            raise
+    ends = java.divergentOffsets()
+    return {
+        int(each.partition()): int(ends.get(each).offset()) if ends.containsKey(each) else 0
+        for each in _each(java.offsetOutOfRangePartitions().keySet())
+    }
 
 
 def _refused(reason: str, settings: Settings) -> KafkaError | None:

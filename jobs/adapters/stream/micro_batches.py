@@ -7,6 +7,7 @@ import argparse
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,7 +20,9 @@ from jobs.adapters.stream import checks
 from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.input import fetch_of
 from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.resumption import resume
 from jobs.adapters.stream.slices import Slices, cut_off
+from jobs.adapters.stream.truncation import OPTION
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.stream.watch import StreamWatch
 from jobs.adapters.tables.tables import LEDGER, Tables
@@ -31,23 +34,45 @@ from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 log = logging.getLogger(__name__)
 
 
-def takes_over(arguments: Sequence[str], description: str) -> bool:
-    """Reads the command line of a stream's job: whether it takes over from another stream."""
+class Consent(NamedTuple):
+    """What a stream may do that it does only if it is asked to.
+
+    Attributes:
+        take_over: take over from a stream with another checkpoint, which has
+            ``spark.stackcast.waitSeconds`` to end its batch.
+        accept_truncation: continue from where Kafka has truncated the log.
+    """
+
+    take_over: bool = False
+    accept_truncation: bool = False
+
+
+NO_CONSENT = Consent()
+
+
+def consent(arguments: Sequence[str], description: str) -> Consent:
+    """Reads the command line of a stream's job."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--take-over", action="store_true", help="from a stream that has the topic")
-    return bool(parser.parse_args(arguments).take_over)
+    parser.add_argument(
+        OPTION,
+        action="store_true",
+        help="continue from where Kafka has truncated the log, in new sessions",
+    )
+    asked = parser.parse_args(arguments)
+    return Consent(asked.take_over, asked.accept_truncation)
 
 
-def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool = False) -> int:
+def run(settings: Settings, lifecycle: Lifecycle, name: str, consent: Consent = NO_CONSENT) -> int:
     """Deliver records until the job is asked to stop.
 
     Args:
         settings: settings of the stream.
         lifecycle: lifecycle of the job.
         name: name of the Spark application.
-        take_over: see `start`.
+        consent: what the stream may do beyond its work.
 
     Returns:
         The exit code.
@@ -58,7 +83,7 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool 
     """
     spark = session.start(name)
     lifecycle.hold_jvm(spark)
-    query, delivery = start(spark, settings, lifecycle, take_over=take_over)
+    query, delivery = start(spark, settings, lifecycle, consent)
     try:
         lifecycle.run(query, delivery.fence.lost, delivery.last_batch.check)
         delivery.fence.check()
@@ -73,7 +98,7 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool 
 
 
 def start(
-    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
+    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, consent: Consent = NO_CONSENT
 ) -> tuple[RunningStream, BatchDelivery]:
     """Connect topic, tables and sink, and start the stream.
 
@@ -83,8 +108,7 @@ def start(
         spark: session whose executors run the tasks.
         settings: settings of the stream.
         lifecycle: lifecycle of the job; ends waits when the job is asked to stop.
-        take_over: take over from a stream with another checkpoint, which has
-            ``spark.stackcast.waitSeconds`` to end its batch.
+        consent: what the stream may do beyond its work.
 
     Returns:
         The stream, which runs, and its delivery, which the caller must close.
@@ -96,20 +120,23 @@ def start(
         TableError: PLACE_TAKEN.
     """
     with ExitStack() as ending:
-        query, delivery = _start(spark, settings, lifecycle, ending, take_over)
+        query, delivery = _start(spark, settings, lifecycle, ending, consent)
         ending.pop_all()
     return query, delivery
 
 
 def _start(
-    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, ending: ExitStack, forced: bool
+    spark: SparkSession,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    ending: ExitStack,
+    consent: Consent,
 ) -> tuple[RunningStream, BatchDelivery]:
     """Start the stream; see `start`.
 
     Args:
-        spark, settings, lifecycle: see `start`.
+        spark, settings, lifecycle, consent: see `start`.
         ending: gets what must end if the start fails.
-        forced: ``take_over`` of `start`.
     """
     topics = Topics(spark, settings)
     watch = StreamWatch(spark, settings, topics, lambda: lifecycle.stood_still)
@@ -122,22 +149,30 @@ def _start(
     real_time = in_real_time(spark, settings, len(topics.end_offsets()))
     tables = Tables(spark, settings.tables)
     timestamps = needs_arrival(formats.specification_of(settings, tables))
-    checks.before_start(spark, settings, tables, topics)
+    beginning = checks.before_start(
+        spark, settings, tables, topics, accept_truncation=consent.accept_truncation
+    )
     fence = Fence(tables, f"stream of {settings.topic}", (LEDGER,))
     ending.callback(fence.release)
     fence.claim(
         Progress(spark, settings.checkpoint, settings.topic).identify(),
         str(spark.sparkContext.applicationId),
         settings.checkpoint,
-        take_over=forced,
+        take_over=consent.take_over,
         patience=settings.wait_seconds,
         stopping=lifecycle.stopping.is_set,
     )
-    delivery = BatchDelivery(spark, settings, tables, topics, fence, watch.metrics)
+    delivery = BatchDelivery(
+        spark, settings, tables, topics, fence, beginning.identity.read_topic, watch.metrics
+    )
     delivery.interrupted = lambda: lifecycle.interrupted
     delivery.ending.push(ending.pop_all())
     ending.callback(delivery.close)
     delivery.prepare()
+    if beginning.truncation is not None:
+        resume(spark, settings, delivery, beginning)
+    elif consent.accept_truncation:
+        log.info("%s is not needed: topic %s is not truncated", OPTION, settings.topic)
     warming.result()
     if real_time:
         slices = Slices(spark, settings, topics, delivery, lifecycle.stopping.is_set)

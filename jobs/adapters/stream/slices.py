@@ -28,7 +28,7 @@ from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.pins import Pin
 from jobs.adapters.checkpoint.progress import Position, Progress, position
-from jobs.adapters.fetch.client import Range, unreachable
+from jobs.adapters.fetch.client import NO_EPOCH, Range, unreachable
 from jobs.adapters.fetch.slices import Read, Turn, follow
 from jobs.adapters.stream.delivery import BatchDelivery, Delivered, LivePlan
 from jobs.adapters.stream.input import ByTasks
@@ -157,6 +157,7 @@ class Slices:
             self._progress.begin(self._at)
         else:
             self._number, self._at, planned = stands.batch, stands.offsets, stands.planned
+        delivery.epochs = delivery.epochs_before()
         newest = delivery.pins.newest()
         if planned is not None and delivery.recorded(self._number):
             # Its commit alone is missing.
@@ -207,17 +208,23 @@ class Slices:
             if delivery.told is None:
                 delivery.told = delivery.told_before()
             versions = dict(delivery.take_up_newest().compilation.versions)
-            pin = Pin(versions, delivery.shaping, delivery.told, {})
+            pin = Pin(versions, delivery.shaping, delivery.told, {}, epochs=dict(delivery.epochs))
             delivery.pins.put(number, pin)
         else:
             delivery.plan_again(number, pin)
         live = delivery.with_known()
         carried = delivery.carried(live, number)
         topic, at = self._settings.topic, self._all(planned)
-        ranges = [Range(topic, p, at[p], end) for p, end in planned.items() if end > at[p]]
+        ranges = [
+            Range(topic, p, at[p], end, delivery.epochs.get(p, NO_EPOCH))
+            for p, end in planned.items()
+            if end > at[p]
+        ]
         records = ByTasks(self._spark, self._fetch, ranges)
         rows = delivery.deliver(live, carried, records, pin.everyone)
-        delivery.record(delivery.delivered(number, live, carried, rows, started, clock))
+        delivery.record(
+            delivery.delivered(number, live, carried, rows, started, clock, records.epochs)
+        )
         self._progress.done(number)
         self._number, self._at = number + 1, at | dict(planned)
 
@@ -264,7 +271,8 @@ class Slices:
             self._at = self._all(new)
         share = self._share()
         ranges = [
-            Range(self._settings.topic, p, at, at + share) for p, at in sorted(self._at.items())
+            Range(self._settings.topic, p, at, at + share, delivery.epochs.get(p, NO_EPOCH))
+            for p, at in sorted(self._at.items())
         ]
         pin = self._pin_of(live, ranges)
         self._pin(self._number, pin)
@@ -344,6 +352,7 @@ class Slices:
         self._took = min(running.turn.seconds, time.monotonic() - running.clock)
         if following is not None:
             following.clock, following.started = time.monotonic(), dt.datetime.now(dt.UTC)
+        epochs: dict[int, int] = {}
         for each, (_, read) in zip(running.turn.ranges, found, strict=True):
             if running.ahead and (read.lost or read.first not in (None, self._at[each.partition])):
                 raise StreamError(
@@ -354,10 +363,12 @@ class Slices:
                 )
             if read.first is not None:
                 self._at[each.partition] = read.offset
+                epochs[each.partition] = read.epoch
             self._note_failure(each, read.failure)
         rows = unpacked((report for report, _ in found), REPORT)
         done = delivery.delivered(
-            running.number, running.live, running.carried, rows, running.started, running.clock
+            *(running.number, running.live, running.carried, rows),
+            *(running.started, running.clock, epochs),
         )
         self._flows = bool(done.report.partitions)
         if running.telling.everyone and not done.report.told:
@@ -381,7 +392,10 @@ class Slices:
         until = {each.partition: each.until for each in ranges}
         versions = dict(live.compilation.versions)
         everyone = delivery.turns.next(self._seconds)
-        return Pin(versions, delivery.shaping, delivery.told, until, everyone)
+        return Pin(
+            *(versions, delivery.shaping, delivery.told, until, everyone),
+            epochs=dict(delivery.epochs),
+        )
 
     def _one_place(self) -> bool:
         """Tells whether all tasks run on one machine, with one folder for files."""

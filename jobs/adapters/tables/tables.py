@@ -74,10 +74,9 @@ REREQUESTS = "rerequest_statistics"
 PUBLICATIONS = "publication_statistics"
 LEDGER = "egress_ledger"
 
-#: The form of all tables, as their property ``stackcast.layout`` says. One that changes what is in
-#: them counts up, and says how tables of the form before get there. Of 2 is ``predicates`` in
-#: `filter_leaves`; no release wrote 1, and who has such tables makes them anew.
-LAYOUT = 2
+#: Layout of all tables, in their property ``stackcast.layout``. A change of what is in them raises
+#: the number. Layout 3 added ids, generations and leader epochs of topics to `egress_ledger`.
+LAYOUT = 3
 
 #: Above so many new commits, reading a table anew takes no longer than looking at each.
 MOST_COMMITS = 100
@@ -205,9 +204,17 @@ class Tables:
         return newest
 
     def _check_layout(self, name: str) -> None:
-        """Refuses a table that a newer Stackcast has changed; asked once of each."""
-        # A table that somebody else made says none.
-        layout = int(self._property(name, "stackcast.layout") or 0)
+        """Refuses a table of another layout; asked once of each."""
+        # A table that somebody else created says none.
+        layout = int(self._property(name, "stackcast.layout") or LAYOUT)
+        if layout < LAYOUT:
+            raise TableError(
+                "OLDER_LAYOUT",
+                f"table {name} in {self.location} has layout {layout}, and this version of "
+                f"Stackcast needs layout {LAYOUT}: create the tables in another place with "
+                "jobs/create_tables.py, and copy the tables that people edit",
+                table=name,
+            )
         if layout > LAYOUT:
             raise TableError(
                 "NEWER_LAYOUT",

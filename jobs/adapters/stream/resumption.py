@@ -1,0 +1,76 @@
+"""Lets a stream continue whose log Kafka has truncated, in a new generation of the topic."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.checkpoint.identity import IdentityFile
+from jobs.adapters.checkpoint.pins import Pin
+from jobs.adapters.checkpoint.progress import Progress
+from jobs.adapters.stream.checks import Beginning
+from jobs.adapters.stream.delivery import BatchDelivery
+from udfs.delivery.told import Told
+
+log = logging.getLogger(__name__)
+
+
+def resume(
+    spark: SparkSession,
+    settings: Settings,
+    delivery: BatchDelivery,
+    beginning: Beginning,
+) -> None:
+    """Moves a checkpoint back to where the log was truncated, and raises its generation.
+
+    The next batch begins there. State that rules keep stays as the lost records have left it. A
+    batch that was cut off is dropped: what it had sent of records that are still there is sent
+    again, in the new sessions.
+
+    Args:
+        spark: session of the stream.
+        settings: settings of the stream.
+        delivery: delivery of the stream, before its first batch; gets the new topic.
+        beginning: position of the checkpoint, and the truncated partitions.
+
+    Raises:
+        StreamError: PROGRESS_NOT_WRITTEN, or an error of the checkpoint's files.
+    """
+    identity, position, truncation = beginning
+    assert position is not None
+    assert truncation is not None
+    progress = Progress(spark, settings.checkpoint, settings.topic)
+    delivery.query = progress.identify()
+    epochs = {p: epoch for p, epoch in delivery.epochs_before().items() if p not in truncation.ends}
+    batch_id, offsets = position.batch, dict(position.offsets)
+    if position.planned is not None and delivery.recorded(batch_id):
+        # Its commit alone is missing.
+        progress.done(batch_id)
+        batch_id, offsets, planned = batch_id + 1, offsets | position.planned, None
+    else:
+        planned = position.planned
+    begins = offsets | {p: min(offsets.get(p, end), end) for p, end in truncation.ends.items()}
+    # If this process dies after the first step, the next one finds the same truncation.
+    identity = replace(identity, generation=identity.generation + 1)
+    IdentityFile(spark, settings.checkpoint).write(identity)
+    delivery.topic = identity.read_topic
+    versions = dict(delivery.take_up_newest().compilation.versions)
+    if planned is not None:
+        progress.forget(batch_id)
+    newest = delivery.pins.newest()
+    for number in range(batch_id, batch_id if newest is None else newest[0] + 1):
+        delivery.pins.remove(number)
+    since = {p: Told.all(offset) for p, offset in begins.items()}
+    delivery.pins.put(batch_id, Pin(versions, delivery.shaping, since, {}, epochs=epochs))
+    progress.plan(batch_id, begins)
+    delivery.record_resumption(batch_id, begins, versions)
+    progress.done(batch_id)
+    log.warning(
+        "topic %s continues in generation %d, at offsets %s",
+        settings.topic,
+        identity.generation,
+        ", ".join(f"{p}: {offset}" for p, offset in sorted(begins.items())),
+    )

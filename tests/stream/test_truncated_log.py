@@ -1,0 +1,239 @@
+"""A log that Kafka truncates loses no event without notice, and no host takes a new record for an
+old one."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_topics import kafka_topic
+from pcap_deployment import NETWORK, PUBLISHER, Deployment, receipts, records
+from pyspark.sql import SparkSession
+from quick_broker import QuickBroker
+from rerequesting import Client, Service, sent
+from waiting import until
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.fetch.client import Fetcher, Range, Reached
+from jobs.adapters.fetch.options import fetch_options
+from jobs.adapters.replay.explanation import SentExplanation
+from jobs.adapters.stream.checks import after_failure
+from jobs.adapters.stream.micro_batches import Consent, start
+from jobs.adapters.tables.recorded_topics import topic_of_row
+from lab.proof import verification
+from udfs.errors import KafkaError, ReplayError, StreamError
+from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
+from udfs.messages.specification import Specification
+
+pytestmark = pytest.mark.integration
+
+#: Records: those before the copy, those that are lost, and those that take their offsets.
+KEPT, LOST, NEW = 40, 30, 80
+ACCEPTED = Consent(accept_truncation=True)
+MODES = {
+    "tasks": {},
+    "connector": {"fetch": "connector"},
+    "real time": {"latency": "realtime"},
+}
+
+
+def deployed(
+    spark: SparkSession, broker: QuickBroker, filled: Path, folder: Path, mode: str
+) -> Deployment:
+    shutil.copytree(filled, folder / "tables")
+    settings = {"rerequest_identify": "name", **MODES[mode]}
+    return Deployment(spark, broker.bootstrap_servers, folder, **settings)
+
+
+def lose(deployment: Deployment, broker: QuickBroker) -> None:
+    """Deliver records of which the log then loses the last ones, by offsets 20 to 34."""
+    topic = deployment.settings.topic
+    deployment.publish(records()[:KEPT])
+    deployment.run()
+    broker.save(topic)
+    deployment.publish(records()[KEPT : KEPT + LOST])
+    deployment.run()
+    assert deployment.topics.end_offsets() == {0: 35, 1: 35}
+    broker.truncate(topic)
+    assert deployment.topics.end_offsets() == {0: 20, 1: 20}
+
+
+def regrow(deployment: Deployment) -> None:
+    """Publish new records, so that the log is longer than before."""
+    deployment.publish(records()[KEPT + LOST : KEPT + LOST + NEW])
+    assert deployment.topics.end_offsets() == {0: 60, 1: 60}
+
+
+def owed_in(deployment: Deployment, specification: Specification, topic: Topic) -> Any:
+    """Returns what hosts are owed in a generation, by brute force over what the topic has now."""
+    rows = [row for row in deployment.ledger if topic_of_row(row) == topic]
+    (resumed, *_) = rows
+    begins = {p["partition"]: p["from_offset"] for p in resumed["partitions"]}
+    batches = []
+    for row in rows:
+        live = deployment.tables.rows("subscriptions", dict(row["versions"])["subscriptions"])
+        subscriptions = [Subscription(r["id"], r["subscriber"], r["filter"]) for r in live]
+        rules, _ = check(subscriptions, specification, set(NETWORK.subscribers()), PUBLISHER)
+        offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
+        batches.append(verification.Batch(row["batch_id"], offsets, rules))
+    there = [row for row in deployment.topics.read_all() if row[1] >= begins[row[0]]]
+    owed = verification.expected(there, batches, specification, topic)
+    assert owed.unprocessed == 0
+    return owed
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_new_sessions(
+    mode, spark, broker, filled, itch, tmp_path
+):
+    deployment = deployed(spark, broker, filled, tmp_path, mode)
+    before = kafka_topic(deployment.settings)
+    lose(deployment, broker)
+    regrow(deployment)
+    frames = len(deployment.frames())
+    for _ in range(2):
+        # The end of the log does not show it, and a second start finds it as well.
+        with pytest.raises(StreamError, match=r"LOG_TRUNCATED: .*--accept-truncation") as refused:
+            deployment.run()
+        for partition in range(2):
+            assert f"partition {partition}: offsets 20 to 34" in str(refused.value)
+    assert len(deployment.frames()) == frames
+    deployment.run(consent=ACCEPTED)
+    after = before._replace(generation=1)
+    owed = owed_in(deployment, itch, after)
+    received = receipts(deployment.frames()[frames:])
+    outcome = verification.compare(owed, received)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.received > 30
+    # The next start continues as usual, and does not need the option.
+    deployment.publish(records()[150:170])
+    deployment.run()
+    assert {topic_of_row(row) for row in deployment.ledger} == {before, after}
+    outcome = verification.compare(
+        owed_in(deployment, itch, after), receipts(deployment.frames()[frames:])
+    )
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+
+
+def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
+    spark, broker, filled, tmp_path
+):
+    deployment = deployed(spark, broker, filled, tmp_path, "tasks")
+    topic = kafka_topic(deployment.settings)
+    lose(deployment, broker)
+    regrow(deployment)
+    explanation = SentExplanation(spark, deployment.settings, deployment.tables)
+    old, new = session_id(topic, 0), session_id(topic._replace(generation=1), 0)
+    # The stream has not noticed yet. The old frames must not be computed from the new records.
+    with pytest.raises(ReplayError, match=r"LOG_TRUNCATED: .* to offset 20, .* up to offset 34"):
+        explanation.explain(old.decode(), sequence_of(deployment, old, 25))
+    deployment.run(consent=ACCEPTED)
+    host = max(("h1", "h2", "h4"), key=lambda name: len(sent(deployment)[name, old]))
+    service = Service(deployment)
+    try:
+        client = Client(service.rerequests)
+        everything = sent(deployment)
+        assert client.all(host, new) == everything[host, new]
+        kept = [d for d in everything[host, old] if int.from_bytes(d[10:18]) < 20 << OFFSET_SHIFT]
+        datagrams, summary = client.ask(host, old, 0)
+        assert datagrams == kept and summary.until == 20 << OFFSET_SHIFT
+        datagrams, summary = client.ask(host, old, 20 << OFFSET_SHIFT)
+        assert datagrams == [] and summary.gone
+        assert summary.until == 35 << OFFSET_SHIFT
+    finally:
+        service.close()
+    explanation = SentExplanation(spark, deployment.settings, deployment.tables)
+    with pytest.raises(ReplayError, match="SESSION_ENDED"):
+        explanation.explain(old.decode(), 25 << OFFSET_SHIFT)
+    (one, *_) = everything[host, new]
+    explained = explanation.explain(new.decode(), int.from_bytes(one[10:18]))
+    assert host in explained["receivers"]
+
+
+def sequence_of(deployment: Deployment, session: bytes, offset: int) -> int:
+    """Returns the number of a notification that was sent of a record from an offset on."""
+    numbers = {
+        int.from_bytes(datagram[10:18])
+        for (_, each), datagrams in sent(deployment).items()
+        for datagram in datagrams
+        if each == session
+    }
+    return min(number for number in numbers if number >= offset << OFFSET_SHIFT)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_running_stream_ends_with_the_error_and_sends_nothing_of_the_new_records(
+    mode, spark, broker, filled, tmp_path
+):
+    deployment = deployed(spark, broker, filled, tmp_path, mode)
+    topic = deployment.settings.topic
+    deployment.publish(records()[:KEPT])
+    lifecycle = Lifecycle()
+    query, delivery = start(spark, deployment.settings, lifecycle)
+    try:
+        until(lambda: delivery.processed == {0: 20, 1: 20})
+        broker.save(topic)
+        deployment.publish(records()[KEPT : KEPT + LOST])
+        until(lambda: delivery.processed == {0: 35, 1: 35})
+        frames = len(deployment.frames())
+        broker.truncate(topic)
+        publishing = threading.Thread(target=lambda: regrow(deployment))
+        publishing.start()
+        with pytest.raises(StreamError) as ended:
+            lifecycle.run(query, lambda: False)
+        publishing.join()
+        error = after_failure(spark, deployment.settings, ended.value)
+        assert error.code == "STREAM.LOG_TRUNCATED"
+        assert "offsets 20 to 34" in str(error)
+    finally:
+        delivery.close()
+    assert len(deployment.frames()) == frames
+
+
+def test_a_restart_of_the_broker_that_loses_nothing_ends_nothing(
+    spark, broker, filled, itch, tmp_path
+):
+    deployment = deployed(spark, broker, filled, tmp_path, "real time")
+    deployment.publish(records()[:KEPT])
+
+    def restart() -> None:
+        broker.kill()
+        broker.revive(300)
+        deployment.publish(records()[KEPT : KEPT + LOST])
+
+    deployment.run(restart)
+    deployment.publish(records()[KEPT + LOST : KEPT + LOST + NEW])
+    deployment.run()
+    assert {row["generation"] for row in deployment.ledger} == {0}
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    epochs = [p["leader_epoch"] for row in deployment.ledger for p in row["partitions"]]
+    assert None not in epochs and len(set(epochs)) > 1
+
+
+def test_a_fetch_with_the_epoch_of_the_last_record_finds_a_truncated_log(
+    spark, broker, filled, tmp_path
+):
+    deployment = deployed(spark, broker, filled, tmp_path, "tasks")
+    topic = deployment.settings.topic
+    fetcher = Fetcher(fetch_options({"bootstrap.servers": broker.bootstrap_servers}))
+    reached = Reached(0)
+    deployment.publish(records()[:KEPT])
+    broker.save(topic)
+    deployment.publish(records()[KEPT : KEPT + LOST])
+    list(fetcher.batches(Range(topic, 0, 0, 35), reached))
+    assert (reached.offset, reached.epoch) == (35, reached.epoch) and reached.epoch >= 0
+    broker.truncate(topic)
+    regrow(deployment)
+    with pytest.raises(KafkaError, match=r"LOG_TRUNCATED: .* to offset 20, .* up to offset 34"):
+        list(fetcher.batches(Range(topic, 0, 35, 60, reached.epoch), Reached(35)))
+    read = {p: (35, reached.epoch) for p in range(2)}
+    assert deployment.topics.truncated(read) == {0: 20, 1: 20}
+    assert deployment.topics.truncated({p: (20, reached.epoch) for p in range(2)}) == {}
+    # Without the epoch it is not found.
+    assert sum(len(batch) for batch in fetcher.batches(Range(topic, 0, 35, 60))) == 25
+    fetcher.close()

@@ -1,0 +1,13 @@
+"""The topic of a deployment, as sessions depend on it."""
+
+from __future__ import annotations
+
+from jobs.adapters.app.settings import Settings
+from lab.traffic.publisher import topic_id
+from udfs.messages.sequence import Topic
+
+
+def kafka_topic(settings: Settings) -> Topic:
+    """Returns the topic with the id that Kafka gave it, in generation 0."""
+    servers = settings.kafka["bootstrap.servers"]
+    return Topic(settings.topic, topic_id(servers, settings.topic))
