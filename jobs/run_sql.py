@@ -29,6 +29,7 @@ from jobs.adapters.app.settings import Settings, at_home
 from jobs.adapters.planning import formats
 from jobs.adapters.replay import subscription_matches
 from jobs.adapters.tables import who_gets
+from jobs.adapters.tables.conflicts import retried
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import StackcastError
 
@@ -95,7 +96,8 @@ def _answer(
     if subscription_matches.asks([statement]):
         subscription_matches.define(spark, tables, formats.of_settings(settings, settings.format))
     try:
-        rows = spark.sql(statement)
+        # A statement that writes does so before it returns.
+        rows = retried(lambda: spark.sql(statement))
         if rows.columns:
             rows.show(n=most, truncate=False)
     except SQL_ERRORS as error:

@@ -172,6 +172,7 @@ def test_each_problem_alone_is_a_503_and_is_named():
     assert "Spark" in alone(Seen(NOW - SPARK_SECONDS - 1, True, NOW))
     assert "timed out" in alone(Seen(NOW, True, NOW - BROKER_SECONDS - 1, "timed out"))
     assert "batch 5" in alone(WELL, running=BATCH_SECONDS + 1)
+    assert "held back" in alone(Seen(NOW, True, NOW, slow=("partition 0 is held back",)))
     assert "SINK.SEND_FAILED" in alone(WELL, failure="SINK.SEND_FAILED")
 
 

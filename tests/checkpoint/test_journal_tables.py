@@ -35,8 +35,10 @@ PARTITION = {
     "partition": 0,
     "from_offset": 3,
     "until_offset": 9,
+    "records": 6,
     "first_sequence": None,
     "last_sequence": None,
+    "leader_epoch": 4,
 }
 
 
@@ -46,6 +48,8 @@ def report(batch_id: int) -> Report:
     ledger = {
         "batch_id": batch_id,
         "topic": "t",
+        "topic_id": "",
+        "generation": 0,
         "versions": {"links": 4},
         **dict.fromkeys(("packets", "messages", "matched", "frames", "bytes"), 1 << 40),
         "dead_letters": 0,

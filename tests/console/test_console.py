@@ -65,6 +65,8 @@ def batch(number: int, versions: dict[str, int]) -> dict[str, object]:
         **counts,
         "batch_id": number,
         "topic": "itch.raw",
+        "topic_id": "",
+        "generation": 0,
         "partitions": [],
         "versions": versions,
         "dead_letters": 2 if number == 3 else 0,

@@ -41,6 +41,8 @@ class Tables:
         self.ledger = [
             {
                 "topic": "itch.raw",
+                "topic_id": "",
+                "generation": 0,
                 "batch_id": number,
                 "versions": {**dict.fromkeys(self.fixed, 0), "link_states": 0, "advertisements": v},
                 "partitions": [{"partition": 0, "from_offset": n, "until_offset": n + 1}],

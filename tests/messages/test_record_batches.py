@@ -16,7 +16,13 @@ from kafka.record.util import calc_crc32c
 
 from udfs.errors import KafkaError
 from udfs.messages import record_kernels
-from udfs.messages.record_batches import Aborted, next_offset, read_records
+from udfs.messages.record_batches import (
+    LATEST_MS,
+    Aborted,
+    Records,
+    next_offset,
+    read_records,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -272,3 +278,14 @@ def test_checksums_are_those_of_the_other_client(part: bytes, times: int, begin:
     assert record_kernels.crc32c(data, begin, len(content)) == expected
     start = np.uint32(0xFFFFFFFF)
     assert record_kernels._by_table(data, begin, len(content), start) ^ 0xFFFFFFFF == expected
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=20))
+def test_any_time_of_a_record_keeps_its_order_and_differences_fit(times: list[int]) -> None:
+    count = len(times)
+    columns = np.arange(count), np.array(times), np.zeros(count + 1, np.int64)
+    (batch_,) = Records(*columns, np.zeros(0, np.uint8), count).batches(0)
+    found = batch_.time.tolist()
+    for time, microseconds in zip(times, found, strict=True):
+        assert microseconds == max(-LATEST_MS, min(LATEST_MS, time)) * 1000
+    assert max(found) - min(found) < 1 << 63

@@ -76,7 +76,6 @@ class Deployment:
             fed,
             self.lab.folder,
             status or self.lab.settle(),
-            beside=False,
         )
 
     def following(self) -> AbstractContextManager[Refresher]:

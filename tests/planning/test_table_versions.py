@@ -37,6 +37,7 @@ def batch(tables: Tables, topic: str, number: int, versions: dict[str, int]) -> 
     started = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=number)
     row |= {
         "topic": topic,
+        "topic_id": "",
         "partitions": [],
         "versions": versions,
         "started_at": started,

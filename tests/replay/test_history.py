@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from following import polled
+from kafka_topics import kafka_topic
 from pcap_deployment import NETWORK, Deployment, receipts, records
 from waiting import until
 
@@ -52,7 +53,7 @@ def owed(
     """Returns the messages of a range of offsets that match one rule, by brute force."""
     rules, _ = check([row], itch, set(NETWORK.subscribers()), "feed1")
     batch = verification.Batch(0, spans, rules)
-    topic = deployment.settings.topic
+    topic = kafka_topic(deployment.settings)
     return verification.expected(deployment.topics.read_all(), [batch], itch, topic)
 
 

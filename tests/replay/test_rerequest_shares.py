@@ -19,6 +19,7 @@ from waiting import until
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay import service
+from jobs.adapters.replay.ledger import KnownSession
 from jobs.adapters.replay.metrics import RerequestMetrics
 from udfs.errors import ReplayError
 from udfs.messages.summaries import cookie_of, is_summary, request, unpack
@@ -61,7 +62,11 @@ class Slow:
         )
         origins = [SimpleNamespace(versions={})]
         self.ledger = SimpleNamespace(
-            sessions={SESSION: 0}, ranges=ranges, origins=origins, refresh=lambda: None
+            sessions={SESSION: KnownSession(0)},
+            topic=None,
+            ranges=ranges,
+            origins=origins,
+            refresh=lambda: None,
         )
 
     def trim(self) -> None:

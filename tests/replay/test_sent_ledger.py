@@ -38,6 +38,7 @@ class Rows:
                         "partition": p,
                         "from_offset": start,
                         "until_offset": until,
+                        "records": until - start,
                         "first_sequence": start << 26,
                         "last_sequence": (until - 1) << 26,
                         "leader_epoch": epoch,

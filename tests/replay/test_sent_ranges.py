@@ -15,7 +15,8 @@ OFFSETS = 60
 
 def sent(from_: int, until: int, batch: int, started: int = -1, origin: int = 0) -> SentRange:
     started = batch if started < 0 else started
-    return SentRange(from_, until, from_, until, from_ << 26, from_ << 26, batch, started, origin)
+    numbers = from_ << 26, from_ << 26, batch, started, origin, until - from_
+    return SentRange(from_, until, from_, until, *numbers)
 
 
 def filled(*rows: SentRange) -> SentRanges:

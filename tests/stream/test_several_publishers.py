@@ -79,7 +79,7 @@ def proved(deployment: Deployment, itch: Specification) -> verification.Expectat
     all_records = topics.read_all()
     recorded.told = topics.publishers
     return verification.expected(
-        all_records, recorded.batches, itch, deployment.settings.topic, read=recorded.read
+        all_records, recorded.batches, itch, recorded.topic, read=recorded.read
     )
 
 

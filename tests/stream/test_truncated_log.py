@@ -14,6 +14,7 @@ from pcap_deployment import NETWORK, PUBLISHER, Deployment, receipts, records
 from pyspark.sql import SparkSession
 from quick_broker import QuickBroker
 from rerequesting import Client, Service, sent
+from two_brokers import TwoBrokers
 from waiting import until
 
 from jobs.adapters.app.lifecycle import Lifecycle
@@ -39,6 +40,11 @@ MODES = {
     "connector": {"fetch": "connector"},
     "real time": {"latency": "realtime"},
 }
+
+
+def modes(first: str) -> list[Any]:
+    """Returns the modes; all but one run with the long tests."""
+    return [m if m == first else pytest.param(m, marks=pytest.mark.long) for m in MODES]
 
 
 def deployed(
@@ -86,7 +92,7 @@ def owed_in(deployment: Deployment, specification: Specification, topic: Topic) 
     return owed
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes("tasks"))
 def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_new_sessions(
     mode, spark, broker, filled, itch, tmp_path
 ):
@@ -165,7 +171,7 @@ def sequence_of(deployment: Deployment, session: bytes, offset: int) -> int:
     return min(number for number in numbers if number >= offset << OFFSET_SHIFT)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes("real time"))
 def test_a_running_stream_ends_with_the_error_and_sends_nothing_of_the_new_records(
     mode, spark, broker, filled, tmp_path
 ):
@@ -237,3 +243,36 @@ def test_a_fetch_with_the_epoch_of_the_last_record_finds_a_truncated_log(
     # Without the epoch it is not found.
     assert sum(len(batch) for batch in fetcher.batches(Range(topic, 0, 35, 60))) == 25
     fetcher.close()
+
+
+@pytest.mark.long
+def test_after_an_unclean_leader_election_the_stream_names_the_offsets_and_continues_there(
+    spark, filled, itch, tmp_path
+):
+    shutil.copytree(filled, tmp_path / "tables")
+    with TwoBrokers(tmp_path / "kafka") as cluster:
+        first, second = cluster.brokers
+        cluster.create_topic(f"itch.{tmp_path.name}")
+        deployment = Deployment(spark, cluster.bootstrap_servers, tmp_path, latency="realtime")
+        topic = deployment.settings.topic
+        before = kafka_topic(deployment.settings)
+        deployment.publish(records()[:40], partitions=1)
+        until(lambda: deployment.topics.end_offsets() == {0: 40})
+        # The second broker does not have the next records.
+        second.kill()
+        deployment.publish(records()[40:60], partitions=1)
+        deployment.run()
+        first.kill()
+        second.revive(300)
+        cluster.await_leader(topic, 2)
+        assert deployment.topics.end_offsets() == {0: 40}
+        deployment.publish(records()[60:110], partitions=1)
+        frames = len(deployment.frames())
+        with pytest.raises(StreamError, match=r"LOG_TRUNCATED: .*partition 0: offsets 40 to 59"):
+            deployment.run()
+        assert len(deployment.frames()) == frames
+        deployment.run(consent=ACCEPTED)
+        owed = owed_in(deployment, itch, before._replace(generation=1))
+        outcome = verification.compare(owed, receipts(deployment.frames()[frames:]))
+        assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+        assert outcome.received > 10

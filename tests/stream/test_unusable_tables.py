@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from pcap_deployment import Deployment, records
+from pyspark.sql import functions
 
+from udfs.errors import TableError
 from udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
@@ -41,3 +43,47 @@ def test_the_last_good_network_and_trees_stay_live(
     outcome = deployment.outcome(itch)
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
     assert outcome.received > 0
+
+
+#: How an edit rewrites the columns of subscriptions, and the words of the error.
+REWRITTEN = {
+    "enabled as text": (
+        lambda rows: rows.withColumn("enabled", rows.enabled.cast("string")),
+        "column enabled has type string in place of boolean",
+    ),
+    "whole numbers as ids": (
+        lambda rows: rows.withColumn("id", functions.length("id")),
+        "column id has type integer in place of string",
+    ),
+    "a renamed column": (
+        lambda rows: rows.withColumnRenamed("filter", "rule"),
+        "column filter of type string is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", REWRITTEN)
+def test_a_table_with_other_columns_is_named_and_the_last_good_version_stays_live(
+    deployment: Deployment, itch: Specification, edit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rewritten, words = REWRITTEN[edit]
+    good = deployment.tables.version("subscriptions")
+    rows = deployment.tables.read("subscriptions")
+
+    def rewrite() -> None:
+        writer = rewritten(rows).write.format("delta").mode("overwrite")
+        writer.option("overwriteSchema", "true").save(f"{deployment.tables.location}/subscriptions")
+        deployment.publish(records()[20:40])
+
+    deployment.publish(records()[:20])
+    deployment.run(rewrite)
+    assert deployment.tables.version("subscriptions") > good
+    assert {dict(row["versions"])["subscriptions"] for row in deployment.ledger} == {good}
+    said = [record.getMessage() for record in caplog.records if "WRONG_COLUMNS" in record.message]
+    assert said and all("subscriptions" in text and words in text for text in said)
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    # A stream that has no good version yet does not start.
+    deployment.set(checkpoint=f"{deployment.settings.checkpoint}-new")
+    with pytest.raises(TableError, match=f"WRONG_COLUMNS: table subscriptions .*{words}"):
+        deployment.run()

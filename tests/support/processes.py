@@ -32,6 +32,7 @@ SECONDS = {
     "test_receive_host_faults": 100,
     "test_tables": 70,
     "test_table_faults": 68,
+    "test_truncated_log": 70,
     "test_attribute_stream": 60,
     "test_itch_stream": 60,
     "test_retune": 55,

@@ -8,9 +8,11 @@ from pathlib import Path
 from lab.up.broker import Broker
 
 #: A broker that was killed may not register again before its session is over: by default 9 seconds.
-_SESSION = """
+#: By default the cleaner of compacted topics waits 15 seconds between two looks.
+_INTERVALS = """
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000
+log.cleaner.backoff.ms=500
 """
 
 
@@ -36,5 +38,5 @@ class QuickBroker(Broker):
 
     def _write_properties(self, port: int, controller: int) -> Path:
         path = super()._write_properties(port, controller)
-        path.write_text(path.read_text() + _SESSION)
+        path.write_text(path.read_text() + _INTERVALS)
         return path

@@ -97,6 +97,7 @@ class Deployment:
         started_at = dt.datetime.now(dt.UTC)
         row |= {
             "topic": "t",
+            "topic_id": "",
             "partitions": [],
             "versions": versions,
             "started_at": started_at,

@@ -55,6 +55,22 @@ class Batch:
             batch.column("publisher") if "publisher" in batch.schema.names else None,
         )
 
+    def to_arrow(self) -> pa.RecordBatch:
+        """Returns the columns that `of_arrow` reads; timestamp and publisher if they are there."""
+        borders = (self.borders - self.borders[0]).astype(np.int32)
+        content = self.content[int(self.borders[0]) : int(self.borders[-1])]
+        buffers = [None, pa.py_buffer(borders), pa.py_buffer(np.ascontiguousarray(content))]
+        columns = {
+            "partition": pa.array(self.partition),
+            "offset": pa.array(self.offset),
+            "value": pa.Array.from_buffers(pa.binary(), len(self), buffers),
+        }
+        if self.time is not None:
+            columns["timestamp"] = pa.array(self.time).cast(pa.timestamp("us", "UTC"))
+        if self.publisher is not None:
+            columns["publisher"] = self.publisher.cast(pa.binary())
+        return pa.RecordBatch.from_pydict(columns)
+
     def __len__(self) -> int:
         """Returns how many records there are."""
         return self.offset.size

@@ -27,6 +27,8 @@ _ROWS = 4096
 """Most records of one batch: more do not stay in a core's caches."""
 _LEAST = 7
 """Bytes of the shortest record."""
+#: A record's time beyond this many milliseconds from 1970 counts as this one: the year 148,108.
+LATEST_MS = ((1 << 62) - 1) // 1000
 
 
 class Aborted(NamedTuple):
@@ -58,7 +60,9 @@ class Records(NamedTuple):
     def batches(self, partition: int) -> Iterator[Batch]:
         """Yields the records by `_ROWS`, as those of a partition; values are not copied."""
         count = self.offset.size
-        columns = np.full(count, partition, np.int32), self.offset, self.borders, self.time * 1000
+        # Some producers write nanoseconds. Differences of clamped times still fit 64 bits.
+        time = np.clip(self.time, -LATEST_MS, LATEST_MS) * 1000
+        columns = np.full(count, partition, np.int32), self.offset, self.borders, time
         places, offset, borders, time = (read_only(each, each.dtype.type) for each in columns)
         content = read_only(self.content, np.uint8)
         for first in range(0, count, _ROWS):

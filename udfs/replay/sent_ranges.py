@@ -1,6 +1,6 @@
 """An index of the ledger, from offsets to the batch that sent them, which grows with it.
 
-Some 80 bytes a batch and partition, so that months of batches fit a process.
+Some 90 bytes a batch and partition, so that months of batches fit a process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class SentRange(NamedTuple):
     first, last: sequence numbers that it sent first and last of [begin, end), the offsets that the
     batch read, or `NOTHING`; [from_, until) is less than these where a later batch read some of
     them again. started: microseconds since 1970. origin: a number for tables and settings that it
-    was computed from.
+    was computed from. records: number of records in [begin, end).
     """
 
     from_: int
@@ -32,6 +32,7 @@ class SentRange(NamedTuple):
     batch: int
     started: int
     origin: int
+    records: int
 
 
 class Gap(NamedTuple):
@@ -55,6 +56,15 @@ class OffsetRange(NamedTuple):
     from_: int
     until: int
     ranges: tuple[SentRange, ...]
+
+    def records(self, begin: int, until: int) -> int | None:
+        """Returns the number of records that batches read of offsets [begin, until); None unless
+        these are whole batches."""
+        inside = [each for each in self.ranges if begin < each.until and each.from_ < until]
+        whole = all(each.from_ == each.begin and each.until == each.end for each in inside)
+        if not inside or not whole or (inside[0].begin, inside[-1].end) != (begin, until):
+            return None
+        return sum(each.records for each in inside)
 
     @property
     def silent(self) -> bool:

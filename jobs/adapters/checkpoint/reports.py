@@ -40,6 +40,7 @@ _TYPES = {
                 ("partition", pa.int32()),
                 ("from_offset", pa.int64()),
                 ("until_offset", pa.int64()),
+                ("records", pa.int64()),
                 ("first_sequence", pa.int64()),
                 ("last_sequence", pa.int64()),
                 ("leader_epoch", pa.int32()),

@@ -13,6 +13,7 @@ from jobs.adapters.console.reading import Reading, Row
 from jobs.adapters.console.records import NewestRecords
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import NETWORK
+from jobs.adapters.tables.conflicts import retried
 from jobs.adapters.tables.tables import GRANTS, LIVE
 from udfs.errors import ConsoleError, SubscriptionError
 from udfs.filters.compiler.compile import Order
@@ -238,10 +239,14 @@ class SubscriptionsView:
             "updated_at": dt.datetime.now(dt.UTC),
         }
         tables = self._reading.tables
-        with self._saving:
+
+        def write() -> None:
             held = tables.rows(TABLE)
             others = [each for each in held if each["id"] != draft.id]
             tables.replace_changed(TABLE, [*others, row], ("id",), held)
+
+        with self._saving:
+            retried(write)
             return {"version": tables.version(TABLE)} | told
 
     def _rows(self) -> list[Row]:

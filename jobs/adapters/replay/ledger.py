@@ -123,7 +123,7 @@ class SentLedger:
                 own = self._origin(row, p["partition"])
                 offsets = p["from_offset"], p["until_offset"]
                 sent = (_number(p["first_sequence"]), _number(p["last_sequence"]))
-                new = SentRange(*offsets, *offsets, *sent, batch, started, own)
+                new = SentRange(*offsets, *offsets, *sent, batch, started, own, p["records"])
                 self.ranges.add(p["partition"], new)
             assert self.topic is not None
             for p in row["partitions"]:

@@ -116,7 +116,11 @@ class Replay:
             return Run(span._replace(from_=begin), topic, begin, prepared, {}, read)
         begin = span.ranges[0].begin
         if begin < earliest:
-            raise self._gone(partition, begin, earliest, span.ranges[0].until)
+            raise self._gone(
+                *(partition, begin),
+                self._topics.spans().get(partition, (earliest, earliest)),
+                span.ranges[0].until,
+            )
         return Run(span, topic, begin, prepared, self._carried(span), read)
 
     def run(
@@ -150,7 +154,7 @@ class Replay:
         )
         rows = self.records(prepared, span.partition, begin, until).mapInArrow(task, SCHEMA)
         found, seen = collect(rows.toArrow(), compilation.receiver_sets, offsets, hosts)
-        self._check(span, begin, until, seen)
+        self._check(run, begin, until, seen)
         # After the read, so that nothing can change in between.
         ends = self._topics.truncated({span.partition: run.read})
         if (end := ends.get(span.partition, until)) < until:
@@ -268,26 +272,50 @@ class Replay:
         except ReplayError:
             return False
 
-    def _check(self, span: OffsetRange, begin: int, until: int, seen: Records) -> None:
-        """Checks that all records were there, by what the ledger says of first and last ones."""
+    def _check(self, run: Run, begin: int, until: int, seen: Records) -> None:
+        """Checks that all records were there that the batches on record had read.
+
+        If rules keep state, each record counts. Else the first and the last one are compared, so
+        that what compaction has left of a topic can still be sent again.
+        """
+        span = run.span
+        expected = span.records(begin, until) if run.prepared.stateful else None
         first = {r.begin: r.begin for r in span.ranges}.get(begin)
         last = {r.end: r.end - 1 for r in span.ranges}.get(until)
-        if seen.number and (seen.first, seen.last) == (first, last):
+        fits = (seen.first, seen.last) == (first, last)
+        if seen.number and fits and expected in (None, seen.number):
             return
         earliest, end = self._topics.spans().get(span.partition, (until, until))
         self._earliest[span.partition] = earliest
         if begin < earliest:
-            raise self._gone(span.partition, begin, earliest, min(earliest, until))
+            raise self._gone(span.partition, begin, (earliest, end), min(earliest, until))
+        if expected not in (None, seen.number):
+            raise self._gone(
+                *(span.partition, begin, (earliest, end), until),
+                f": {seen.number} of {expected} records are left, and rules keep state",
+            )
         fits = first in (None, seen.first) and last in (None, seen.last)
         if end < until or (seen.number and not fits) or (first is not None and not seen.number):
-            raise self._gone(span.partition, begin, end, until)
+            raise self._gone(span.partition, begin, (earliest, end), until)
 
-    def _gone(self, partition: int, begin: int, earliest: int, until: int) -> ReplayError:
+    def _gone(
+        self, partition: int, begin: int, there: tuple[int, int], until: int, why: str = ""
+    ) -> ReplayError:
+        """Returns the error for records that are gone.
+
+        Args:
+            partition: partition of the topic.
+            begin: first offset that is needed.
+            there: first offset that the topic has now, and its end.
+            until: offset up to which nothing can be computed.
+            why: more about it, to follow the range.
+        """
         return ReplayError(
             "RECORDS_GONE",
-            f"topic {self._settings.topic}, partition {partition}: records from offset {begin} on "
-            f"are not there any more, or not as they were; the topic now has offsets from "
-            f"{earliest} on. Keep them longer: retention.ms, retention.bytes",
+            f"topic {self._settings.topic}, partition {partition}: records with offsets {begin} to "
+            f"{until - 1} are gone, or are not the same{why}; the topic now has offsets {there[0]} "
+            f"to {there[1] - 1}. Keep them longer: retention.ms, retention.bytes, and "
+            "cleanup.policy=delete",
             until=max(until, begin + 1),
         )
 

@@ -30,7 +30,7 @@ from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.truncation import Truncation
 from jobs.adapters.tables.recorded_topics import newest_generation
 from jobs.adapters.tables.tables import NAMES, Tables
-from udfs.errors import SettingsError, StackcastError, StreamError
+from udfs.errors import KafkaError, SettingsError, StackcastError, StreamError
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.sequence import MAX_OFFSET, Topic
 
@@ -42,6 +42,8 @@ Spans = Mapping[int, tuple[int, int]]
 _OURS = re.compile(r"ended: [A-Z][A-Z0-9]+\.[A-Z0-9_]+: ")
 #: The check of offsets says these more clearly.
 _GONE = ("KAFKA.OFFSET_GONE", ".LOG_TRUNCATED")
+#: Spark's words for a time that does not fit.
+_OVERFLOW = "long overflow"
 #: With less than this nothing can be written that is worth a name.
 LEAST_BYTES = 1 << 20
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|not enough space", re.I)
@@ -204,11 +206,30 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
                 if found is not None:
                     return found.error()
                 check_records(settings.topic, stands.offsets, spans, new=False)
+        if _OVERFLOW in str(error) and (places := topics.unreadable_times()):
+            return unreadable_time(settings.topic, places)
     except StackcastError as clearer:
         return clearer
     except SQL_ERRORS as other:
         log.warning("why the stream ended cannot be looked into: %s", one_line(other))
     return error
+
+
+def unreadable_time(topic: str, places: Mapping[int, int]) -> KafkaError:
+    """Returns the error for records whose time Spark's connector cannot read.
+
+    Args:
+        topic: name of the topic.
+        places: by partition, the offset of the first such record.
+    """
+    where = "; ".join(f"partition {p}, offset {offset}" for p, offset in sorted(places.items()))
+    return KafkaError(
+        "TIME_OUT_OF_RANGE",
+        f"topic {topic} has a record whose time is too large for Spark's Kafka connector: {where}. "
+        "Some producers write nanoseconds in place of milliseconds. Remove "
+        f"{PREFIX}fetch=connector, or the option that makes the connector necessary: tasks that "
+        "fetch take such a time for the largest one",
+    )
 
 
 def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: bool) -> None:

@@ -377,16 +377,10 @@ class BatchDelivery:
             versions: versions of the tables.
         """
         self.state.put(batch_id, self.state.before(batch_id))
+        none = dict.fromkeys(("first_sequence", "last_sequence", "leader_epoch"))
         partitions = [
-            {
-                "partition": partition,
-                "from_offset": offset,
-                "until_offset": offset,
-                "first_sequence": None,
-                "last_sequence": None,
-                "leader_epoch": None,
-            }
-            for partition, offset in sorted(begins.items())
+            {"partition": p, "from_offset": at, "until_offset": at, "records": 0, **none}
+            for p, at in sorted(begins.items())
         ]
         counts = ("packets", "messages", "matched", "frames", "bytes", "dead_letters")
         row = self._ledger_row(versions) | dict.fromkeys(counts, 0)

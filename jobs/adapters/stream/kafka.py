@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.fetch.client import NO_EPOCH
-from jobs.adapters.fetch.options import reader_options
+from jobs.adapters.fetch.client import NO_EPOCH, Range, client_of
+from jobs.adapters.fetch.options import FetchOptions, reader_options
+from jobs.adapters.stream.input import fetch_of
 from udfs.errors import KafkaError
 from udfs.replay.offset_runs import SCHEMA, offset_runs
 
@@ -44,6 +45,8 @@ MAX_BLOCK_MS = 5000
 REQUEST_TIMEOUT_MS = 4000
 DELIVERY_TIMEOUT_MS = 6000
 
+#: Milliseconds since 1970 that do not fit 64 bits as microseconds.
+_UNREADABLE_MS = (1 << 63) // 1000 + 1
 #: Time for a leader to answer how long its log is.
 _POSITION_MS = 10_000
 #: More than a UDP packet has, bytes.
@@ -121,9 +124,13 @@ class Topics:
     ) -> DataFrame:
         """The records of partitions from one offset up to another, with columns as of `stream`.
 
+        They are read as the stream reads them: by tasks that fetch, or by Spark's connector.
         Records that are gone are left out: look whether all are there. A partition is the work of
-        one task.
+        one task. Raises as `spans`.
         """
+        options = fetch_of(self._settings)
+        if not isinstance(options, str):
+            return self._fetched(options, spans, timestamps)
         topic = self._settings.topic
         columns = self._columns(timestamps)
         if not spans:
@@ -141,6 +148,35 @@ class Topics:
             .option("failOnDataLoss", "false")
         )
         return reader.options(**self._options()).load().select(*columns)
+
+    def _fetched(
+        self, options: FetchOptions, spans: Mapping[int, tuple[int, int]], timestamps: bool
+    ) -> DataFrame:
+        """Returns the records of `read_spans`, which tasks fetch."""
+        topic, there = self._settings.topic, self.spans() if spans else {}
+        ranges = [
+            Range(topic, partition, max(begin, first), min(until, end))
+            for partition, (begin, until) in spans.items()
+            for first, end in [there.get(partition, (until, until))]
+            if max(begin, first) < min(until, end)
+        ]
+        fields = [
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("value", pa.binary()),
+            *([("timestamp", pa.timestamp("us", "UTC"))] if timestamps else []),
+            *([("publisher", pa.binary())] if options.header else []),
+        ]
+        names = [name for name, _ in fields]
+
+        def fetch(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in numbers:
+                for number in batch.column("id").to_pylist():
+                    for read in client_of(options).batches(ranges[number]):
+                        yield read.to_arrow().select(names)
+
+        numbers = self._spark.range(0, len(ranges), 1, max(1, len(ranges)))
+        return numbers.mapInArrow(fetch, from_arrow_schema(pa.schema(fields)))
 
     def read_all(self) -> list[tuple[int, int, bytes]]:
         """Every record of the raw topic, (partition, offset, value), brought to the driver."""
@@ -230,6 +266,18 @@ class Topics:
         firsts, ends = self._offsets("earliest", "latest")
         return {p: (firsts[p], end) for p, end in ends.items() if p in firsts}
 
+    def held_back(self) -> dict[int, tuple[int, int]]:
+        """Returns partitions that an open transaction holds back, if only committed records are
+        read: by partition, the offset of its first record, and the end. Raises as `end_offsets`.
+        """
+        level = self._settings.kafka.get("isolation.level", "read_uncommitted")
+        if level != "read_committed":
+            return {}
+        ends = self.end_offsets()
+        (found,) = self._listed("latest", committed=True)
+        stable = {p: int(info.offset()) for p, info in found.items()}
+        return {p: (stable[p], end) for p, end in ends.items() if stable.get(p, end) < end}
+
     def leader_epochs(self) -> dict[int, int]:
         """Returns by partition the newest leader epoch of the log, or `NO_EPOCH`.
 
@@ -309,6 +357,15 @@ class Topics:
             properties.setProperty(key, value)
         return jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
 
+    def unreadable_times(self) -> dict[int, int]:
+        """Returns by partition the first record whose time Spark's connector cannot read.
+
+        The connector fails on a time that does not fit 64 bits as microseconds. Raises as
+        `end_offsets`.
+        """
+        (found,) = self._offsets(_UNREADABLE_MS)
+        return {p: offset for p, offset in found.items() if offset >= 0}
+
     def offsets_at(self, time: dt.datetime) -> dict[int, int]:
         """By partition, the offset of the first record of that time or later; its end where there
         is none. Raises as `end_offsets`."""
@@ -321,8 +378,11 @@ class Topics:
         listed = self._listed(*which)
         return [{p: int(info.offset()) for p, info in found.items()} for found in listed]
 
-    def _listed(self, *which: str | int) -> list[dict[int, Any]]:
-        """Returns by partition what Kafka says of an offset; see `_offsets`."""
+    def _listed(self, *which: str | int, committed: bool = False) -> list[dict[int, Any]]:
+        """Returns by partition what Kafka says of an offset; see `_offsets`.
+
+        committed: whether records after the first open transaction are ignored.
+        """
         settings = self._settings
         jvm: Any = self._spark._jvm
         kafka = jvm.org.apache.kafka
@@ -340,7 +400,11 @@ class Topics:
                 spec = getattr(specs, name)() if isinstance(name, str) else specs.forTimestamp(name)
                 for partition in partitions:
                     wanted.put(kafka.common.TopicPartition(settings.topic, partition), spec)
-                offsets = _await(admin.listOffsets(wanted).all(), settings)
+                asked = [wanted]
+                if committed:
+                    level = kafka.common.IsolationLevel.READ_COMMITTED
+                    asked.append(kafka.clients.admin.ListOffsetsOptions(level))
+                offsets = _await(admin.listOffsets(*asked).all(), settings)
                 found.append({int(k.partition()): offsets.get(k) for k in _each(offsets.keySet())})
             return found
         finally:

@@ -332,7 +332,9 @@ def _merge_partitions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             k: row[k]
             for k in ("partition", "from_offset", "until_offset", "first_sequence", "last_sequence")
         }
+        new["records"] = 0
         old = merged.setdefault(row["partition"], new)
+        old["records"] += row["packets"]
         for key, choose in (
             ("from_offset", min),
             ("until_offset", max),

@@ -19,6 +19,7 @@ from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
+from jobs.adapters.app import session
 from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.app.lifecycle import RunningStream
 from jobs.adapters.app.metrics_server import Health, serve
@@ -27,12 +28,15 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.progress import position
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
+from jobs.adapters.stream.slices import Slices
 from jobs.adapters.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
 #: Between two polls.
 POLL_SECONDS = 5.0
+#: Between two polls if no metrics are served.
+WARN_SECONDS = 30.0
 #: A broker that has not answered for so long is told as gone.
 BROKER_SECONDS = 15.0
 #: A batch that runs for longer hangs, or has far too much to do.
@@ -45,6 +49,8 @@ PENDING_SECONDS = 30.0
 #: long.
 JOURNAL_BATCHES = 32
 JOURNAL_SECONDS = 60.0
+#: A transaction that is open for so long hangs; Kafka ends one after a minute by default.
+TRANSACTION_SECONDS = 90.0
 #: Less of a disk free than that is worth a remark.
 LEAST_FREE = 0.05
 
@@ -52,7 +58,8 @@ LEAST_FREE = 0.05
 @dataclass(frozen=True)
 class Seen:
     """Findings of the last poll. at, broker_at: of ``time.monotonic``, when it began, and when the
-    broker last answered; lag: records by partition; full: places with hardly any room."""
+    broker last answered; lag: records by partition; full: places with hardly any room; slow: why
+    the stream is slow or partly stands still, and what to do."""
 
     at: float
     active: bool
@@ -60,17 +67,23 @@ class Seen:
     broker_error: str = ""
     lag: Mapping[int, int] = field(default_factory=dict)
     full: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
 
 
 def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
     """Returns the health of the stream at ``time.monotonic() == now``, by what was noted. Asks
     nobody.
 
-    Problems, of which any is a 503: no query runs (yet, or any more); a batch has run for longer
-    than `BATCH_SECONDS`; the last batch failed; the broker has not answered for
-    `BROKER_SECONDS`; Spark has not for `SPARK_SECONDS`. Tables that cannot be used, ones that are
-    not live yet, ledger rows that wait and a disk that fills are remarks: frames leave all the
-    same.
+    Each problem is a 503:
+
+    - no query runs, yet or any more;
+    - a batch has run for longer than `BATCH_SECONDS`, or the last batch has failed;
+    - the broker has not answered for `BROKER_SECONDS`, or Spark for `SPARK_SECONDS`;
+    - a transaction has held a partition back for `TRANSACTION_SECONDS`;
+    - in real time, the topic has more partitions than Spark has slots.
+
+    Tables that cannot be used or are not live yet, rows that the ledger does not have yet, and a
+    disk that fills are remarks, because frames leave all the same.
     """
     problems, remarks = [], []
     running, last = metrics.running, metrics.last
@@ -85,6 +98,7 @@ def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
         if not broker_ok:
             why = seen.broker_error or "no answer"
             problems.append(f"the broker has not answered for {now - seen.broker_at:.0f} s: {why}")
+        problems += seen.slow
         remarks += [f"hardly any room is left on the disk of {place}" for place in seen.full]
     if running is not None and now - running[1] > BATCH_SECONDS:
         problems.append(f"batch {running[0]} has been running for {now - running[1]:.0f} s")
@@ -119,8 +133,9 @@ def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
 class StreamWatch:
     """Metrics, health and their server for one stream.
 
-    ``open`` raises SettingsError PORT_TAKEN or BAD_HOST; where ``spark.stackcast.metrics.port`` is
-    0 it does nothing, and `metrics` count all the same. `close` may be called at any time.
+    ``open`` raises SettingsError PORT_TAKEN or BAD_HOST. If ``spark.stackcast.metrics.port`` is 0,
+    nothing is served, but warnings are logged and `metrics` count. `close` may be called at any
+    time.
     """
 
     def __init__(
@@ -139,6 +154,9 @@ class StreamWatch:
         self._seen: Seen | None = None
         self._start: dict[int, int] | None = None
         self._progress = -1
+        #: By partition, the first offset of an open transaction, and since when it is seen there.
+        self._held: dict[int, tuple[int, float]] = {}
+        self._slow: tuple[str, ...] = ()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
@@ -156,8 +174,6 @@ class StreamWatch:
     def attach(self, query: RunningStream) -> None:
         """The query runs: it is watched from now on."""
         self._query = query
-        if self._settings.metrics_port == 0:
-            return
         self._thread = threading.Thread(target=self._watch, name="stream-watch", daemon=True)
         self._thread.start()
 
@@ -179,6 +195,11 @@ class StreamWatch:
 
     def _watch(self) -> None:
         said = ""
+        served = self._settings.metrics_port != 0
+        # If nothing is served, it only looks for reasons to warn.
+        seconds = POLL_SECONDS if served else WARN_SECONDS
+        if not served:
+            self._closing.wait(seconds)
         while not self._closing.is_set():
             try:
                 self._poll()
@@ -187,7 +208,7 @@ class StreamWatch:
                 # Whatever it is, the stream goes on; /health tells that nobody watches.
                 if not self._closing.is_set() and said != (said := one_line(error)):
                     log.warning("the stream could not be watched: %s", said)
-            self._closing.wait(POLL_SECONDS)
+            self._closing.wait(seconds)
 
     def _poll(self) -> None:
         query, before, now = self._query, self._seen, time.monotonic()
@@ -202,6 +223,7 @@ class StreamWatch:
         lag = {} if before is None else before.lag
         try:
             lag = self._measure()
+            self._slow = self._slowness(query)
         except Exception as failed:
             error = one_line(failed)
             # Until the first answer, the time is counted from the first question.
@@ -210,7 +232,36 @@ class StreamWatch:
         else:
             answered = time.monotonic()
         full = self._disks()
-        self._seen = Seen(time.monotonic(), active, answered, error, lag, full)
+        self._seen = Seen(time.monotonic(), active, answered, error, lag, full, self._slow)
+
+    def _slowness(self, query: RunningStream) -> tuple[str, ...]:
+        """Returns why the stream is slow or partly stands still; logs what is new."""
+        found = []
+        topic, now = self._settings.topic, time.monotonic()
+        held = self._topics.held_back()
+        self._held = {
+            p: self._held[p] if self._held.get(p, (-1, 0.0))[0] == offset else (offset, now)
+            for p, (offset, _) in held.items()
+        }
+        for partition, (offset, since) in sorted(self._held.items()):
+            if now - since > TRANSACTION_SECONDS:
+                found.append(
+                    f"partition {partition} of {topic} is held back at offset {offset} by a "
+                    "transaction that its producer does not end: find it with "
+                    "kafka-transactions.sh find-hanging, and end it with abort"
+                )
+        slots, partitions = 0, 0
+        if isinstance(query, Slices):
+            slots, partitions = session.slots(self._spark), len(self._topics.end_offsets())
+        if 0 < slots < partitions:
+            found.append(
+                f"{topic} has {partitions} partitions and Spark has {slots} slots, so in real time "
+                "partitions wait for each other: give the stream a core for each partition"
+            )
+        for text in found:
+            if text not in self._slow:
+                log.warning("%s", text)
+        return tuple(found)
 
     def _measure(self) -> dict[int, int]:
         spans = self._topics.spans()

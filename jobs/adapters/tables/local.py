@@ -88,6 +88,15 @@ def properties(path: str) -> dict[str, str] | None:
         return None
 
 
+def schema(path: str, version: int | None = None) -> str | None:
+    """Returns the schema of a table in Spark's JSON, or None if Spark must read it."""
+    try:
+        return DeltaTable(path, version).schema().to_json()
+    except _ERRORS as error:
+        log.debug("Spark reads the schema of %s: %s", path, error)
+        return None
+
+
 def dataset(path: str, version: int | None = None) -> ds.Dataset:
     """Returns the Arrow dataset of a table (version: the newest by default).
 

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructField, StructType
 import schemas
 from jobs.adapters.app.places import qualified
 from jobs.adapters.tables import local
+from jobs.adapters.tables.column_types import column_types
 from jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from udfs.errors import TableError
 
@@ -74,6 +75,19 @@ REREQUESTS = "rerequest_statistics"
 PUBLICATIONS = "publication_statistics"
 LEDGER = "egress_ledger"
 
+#: Tables that people edit. Their columns are checked when a version is read.
+EDITED = (
+    "subscriptions",
+    "advertisements",
+    "grants",
+    "attributes",
+    "switches",
+    "hosts",
+    "links",
+    "virtual_trees",
+    "state_filters",
+)
+
 #: Layout of all tables, in their property ``stackcast.layout``. A change of what is in them raises
 #: the number. Layout 3 added ids, generations and leader epochs of topics to `egress_ledger`.
 LAYOUT = 3
@@ -100,6 +114,8 @@ class Tables:
             self.location = str(Path(self.location.removeprefix("file:")).absolute())
         self._logs: dict[str, LocalLog] = {}
         self._readable: set[str] = set()
+        #: Types of the columns that tables must have, of those that were read.
+        self._columns: dict[str, dict[str, str]] = {}
         #: Versions of which it is known that they survive a power failure.
         self._durable: dict[str, int] = {}
 
@@ -303,14 +319,44 @@ class Tables:
         """The rows as dictionaries, brought to the driver; maps are dictionaries in them.
 
         ``since``: only those whose columns are at least these values. Delta opens no file that has
-        none.
+        none. Raises TableError WRONG_COLUMNS if people edit the table and it has other columns.
         """
+        if name in EDITED:
+            self._check_columns(name, version)
         if self._local and (found := local.rows(self._path(name), version, since)) is not None:
             return found
         frame = self.read(name, version)
         for column, value in (since or {}).items():
             frame = frame.where(functions.col(column) >= functions.lit(value))
         return _pylist(frame)
+
+    def _check_columns(self, name: str, version: int | None) -> None:
+        """Refuses a version in which a column is missing or has another type.
+
+        An edit may rewrite the schema of a table. Its values would then mean something else: the
+        text 'false' is true.
+        """
+        if name not in self._columns:
+            text = string.Template(schemas.read_text(f"tables/{name}.sql"))
+            statement = text.substitute(table=self._statement_name(name), layout=LAYOUT)
+            self._columns[name] = column_types(self._parsed(statement)[0])
+        found = local.schema(self._path(name), version) if self._local else None
+        columns = column_types(found or self.read(name, version).schema.json())
+        wrong = [
+            f"column {column} has type {columns[column]} in place of {expected}"
+            if column in columns
+            else f"column {column} of type {expected} is missing"
+            for column, expected in self._columns[name].items()
+            if columns.get(column) != expected
+        ]
+        if wrong:
+            at = "" if version is None else f", version {version}"
+            raise TableError(
+                "WRONG_COLUMNS",
+                f"table {name} in {self.location}{at}: {'; '.join(wrong)}. Restore the version "
+                "before (RESTORE TABLE), or write the table again with these columns and types",
+                table=name,
+            )
 
     def last_of_each(
         self, name: str, key: str, order: str, column: str, since: Mapping[Any, Any]

@@ -1,0 +1,52 @@
+"""Edits of a table at the same time: one of two commits can fail, and is tried again."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from delta.exceptions import DeltaConcurrentModificationException
+from deltalake.exceptions import CommitFailedError
+from py4j.protocol import Py4JError
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+#: Tries of a write, and the longest pause between two of them, in seconds.
+TRIES = 30
+PAUSE_SECONDS = 0.5
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Returns whether a write failed only because another editor committed in the meantime.
+
+    Nothing of such a write is in the table.
+    """
+    if isinstance(error, DeltaConcurrentModificationException | CommitFailedError):
+        return True
+    java = getattr(error, "java_exception", None) if isinstance(error, Py4JError) else None
+    return java is not None and "Concurrent" in java.getClass().getSimpleName()
+
+
+def retried(write: Callable[[], Result]) -> Result:
+    """Returns what a write returns, and tries it again after a conflict.
+
+    Args:
+        write: reads the table, if it needs to, and writes it in one commit.
+
+    Raises:
+        Exception: the last conflict after `TRIES` tries, or any other error of the write.
+    """
+    for number in range(1, TRIES):
+        try:
+            return write()
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            log.info("try %d: another editor was faster, the write is tried again", number)
+        time.sleep(random.uniform(0, PAUSE_SECONDS))
+    return write()

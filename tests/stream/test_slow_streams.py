@@ -1,0 +1,91 @@
+"""What makes a stream slow, or lets a partition stand still, is named with the way out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from pcap_deployment import Deployment, records
+from ports import free_port
+from pyspark.sql import SparkSession
+from waiting import until
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.stream import watch
+from jobs.adapters.stream.micro_batches import start
+from lab.up.broker import Broker
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def watched(
+    spark: SparkSession,
+    broker: Broker,
+    filled: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Deployment:
+    """Returns a deployment whose health is looked at often."""
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.5)
+    monkeypatch.setattr(watch, "TRANSACTION_SECONDS", 1.0)
+    shutil.copytree(filled, tmp_path / "tables")
+    port = free_port()
+    return Deployment(spark, broker.bootstrap_servers, tmp_path, metrics_port=port)
+
+
+def problems(deployment: Deployment) -> list[str]:
+    url = f"http://127.0.0.1:{deployment.settings.metrics_port}/health"
+    try:
+        with urllib.request.urlopen(url) as answer:
+            told: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        told = json.load(error)
+    return list(told["problems"])
+
+
+def test_a_transaction_that_is_not_ended_is_named_with_its_partition_and_offset(watched, caplog):
+    watched.set(kafka={**watched.settings.kafka, "isolation.level": "read_committed"})
+    watched.publish(records()[:20])
+    hanging = KafkaProducer(
+        bootstrap_servers=watched.servers, transactional_id=watched.settings.topic
+    )
+    hanging.init_transactions()
+    hanging.begin_transaction()
+    hanging.send(watched.settings.topic, records()[20], partition=0).get(60)
+    query, delivery = start(watched.spark, watched.settings, Lifecycle())
+    try:
+        until(lambda: delivery.processed == {0: 10, 1: 10})
+        wanted = f"partition 0 of {watched.settings.topic} is held back at offset 10 "
+        until(lambda: any(text.startswith(wanted) for text in problems(watched)))
+        assert any(record.getMessage().startswith(wanted) for record in caplog.records)
+        hanging.abort_transaction()
+        until(lambda: not problems(watched))
+    finally:
+        query.stop()
+        delivery.close()
+        hanging.close()
+
+
+def test_more_partitions_than_slots_in_real_time_are_named(watched, caplog):
+    watched.set(latency="realtime")
+    watched.publish(records()[:20])
+    query, delivery = start(watched.spark, watched.settings, Lifecycle())
+    try:
+        until(lambda: delivery.processed == {0: 10, 1: 10})
+        until(lambda: not problems(watched))
+        admin = KafkaAdminClient(bootstrap_servers=watched.servers)
+        admin.create_partitions({watched.settings.topic: 9})
+        admin.close()
+        wanted = f"{watched.settings.topic} has 9 partitions and Spark has "
+        until(lambda: any(text.startswith(wanted) for text in problems(watched)))
+        assert any(record.getMessage().startswith(wanted) for record in caplog.records)
+    finally:
+        query.stop()
+        delivery.close()
