@@ -105,8 +105,7 @@ ABBREVIATIONS = {
     "stackcast itch generate": GENERATE.line,
     "stackcast attributes encode": ENCODE,
     "stackcast explain --session S --sequence N": (
-        "stackcast explain --session 8ZY63T0000 --sequence 4026531840 "
-        "--properties-file var/lab/lab.conf"
+        "stackcast explain --partition 0 --sequence 4026531840 --properties-file var/lab/lab.conf"
     ),
     "stackcast states controller": STATE_SERVICES[0].line,
     f"{DOOR} jobs/state_stream.py table:NAME": (

@@ -180,16 +180,16 @@ ON_A_STREAM = (
     Step("stackcast lab status", prints="deliveries"),
     Step("stackcast lab status --watch h3 --watch pod1-rack2,h3", ready="pod1-rack2,h3: bytes"),
     Step(
-        "stackcast explain --session S --sequence N [--properties-file conf/mine.conf] [--host H] "
-        "[--json]",
+        "stackcast explain (--session S | --partition P) --sequence N "
+        "[--properties-file conf/mine.conf] [--host H] [--json]",
         {
-            "--session S": "--session 8ZY63T0000",
+            "(--session S | --partition P)": "--partition 0",
             "--sequence N": "--sequence 4026531840",
             "[--properties-file conf/mine.conf]": "--properties-file conf/mine.conf",
             "[--host H]": "",
             "[--json]": "",
         },
-        prints="8ZY63T0000",
+        prints="4026531840",
         after=(PUBLISH,),
     ),
     Step(
@@ -236,6 +236,7 @@ BACKUP = Step(f"{MINE} jobs/backup.py /backups/2026-05-04", {"/backups": "backup
 #: Commands that use a lab after its stream has ended.
 AFTER_A_STREAM = (
     Step(f"{MINE} jobs/itch_stream.py --take-over", ready="workers ready"),
+    Step(f"{MINE} jobs/itch_stream.py --accept-truncation", ready="workers ready"),
     Step(f"{MINE} jobs/check_delivery.py var/lab"),
     BACKUP,
     Step(
