@@ -37,6 +37,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.retune.record import RecordedPublications, read_record
 from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.tables.conflicts import retried
 from jobs.adapters.tables.network_versions import NetworkVersions
 from jobs.adapters.tables.recorded_topics import topic_of_row
 from jobs.adapters.tables.tables import TREES, Tables
@@ -302,8 +303,12 @@ class World:
 
     def remove_trees(self) -> None:
         """Retire all trees, as a person may do."""
-        moves = {row["tree_id"]: ("active", "retiring") for row in self.trees()}
-        self.tables.move(TREES, "tree_id", "state", moves)
+
+        def retire() -> None:
+            moves = {row["tree_id"]: ("active", "retiring") for row in self.trees()}
+            self.tables.move(TREES, "tree_id", "state", moves)
+
+        retried(retire)
         until(lambda: self.runs() and set(self.states()) <= {"retired"})
 
     def arguments(self, strategies: str) -> list[str]:
