@@ -111,6 +111,16 @@ def test_the_third_process_takes_only_files_without_spark(
     assert bool(third) == bool(others)
 
 
+def test_a_test_whose_process_ends_fails_alone(folder: Path) -> None:
+    end = "    if number == 1:\n        os._exit(1)\n"
+    for name in ("test_one", "test_three"):
+        (folder / f"{name}.py").write_text(EXAMPLE.format(tier="integration", fixture="") + end)
+    done = run(folder)
+    assert "2 failed, 7 passed" in done.stdout, done.stdout + done.stderr
+    by_file = {path.stem: len(path.read_text().split()) for path in folder.glob("*.processes")}
+    assert by_file == dict.fromkeys(("test_one", "test_two", "test_three"), 3)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("test_one.py",), ("test_one.py::test_process[0]",), ("-k", "1"), ("-n", "0"), ("-s",)],

@@ -141,6 +141,20 @@ class Scheduler(LoadFileScheduling):
         super().__init__(config, log)
         self._uses_spark: dict[str, bool] = {}
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Removes a process that has ended; returns the test during which it ended, if any.
+
+        xdist would run that test again, which may end the next process.
+        """
+        workload = self.assigned_work[node]
+        for tests in workload.values():
+            for name, is_done in tests.items():
+                if not is_done:
+                    tests[name] = True
+                    super().remove_node(node)
+                    return name
+        return super().remove_node(node)
+
     def _next_file(self, node: WorkerController) -> str | None:
         # With fewer files than processes, xdist ends some of them, whichever start last.
         third = node.gateway.id == THIRD and len(self.nodes) == PROCESSES
@@ -154,6 +168,11 @@ class Scheduler(LoadFileScheduling):
             return
         self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
+        # A process begins its last test only when it has the next, or knows that none follows.
+        if self._next_file(node) is None:
+            node.shutdown()
+        elif self._pending_of(self.assigned_work[node]) == 1:
+            self._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         if not node.shutting_down and self._next_file(node) is None:

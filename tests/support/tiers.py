@@ -186,7 +186,9 @@ class Summary:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        self._left_out = Counter(node.workeroutput.get("left_out", self._left_out))
+        # A process that was killed has no output.
+        output = getattr(node, "workeroutput", {})
+        self._left_out = Counter(output.get("left_out", self._left_out))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
