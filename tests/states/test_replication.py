@@ -320,7 +320,7 @@ def test_one_program_holds_more_states_than_a_switch_has_registers_for() -> None
     assert not made.controller._waiting and not made.hosts[2].middleware._waiting
 
 
-def test_numbers_are_never_given_twice_even_by_the_next_controller() -> None:
+def test_a_number_belongs_to_one_program_at_a_time_even_after_a_new_controller_has_begun() -> None:
     made = world()
     made.run(1)
     before = {client.program.vnf for client in made.clients.values()}

@@ -1,13 +1,19 @@
-"""What /health of the jobs of replicated states says."""
+"""Metrics and health of the jobs of replicated states."""
 
 from __future__ import annotations
 
+import json
 import time
+from types import SimpleNamespace
 
 import pytest
+from paths import ROOT
 
 from jobs.adapters.states import metrics
 from jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
+from udfs.states.controller import Controller
+from udfs.states.messages import MOST_VNF, REGISTER_STATES, Signal, SignalKind
+from udfs.states.programs import FIRST_VNF
 
 pytestmark = pytest.mark.unit
 
@@ -34,3 +40,26 @@ def test_updates_that_nobody_confirms_are_told(monkeypatch: pytest.MonkeyPatch):
     assert made.health().status == "unhealthy"
     made.confirmed()
     assert made.health().status == "ok"
+
+
+def test_numbers_left_and_states_beyond_the_registers_are_counted():
+    controller = Controller()
+    controller.from_middleware(1, Signal(SignalKind.LEASE, data=bytes(4)), 0.0)
+    made = ControllerMetrics()
+    made.watch(SimpleNamespace(controller=controller))
+    value = made.registry.get_sample_value
+    left = value("stackcast_state_program_numbers_left")
+    assert left == MOST_VNF - FIRST_VNF + 1
+    controller.from_middleware(1, Signal(SignalKind.INIT_VNF, data=b"a"), 0.0)
+    assert value("stackcast_state_program_numbers_left") == left - 1
+    for number in range(REGISTER_STATES):
+        assert value("stackcast_state_names_beyond_registers") == 0
+        signal = Signal(SignalKind.SUB_REG, FIRST_VNF, data=b"%d" % number)
+        controller.from_middleware(1, signal, 0.0)
+    assert value("stackcast_state_names") == REGISTER_STATES
+    assert value("stackcast_state_names_beyond_registers") == 1
+
+
+def test_the_registers_of_the_program_have_the_size_that_is_counted():
+    program = json.loads((ROOT / "p4" / "state_replication.json").read_text())
+    assert {array["size"] for array in program["register_arrays"]} == {REGISTER_STATES}

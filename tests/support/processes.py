@@ -75,6 +75,7 @@ LONG = {
     "test_embedded": 250,
     "test_tutorial": 200,
     "test_state_kills": 150,
+    "test_program_numbers": 130,
 }
 #: Files whose long tests share no fixture, with the seconds of one test. A part takes single tests
 #: of them.

@@ -5,10 +5,12 @@ It takes part in the network as a subscriber to every state that has a publisher
 asks of the publisher's middleware, or of a replica that is ahead of it. Its facts are `Record`, its
 backlog `Keep`: with both, :meth:`Controller.restore` makes one that goes on where it ended.
 
-Numbers of programs count from 5001, of states from 1, and none is given twice. An update leaves the
-backlog when every subscriber that lives has it and a later one is there; so a program that
-subscribes gets the last of each publisher. A program that says nothing for 90 s is dead: its
-subscriptions and positions end.
+Numbers of programs start at 5001 and are used again (`programs`); numbers of states start at 1. An
+update leaves the backlog when every subscriber that lives has it and a later one is there, so a
+program that subscribes gets the last update of each publisher. A program that sends nothing for
+90 s has ended, and with it its subscriptions and positions. The updates of an ended program are let
+go when a later program of its name has published, or when it ended `QUARANTINE` seconds ago and
+another publisher has a later update, which is the value of the state.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from udfs.errors import StateError
-from udfs.states.facts import Backlog, Facts, Program
+from udfs.states.facts import Backlog, Facts
 from udfs.states.messages import (
     UPDATES,
     MessageKind,
@@ -31,7 +33,8 @@ from udfs.states.messages import (
 )
 from udfs.states.middleware import MOST_ASKED, publish_signals
 from udfs.states.outputs import Keep, Output, Record, Send
-from udfs.states.requests import LEASE, Requests
+from udfs.states.programs import QUARANTINE, Program
+from udfs.states.requests import Requests
 from udfs.states.segments import WINDOW, Stream, after, cut, segments
 
 MOST_NAME = 255
@@ -44,11 +47,26 @@ STOOD_STILL = 5.0
 
 
 class ControllerCounts(NamedTuple):
-    """What a controller has at a moment; dropped: by reason."""
+    """Counts of a controller.
+
+    Attributes:
+        middlewares: middlewares that are connected.
+        programs: programs that are alive or whose updates are kept.
+        numbers_left: programs that can start now under new names.
+        states: states that have a number.
+        beyond_registers: states for which the registers of a switch have no room.
+        kept: updates in the backlog.
+        kept_bytes: their size.
+        waiting: publishers of a state of whom an update is missing.
+        recovered: updates that were sent to replicas again.
+        dropped: messages that were dropped, by reason.
+    """
 
     middlewares: int
     programs: int
+    numbers_left: int
     states: int
+    beyond_registers: int
     kept: int
     kept_bytes: int
     waiting: int
@@ -69,6 +87,8 @@ class Controller:
         self._changed: set[tuple[int, int]] = set()
         #: Backlogs that lack something.
         self._waiting: set[tuple[int, int]] = set()
+        #: Numbers of ended programs whose updates were kept, the one that ended first first.
+        self._ended: dict[int, None] = {}
         self._ticked = 0.0
 
     def restore(
@@ -79,6 +99,9 @@ class Controller:
         Programs that lived have a lease from now on.
         """
         self._facts.restore(records, datagrams, now)
+        for vnf, program in self._facts.programs.known.items():
+            if not program.is_alive:
+                self._ended[vnf] = None
         published = [number for number, state in self._facts.states.items() if state.backlogs]
         return [each for number in published for each in self.requests.want(number, 0, now)]
 
@@ -87,8 +110,10 @@ class Controller:
         facts = self._facts
         return ControllerCounts(
             len(self._addresses),
-            len(facts.programs),
+            len(facts.programs.known),
+            facts.programs.numbers_left,
             len(facts.states),
+            facts.states_beyond_registers,
             facts.kept_updates,
             facts.kept_bytes,
             len(self._waiting),
@@ -111,10 +136,10 @@ class Controller:
             return self._recover(connection, signal)
         if kind in (SignalKind.PUBLISH, SignalKind.TRUNCATED):
             return self._brought(connection, signal)
-        program = self._facts.programs.get(signal.vnf)
+        program = self._facts.programs.known.get(signal.vnf)
         if program is None or program.connection != connection:
             return self._drop("not_its_program")
-        program.renewed = now
+        self._facts.programs.renew(signal.vnf, now)
         match kind:
             case SignalKind.INIT_PUB:
                 return self._publisher(connection, signal, now)
@@ -141,7 +166,7 @@ class Controller:
     def middleware_ended(self, connection: int) -> None:
         """Learns that a connection is closed; its programs live until their leases end."""
         self._addresses.pop(connection, None)
-        for program in self._facts.programs.values():
+        for program in self._facts.programs.known.values():
             if program.connection == connection:
                 program.connection = 0
         for state in self._facts.states.values():
@@ -153,27 +178,27 @@ class Controller:
             self._addresses[connection] = int.from_bytes(signal.data[:4])
             return []
         address = self._addresses.get(connection)
-        program = self._facts.programs.get(signal.vnf)
+        program = self._facts.programs.find(signal.vnf)
         if signal.count:
-            return self._end(signal.vnf) if program and program.connection == connection else []
+            ends = program is not None and program.connection == connection
+            return self._end(signal.vnf, now) if ends else []
         name = program.name.encode() if program is not None and not program.is_replaced else None
         if program is None or program.address != address or name != signal.data:
             self.dropped["not_its_program"] += 1
             return [Send(connection, Signal(SignalKind.LEASE, signal.vnf, count=1))]
-        was_dead, program.is_alive = not program.is_alive, True
-        program.connection, program.renewed = connection, now
-        return [self._facts.program_record(signal.vnf)] if was_dead else []
+        was_alive = program.is_alive
+        self._facts.programs.renew(signal.vnf, now)
+        program.connection = connection
+        return [] if was_alive else [self._facts.program_record(signal.vnf)]
 
     def _name_program(self, connection: int, signal: Signal, now: float) -> list[Output]:
         name = signal.data.decode(errors="replace")[:MOST_NAME]
-        vnf = self._facts.add_program(Program(name, self._addresses[connection], connection, now))
+        program = Program(name, self._addresses[connection], connection, now)
+        vnf, records = self._facts.add_program(program)
         if not vnf:
             self.dropped["no_numbers_left"] += 1
-            return [Send(connection, Signal(SignalKind.INIT_VNF, 0, data=signal.data))]
-        return [
-            self._facts.program_record(vnf),
-            Send(connection, Signal(SignalKind.INIT_VNF, vnf, data=signal.data)),
-        ]
+        self._ended.pop(vnf, None)
+        return [*records, Send(connection, Signal(SignalKind.INIT_VNF, vnf, data=signal.data))]
 
     def _publisher(self, connection: int, signal: Signal, now: float) -> list[Output]:
         number, found = self._facts.state_of(signal.data)
@@ -182,15 +207,17 @@ class Controller:
             return [Send(connection, Signal(signal.kind, signal.vnf, data=signal.data))]
         state = self._facts.states[number]
         backlog = state.backlogs.get(signal.vnf)
+        # Later than all before, so that a program that has just started is the last to write. If it
+        # had the number before, the middleware says that nobody has what is between.
+        newest: int | None = None
+        for other in state.backlogs.values():
+            if newest is None or is_later(other.stream.last, newest):
+                newest = other.stream.last
+        first = 1 if newest is None else after(newest)
         if backlog is None:
-            # Later than all before, so that a program that starts anew is the last to write.
-            newest: int | None = None
-            for other in state.backlogs.values():
-                if newest is None or is_later(other.stream.last, newest):
-                    newest = other.stream.last
-            first = 1 if newest is None else after(newest)
-            backlog = state.backlogs[signal.vnf] = Backlog(Stream(after(first, -1)), first)
+            backlog = Backlog(Stream(after(first, -1)), first)
             backlog.positions = dict.fromkeys(state.subscribers, after(first, -1))
+            self._facts.add_backlog(number, signal.vnf, backlog)
             if not state.owner:
                 state.owner = signal.vnf
                 found.append(self._facts.state_record(number))
@@ -199,16 +226,7 @@ class Controller:
             found += self.requests.want(number, 0, now)
         return [
             *found,
-            Send(
-                connection,
-                Signal(
-                    SignalKind.INIT_PUB,
-                    signal.vnf,
-                    number,
-                    after(backlog.stream.through),
-                    data=signal.data,
-                ),
-            ),
+            Send(connection, Signal(signal.kind, signal.vnf, number, first, data=signal.data)),
         ]
 
     def _subscribe(self, connection: int, signal: Signal, now: float) -> list[Output]:
@@ -219,7 +237,7 @@ class Controller:
         state = self._facts.states[number]
         if signal.vnf not in state.subscribers:
             state.subscribers.add(signal.vnf)
-            self._facts.programs[signal.vnf].subscribed.add(number)
+            self._facts.programs.known[signal.vnf].subscribed.add(number)
             for backlog in state.backlogs.values():
                 backlog.positions[signal.vnf] = after(backlog.stream.through, -1)
             found.append(self._facts.subscription_record(signal.vnf, number))
@@ -234,7 +252,7 @@ class Controller:
             return []
         state.subscribers.remove(vnf)
         state.live.discard(vnf)
-        self._facts.programs[vnf].subscribed.discard(number)
+        self._facts.programs.known[vnf].subscribed.discard(number)
         found: list[Output] = [self._facts.subscription_record(vnf, number)]
         for publisher, backlog in state.backlogs.items():
             if backlog.positions.pop(vnf, None) is not None:
@@ -265,34 +283,61 @@ class Controller:
         self._facts.moved.add((signal.vnf, signal.state, publisher))
         return self._truncate(signal.state, publisher)
 
-    def _end(self, vnf: int) -> list[Output]:
-        program = self._facts.programs[vnf]
+    def _end(self, vnf: int, now: float) -> list[Output]:
+        program = self._facts.programs.known[vnf]
         found = [o for state in list(program.subscribed) for o in self._unsubscribe(vnf, state)]
-        program.is_alive, program.connection = False, 0
+        self._facts.programs.end(vnf, now)
         found.append(self._facts.program_record(vnf))
-        for number, state in self._facts.states.items():
-            if vnf in state.backlogs:
-                found += self._let_go_replaced(number, program.name)
+        self._ended.pop(vnf, None)
+        self._ended[vnf] = None
+        for number in list(program.published):
+            found += self._let_go_ended(number, now)
+        self._facts.programs.forget(vnf, now)
         return found
 
-    def _let_go_replaced(self, number: int, name: str) -> list[Output]:
-        """Ends the backlogs of programs of this name that are dead, where a later one of that name
-        has published: a replica takes its last update for that of the name."""
-        state, found = self._facts.states[number], list[Output]()
-        namesakes = [vnf for vnf in state.backlogs if self._facts.programs[vnf].name == name]
-        newest = max((vnf for vnf in namesakes if state.backlogs[vnf].kept), default=0)
-        for vnf in namesakes:
-            if vnf >= newest or self._facts.programs[vnf].is_alive:
+    def _let_go_ended(self, number: int, now: float) -> list[Output]:
+        """Lets go the updates of ended programs that no replica needs any more.
+
+        A replica takes the last update of a name for that of all its programs, and the latest
+        update of all for the value of the state.
+        """
+        state, programs = self._facts.states[number], self._facts.programs.known
+        found: list[Output] = []
+        if all(programs[vnf].is_alive for vnf in state.backlogs):
+            return found
+        newest: dict[str, int] = {}
+        for vnf, backlog in state.backlogs.items():
+            for key in ("", f"/{programs[vnf].name}"):
+                if backlog.newest is not None:
+                    held = newest.setdefault(key, backlog.newest)
+                    newest[key] = backlog.newest if is_later(backlog.newest, held) else held
+        for vnf, backlog in list(state.backlogs.items()):
+            program = programs[vnf]
+            if program.is_alive:
                 continue
-            for update in list(state.backlogs[vnf].kept):
-                found += self._let_go(number, vnf, update)
-            backlog = state.backlogs.pop(vnf)
-            found += [Record(f"position/{v}/{number}/{vnf}", None) for v in backlog.positions]
-            found.append(Record(f"publisher/{vnf}/{number}", None))
-            self._changed.discard((number, vnf))
-            self._facts.published.discard((number, vnf))
-            self._facts.programs[vnf].is_replaced = True
-            found.append(self._facts.program_record(vnf))
+            has_rested = now >= program.ended + QUARANTINE
+            keys = ["", f"/{program.name}"] if has_rested else [f"/{program.name}"]
+            later = any(is_later(newest[k], backlog.stream.last) for k in keys if k in newest)
+            if later or (has_rested and not backlog.kept):
+                for update in list(backlog.kept):
+                    found += self._let_go(number, vnf, update)
+                self._changed.discard((number, vnf))
+                found += self._facts.remove_backlog(number, vnf, now)
+        return found
+
+    def _let_go_long_ended(self, now: float) -> list[Output]:
+        """Lets go what `QUARANTINE` has kept of programs that ended; the rest stays until another
+        program publishes."""
+        found: list[Output] = []
+        while self._ended:
+            vnf = next(iter(self._ended))
+            program = self._facts.programs.known.get(vnf)
+            if program is not None and not program.is_alive:
+                if now < program.ended + QUARANTINE:
+                    break
+                for number in sorted(program.published):
+                    found += self._let_go_ended(number, now)
+            del self._ended[vnf]
         return found
 
     # Backlog
@@ -310,7 +355,7 @@ class Controller:
         backlog = self._facts.backlog(state, header.vnf)
         if kind is not MessageKind.PUBLISH or backlog is None:
             return self._drop("forged" if kind is MessageKind.PUBLISH else "not_for_hosts")
-        if self._facts.programs[header.vnf].address != source:
+        if self._facts.programs.known[header.vnf].address != source:
             return self._drop("forged")
         why = backlog.stream.take(header, data)
         return self._drop(why) if why else self._advance(state, header.vnf)
@@ -320,7 +365,7 @@ class Controller:
         backlog = self._facts.backlog(signal.state, signal.vnf)
         if backlog is None:
             return self._drop("unexpected")
-        owns = self._facts.programs[signal.vnf].connection == connection
+        owns = self._facts.programs.known[signal.vnf].connection == connection
         if not owns and connection not in backlog.holders:
             return self._drop("not_its_program")
         if signal.kind is SignalKind.TRUNCATED:
@@ -347,7 +392,7 @@ class Controller:
         if not found:
             return []
         found += self._truncate(state, vnf)
-        return found + self._let_go_replaced(state, self._facts.programs[vnf].name)
+        return found + self._let_go_ended(state, self._ticked)
 
     def _truncate(self, number: int, vnf: int) -> list[Output]:
         """Lets go what every subscriber has; the last update stays."""
@@ -391,8 +436,8 @@ class Controller:
                 asked[connection] = signal.segment, signal.count
             return []
         first = min(
-            backlog.kept or (after(backlog.stream.through),),
-            key=lambda update: (update - signal.update) % (1 << 24),
+            (*backlog.kept, after(backlog.stream.through)),
+            key=lambda update: (update - signal.update) % UPDATES,
         )
         return [Send(connection, Signal(SignalKind.TRUNCATED, signal.vnf, signal.state, first))]
 
@@ -423,12 +468,12 @@ class Controller:
         found = self.requests.due(now)
         if self._ticked and now > self._ticked + STOOD_STILL:
             # It has heard nobody meanwhile.
-            for program in self._facts.programs.values():
-                program.renewed += now - self._ticked
+            self._facts.programs.extend(now - self._ticked)
         self._ticked = now
-        for vnf, program in self._facts.programs.items():
-            if program.is_alive and now >= program.renewed + LEASE:
-                found += self._end(vnf)
+        for vnf in self._facts.programs.expired(now):
+            found += self._end(vnf, now)
+        found += self._let_go_long_ended(now)
+        self._facts.programs.release(now)
         for number, vnf in sorted(self._waiting):
             waiting = self._facts.backlog(number, vnf)
             if waiting is not None:
@@ -438,7 +483,7 @@ class Controller:
         for number, vnf in sorted(self._changed):
             found += self._summaries(number, [vnf])
             update = self._facts.states[number].backlogs[vnf].stream.through
-            connection = self._facts.programs[vnf].connection
+            connection = self._facts.programs.known[vnf].connection
             if connection:
                 kind = SignalKind.ACKNOWLEDGED
                 found.append(Send(connection, Signal(kind, vnf, number, update)))
@@ -462,7 +507,7 @@ class Controller:
             stream.waits_since = now
             if stream.skip_missing():
                 return self._advance(number, vnf)
-        asked = ({self._facts.programs[vnf].connection} | backlog.holders) - {0}
+        asked = ({self._facts.programs.known[vnf].connection} | backlog.holders) - {0}
         if not asked:
             return []
         return [
@@ -474,14 +519,14 @@ class Controller:
     def _summaries(self, number: int, publishers: list[int], only: int = 0) -> list[Output]:
         """Tells subscribers' middlewares the last update of publishers; or ``only`` one of them."""
         state = self._facts.states[number]
-        connections = {self._facts.programs[vnf].connection for vnf in state.subscribers}
+        connections = {self._facts.programs.known[vnf].connection for vnf in state.subscribers}
         found: list[Output] = []
         for vnf in publishers:
-            backlog, program = state.backlogs[vnf], self._facts.programs[vnf]
-            through = backlog.stream.through
+            backlog, program = state.backlogs[vnf], self._facts.programs.known[vnf]
+            last = backlog.stream.through if backlog.newest is None else backlog.newest
             about = program.address.to_bytes(4) + program.name.encode()
-            total = segments(len(backlog.kept[through])) if through in backlog.kept else 0
-            signal = Signal(SignalKind.SUMMARY, vnf, number, through, count=total, data=about)
+            total = segments(len(backlog.kept[last])) if last in backlog.kept else 0
+            signal = Signal(SignalKind.SUMMARY, vnf, number, last, count=total, data=about)
             found += [Send(c, signal) for c in ([only] if only else sorted(connections - {0}))]
         return found
 

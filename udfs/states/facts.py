@@ -1,5 +1,5 @@
 """The facts of a replica controller: who publishes which states, who holds them and how far, and
-what of the backlog is kept; and the records from which another controller has the same.
+what of the backlog is kept. Another controller restores them from the records.
 """
 
 from __future__ import annotations
@@ -8,30 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from udfs.states.messages import MOST_STATE, MOST_VNF, read_message
+from udfs.states.messages import MOST_STATE, REGISTER_STATES, read_message
 from udfs.states.outputs import Output, Record
+from udfs.states.programs import Program, Programs
 from udfs.states.segments import Stream, after, segments
 
-FIRST_VNF = 5001
 MOST_RECOVERIES = 4096
 """Recoveries that stay on record; who reads along has had the others."""
 
 #: Records are taken up in this order, as each names those before it.
 _ORDER = ("vnf", "state", "publisher", "subscription", "position", "recovery")
-
-
-@dataclass
-class Program:
-    """A program of a host; connection: its middleware's, 0 for none; renewed: when it was heard."""
-
-    name: str
-    address: int
-    connection: int = 0
-    renewed: float = 0.0
-    is_alive: bool = True
-    #: What it published is let go, so it cannot live again.
-    is_replaced: bool = False
-    subscribed: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -48,6 +34,11 @@ class Backlog:
     holders: set[int] = field(default_factory=set)
     asked: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
+    @property
+    def newest(self) -> int | None:
+        """The last update that is kept."""
+        return next(reversed(self.kept), None)
+
 
 @dataclass
 class State:
@@ -63,23 +54,28 @@ class State:
 
 
 class Facts:
-    """Programs and states by their numbers. Those of programs count from 5001, of states from 1,
-    and none is given twice.
+    """Programs and states by their numbers. Numbers of programs start at 5001 and are used again
+    (`Programs`); those of states start at 1, and each is used once.
 
-    moved, published, kept: positions (subscriber, state, publisher), backlogs (state, publisher)
-    and states that differ from what was last on record; `records` says them. kept_updates,
-    kept_bytes: of all backlogs.
+    Attributes:
+        programs: programs and their numbers.
+        states: states by number.
+        ids: numbers of states by name.
+        moved: positions (subscriber, state, publisher) that `records` has not returned yet.
+        published: the same for backlogs (state, publisher).
+        kept: the same for states.
+        kept_updates: number of updates in all backlogs.
+        kept_bytes: their size.
     """
 
     def __init__(self) -> None:
-        self.programs: dict[int, Program] = {}
+        self.programs = Programs()
         self.states: dict[int, State] = {}
         self.ids: dict[str, int] = {}
         self.moved: set[tuple[int, int, int]] = set()
         self.published: set[tuple[int, int]] = set()
         self.kept: set[int] = set()
         self.kept_updates = self.kept_bytes = 0
-        self._next_vnf = FIRST_VNF
         self._recoveries: list[dict[str, Any]] = []
         self._next_recovery = 1
 
@@ -87,14 +83,46 @@ class Facts:
         """Returns what a program published of a state; None where it never did."""
         return self.states[state].backlogs.get(vnf) if state in self.states else None
 
-    def add_program(self, program: Program) -> int:
-        """Returns the number of a new program; 0 where none is left."""
-        if self._next_vnf > MOST_VNF:
-            return 0
-        vnf = self._next_vnf
-        self._next_vnf += 1
-        self.programs[vnf] = program
-        return vnf
+    @property
+    def states_beyond_registers(self) -> int:
+        """Number of states for which the registers of a switch have no room."""
+        return max(0, len(self.states) - (REGISTER_STATES - 1))
+
+    def add_program(self, program: Program) -> tuple[int, list[Output]]:
+        """Gives a new program a number.
+
+        Returns:
+            The number, 0 if none is left, and the records of the program.
+        """
+        vnf, former = self.programs.start(program)
+        if not vnf:
+            return 0, []
+        outdated = sorted(former.recorded) if former else []
+        gone = [Record(f"subscription/{vnf}/{state}", None) for state in outdated]
+        return vnf, [*gone, self.program_record(vnf)]
+
+    def add_backlog(self, state: int, vnf: int, backlog: Backlog) -> None:
+        """Adds a publisher of a state."""
+        self.states[state].backlogs[vnf] = backlog
+        self.programs.known[vnf].published.add(state)
+
+    def remove_backlog(self, state: int, vnf: int, now: float) -> list[Output]:
+        """Removes a publisher whose updates were let go; returns the records.
+
+        Args:
+            state: number of the state.
+            vnf: number of a program that has ended.
+            now: time in seconds.
+        """
+        backlog = self.states[state].backlogs.pop(vnf)
+        self.published.discard((state, vnf))
+        program = self.programs.known[vnf]
+        program.published.discard(state)
+        program.is_replaced = True
+        record = self.program_record(vnf)
+        self.programs.forget(vnf, now)
+        gone = [Record(f"position/{other}/{state}/{vnf}", None) for other in backlog.positions]
+        return [*gone, Record(f"publisher/{vnf}/{state}", None), record]
 
     def state_of(self, name: bytes) -> tuple[int, list[Output]]:
         """Returns the number of a state, with its record where it is new; 0 where none is left."""
@@ -141,6 +169,8 @@ class Facts:
         totals: dict[tuple[int, int, int], int] = {}
         for record in sorted(records, key=lambda record: _ORDER.index(record.key.split("/")[0])):
             self._restore(record, now)
+        for vnf in list(self.programs.known):
+            self.programs.forget(vnf, now)
         for state, datagram in datagrams:
             header, data = read_message(datagram)
             key = state, header.vnf, header.update
@@ -172,25 +202,29 @@ class Facts:
         value: dict[str, Any] = record.value or {}
         first, second, third = (*map(int, numbers), 0, 0, 0)[:3]
         if kind == "vnf":
-            self._next_vnf = max(self._next_vnf, first + 1)
-            self.programs[first] = Program(
+            program = Program(
                 value["name"],
                 value["address"],
                 renewed=now,
+                ended=now,
                 is_alive=value["alive"],
                 is_replaced=value["replaced"],
             )
+            self.programs.restore(first, program)
         elif kind == "state":
             self.states[first] = State(value["name"], value["owner"])
             self.ids[value["name"]] = first
         elif kind == "publisher":
             start = value["first"]
-            self.states[second].backlogs[first] = Backlog(Stream(after(start, -1)), start)
-        elif kind == "subscription" and value["wanted"] and self.programs[first].is_alive:
-            self.programs[first].subscribed.add(second)
-            self.states[second].subscribers.add(first)
-            if value["live"]:
-                self.states[second].live.add(first)
+            self.add_backlog(second, first, Backlog(Stream(after(start, -1)), start))
+        elif kind == "subscription":
+            program = self.programs.known[first]
+            program.recorded.add(second)
+            if value["wanted"] and program.is_alive:
+                program.subscribed.add(second)
+                self.states[second].subscribers.add(first)
+                if value["live"]:
+                    self.states[second].live.add(first)
         elif kind == "recovery":
             self._next_recovery = max(self._next_recovery, value["recovery"] + 1)
         elif kind == "position" and first in self.states[second].subscribers:
@@ -230,7 +264,7 @@ class Facts:
 
     def program_record(self, vnf: int) -> Record:
         """Returns the record of a program."""
-        program = self.programs[vnf]
+        program = self.programs.known[vnf]
         return Record(
             f"vnf/{vnf}",
             {
@@ -258,5 +292,6 @@ class Facts:
     def subscription_record(self, vnf: int, number: int) -> Record:
         """Returns the record of a program's wanting a state, or not."""
         state = self.states[number]
+        self.programs.known[vnf].recorded.add(number)
         value = {"wanted": vnf in state.subscribers, "live": vnf in state.live}
         return Record(f"subscription/{vnf}/{number}", value)

@@ -38,6 +38,8 @@ CONTROLLER_PORT = 65430
 """TCP, where the replica controller waits for middlewares."""
 
 MOST_STATE = (1 << 22) - 1
+REGISTER_STATES = 1 << 11
+"""The registers of ``p4/state_replication.p4`` have room for states below this number."""
 MOST_VNF = (1 << 16) - 1
 MOST_SEGMENTS = (1 << 12) - 1
 SEGMENT_BYTES = 1400

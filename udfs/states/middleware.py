@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from udfs.errors import StateError
 from udfs.states.messages import (
@@ -81,8 +81,10 @@ class _Replica:
 
     streams: dict[int, Stream] = field(default_factory=dict)
     latest: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    #: Address and name of each publisher, as the controller says.
+    #: Address and name of each publisher, as the controller reports them.
     publishers: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    #: Publishers that it has reported since it last confirmed a subscription.
+    reported: set[int] = field(default_factory=set)
     held: list[tuple[float, int, StateHeader, bytes]] = field(default_factory=list)
 
 
@@ -331,14 +333,36 @@ class Middleware:
             program.vnf = signal.vnf
         if program is None:
             return []
-        found: list[Output] = [Send(connection, signal)]
         if signal.kind is SignalKind.INIT_PUB and signal.state:
-            program.publishes.setdefault(signal.state, _Published(signal.update))
-        elif signal.kind is SignalKind.SUB_REG and signal.state:
+            published = program.publishes.setdefault(signal.state, _Published(signal.update))
+            # A program may ask twice.
+            signal = replace(signal, update=published.next)
+        if signal.kind is SignalKind.SUB_REG and signal.state in self._replicas:
+            self._drop_unreported(signal.state)
+        found: list[Output] = [Send(connection, signal)]
+        if signal.kind is SignalKind.SUB_REG and signal.state:
             if signal.state in program.subscribed:
                 return []  # asked by `controller_up`
             found += self._subscribed(program, signal, now)
         return found
+
+    def _drop_unreported(self, state: int) -> None:
+        """Drops publishers whose updates the controller has let go: their numbers are used again.
+
+        Whenever it confirms a subscription, it reports all publishers of the state after that.
+        """
+        replica = self._replicas[state]
+        for vnf in replica.publishers.keys() - replica.reported:
+            self._drop_publisher(state, vnf)
+        replica.reported.clear()
+
+    def _drop_publisher(self, state: int, vnf: int) -> None:
+        replica = self._replicas[state]
+        del replica.publishers[vnf]
+        replica.streams.pop(vnf, None)
+        replica.latest.pop(vnf, None)
+        for program in self._programs.values():
+            program.named.discard((state, vnf))
 
     def _subscribed(self, program: _Program, signal: Signal, now: float) -> list[Output]:
         state = signal.state
@@ -359,7 +383,11 @@ class Middleware:
         replica = self._replicas.get(signal.state)
         if replica is None or len(signal.data) < 4:
             return []
-        replica.publishers[signal.vnf] = int.from_bytes(signal.data[:4]), signal.data[4:]
+        publisher = int.from_bytes(signal.data[:4]), signal.data[4:]
+        if replica.publishers.get(signal.vnf, publisher) != publisher:
+            self._drop_publisher(signal.state, signal.vnf)
+        replica.publishers[signal.vnf] = publisher
+        replica.reported.add(signal.vnf)
         if any(program.vnf == signal.vnf for program in self._programs.values()):
             return []
         stream = replica.streams.get(signal.vnf)

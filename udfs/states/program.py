@@ -59,10 +59,12 @@ class Program:
         return sum(len(published.waiting) for published in self._published.values())
 
     def values(self, state: str) -> dict[str, Update]:
-        """Returns the last update of each publisher that this replica has."""
+        """Returns by name of the publisher the last update that this replica has."""
         found: dict[str, Update] = {}
-        for vnf, update in sorted(self._latest.get(state, {}).items()):
-            found[update.publisher or str(vnf)] = update
+        for vnf, update in self._latest.get(state, {}).items():
+            name = update.publisher or str(vnf)
+            if name not in found or update.is_newer(found[name]):
+                found[name] = update
         return found
 
     def value(self, state: str) -> Update | None:

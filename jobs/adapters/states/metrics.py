@@ -62,8 +62,14 @@ class _ControllerCounts(Collector):
         counts = self._controller.counts()
         for name, text, value in (
             ("middlewares", "Middlewares that are connected", counts.middlewares),
-            ("programs", "Programs that were named", counts.programs),
-            ("names", "States that were named", counts.states),
+            ("programs", "Programs that run or whose last update is kept", counts.programs),
+            ("program_numbers_left", "Programs that can still start", counts.numbers_left),
+            ("names", "States that have a number", counts.states),
+            (
+                "names_beyond_registers",
+                "States for which the registers of a switch have no room",
+                counts.beyond_registers,
+            ),
             ("kept_updates", "Updates of the backlog", counts.kept),
             ("kept_bytes", "Bytes of these updates", counts.kept_bytes),
             ("waiting", "Publishers of a state of whom an update is missing", counts.waiting),

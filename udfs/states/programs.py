@@ -1,0 +1,172 @@
+"""Programs and their numbers (VNF_ID), each of which belongs to one program at a time.
+
+A program that starts again under its name and address gets its number back. Any other program gets
+a number that was not used for `QUARANTINE` seconds or, if there is none, a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from udfs.states.messages import MOST_VNF
+from udfs.states.requests import LEASE
+
+FIRST_VNF = 5001
+#: Time before another program gets a number, in seconds. Middlewares renew their subscriptions
+#: three times per lease, and drop a publisher that the controller no longer names; frames and
+#: leases of the last holder have ended long before.
+QUARANTINE = 600.0
+
+
+@dataclass
+class Program:
+    """A program of a host.
+
+    Attributes:
+        name: name that the program gave.
+        address: IPv4 address of its host.
+        connection: connection of its middleware; 0 for none.
+        renewed: time at which it was last heard, in seconds.
+        ended: time at which it ended, in seconds.
+        is_alive: whether its lease runs.
+        is_replaced: whether its updates were dropped because a later program has published.
+        subscribed: states that it subscribes to.
+        published: states of which the controller keeps its updates.
+        recorded: states of which a subscription of it is on record.
+    """
+
+    name: str
+    address: int
+    connection: int = 0
+    renewed: float = 0.0
+    ended: float = 0.0
+    is_alive: bool = True
+    is_replaced: bool = False
+    subscribed: set[int] = field(default_factory=set)
+    published: set[int] = field(default_factory=set)
+    recorded: set[int] = field(default_factory=set)
+
+
+class Programs:
+    """All programs of a network.
+
+    Attributes:
+        known: by number, the programs that are alive or whose updates are kept.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[int, Program] = {}
+        #: Numbers of programs that are alive, the one that was heard longest ago first.
+        self._leases: dict[int, None] = {}
+        #: Programs that have ended and of which nothing is kept, in the order in which they were
+        #: forgotten: those in quarantine, and those whose numbers are free.
+        self._resting: dict[int, tuple[float, Program]] = {}
+        self._free: dict[int, Program] = {}
+        #: Numbers of ended programs by their names and addresses.
+        self._ended: dict[tuple[str, int], dict[int, None]] = {}
+        self._next = FIRST_VNF
+
+    @property
+    def numbers_left(self) -> int:
+        """Number of programs that can start now under new names."""
+        return MOST_VNF - self._next + 1 + len(self._free)
+
+    def start(self, program: Program) -> tuple[int, Program | None]:
+        """Gives a program a number.
+
+        Args:
+            program: a program that has just started.
+
+        Returns:
+            Its number, and the program that had the number before under another name or address.
+            The number is 0 if none is left.
+        """
+        former: Program | None = None
+        if own := self._ended.get((program.name, program.address)):
+            vnf = next(reversed(own))
+            before = self._take(vnf)
+            program.published, program.recorded = before.published, before.recorded
+        elif self._free:
+            vnf = next(iter(self._free))
+            former = self._take(vnf)
+        elif self._next <= MOST_VNF:
+            vnf = self._next
+            self._next += 1
+        else:
+            return 0, None
+        self.known[vnf] = program
+        self._leases[vnf] = None
+        return vnf, former
+
+    def find(self, vnf: int) -> Program | None:
+        """Returns the program that has a number, or had it last."""
+        resting = self._resting.get(vnf)
+        return self.known.get(vnf) or (resting[1] if resting else self._free.get(vnf))
+
+    def renew(self, vnf: int, now: float) -> None:
+        """Extends the lease of a program that is known or has ended."""
+        program = self.known.get(vnf)
+        if program is None or not program.is_alive:
+            program = self.known[vnf] = self._take(vnf)
+            program.is_alive = True
+        program.renewed = now
+        self._leases.pop(vnf, None)
+        self._leases[vnf] = None
+
+    def expired(self, now: float) -> list[int]:
+        """Returns the numbers of programs whose leases have run out."""
+        numbers = []
+        for vnf in self._leases:
+            if now < self.known[vnf].renewed + LEASE:
+                break
+            numbers.append(vnf)
+        return numbers
+
+    def extend(self, seconds: float) -> None:
+        """Extends all leases, after a pause in which no program could be heard."""
+        for vnf in self._leases:
+            self.known[vnf].renewed += seconds
+
+    def end(self, vnf: int, now: float) -> None:
+        """Ends a program; `forget` it once nothing of it is kept."""
+        program = self.known[vnf]
+        program.is_alive, program.connection, program.ended = False, 0, now
+        del self._leases[vnf]
+        self._ended.setdefault((program.name, program.address), {})[vnf] = None
+
+    def forget(self, vnf: int, now: float) -> None:
+        """Puts the number of a known program into quarantine if it has ended and nothing of it is
+        kept."""
+        program = self.known.get(vnf)
+        if program is not None and not program.is_alive and not program.published:
+            self._resting[vnf] = now, self.known.pop(vnf)
+
+    def release(self, now: float) -> None:
+        """Ends the quarantine of numbers whose time has come."""
+        while self._resting:
+            vnf, (since, program) = next(iter(self._resting.items()))
+            if now < since + QUARANTINE:
+                return
+            del self._resting[vnf]
+            self._free[vnf] = program
+
+    def restore(self, vnf: int, program: Program) -> None:
+        """Adds a program that is on record, with its number and, if it is alive, a lease."""
+        self._next = max(self._next, vnf + 1)
+        self.known[vnf] = program
+        if program.is_alive:
+            self._leases[vnf] = None
+        else:
+            self._ended.setdefault((program.name, program.address), {})[vnf] = None
+
+    def _take(self, vnf: int) -> Program:
+        """Removes an ended program, wherever it is."""
+        program = self.find(vnf)
+        assert program is not None
+        for place in (self.known, self._resting, self._free):
+            place.pop(vnf, None)
+        holder = program.name, program.address
+        del self._ended[holder][vnf]
+        if not self._ended[holder]:
+            del self._ended[holder]
+        return program
