@@ -6,6 +6,7 @@ import base64
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Semaphore
 from typing import Any
@@ -186,22 +187,14 @@ def _publish(
 
 
 def ensure_topic(bootstrap_servers: str, topic: str, partitions: int = 2, **client: Any) -> None:
-    """Makes the topic if it does not exist, and waits until it can be used."""
-    admin = connect(KafkaAdminClient, bootstrap_servers, **client)
-    try:
+    """Creates the topic if it does not exist, and waits until it can be used."""
+    # Another program may create it at the same time.
+    with _admin(bootstrap_servers, topic, **client) as admin, suppress(TopicAlreadyExistsError):
         if topic not in admin.list_topics():
             admin.create_topics(
                 {topic: {"num_partitions": partitions, "replication_factor": -1}},
                 wait_for_metadata=True,
             )
-    except TopicAlreadyExistsError:
-        pass  # somebody else was faster
-    except ClientError as error:
-        raise KafkaError(
-            "NO_TOPIC", f"topic {topic} at {bootstrap_servers}: {error}", topic=topic
-        ) from error
-    finally:
-        admin.close()
 
 
 def topic_id(bootstrap_servers: str, topic: str, **client: Any) -> str:
@@ -218,20 +211,27 @@ def topic_id(bootstrap_servers: str, topic: str, **client: Any) -> str:
     Raises:
         KafkaError: BROKER_UNREACHABLE, NO_TOPIC.
     """
+    with _admin(bootstrap_servers, topic, **client) as admin:
+        (described,) = admin.describe_topics([topic])
+    given = described.get("topic_id")
+    if not given:
+        return ""
+    number = given if isinstance(given, uuid.UUID) else uuid.UUID(str(given))
+    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=") if number.int else ""
+
+
+@contextmanager
+def _admin(bootstrap_servers: str, topic: str, **client: Any) -> Iterator[Any]:
+    """Yields an admin client; its errors become KafkaError NO_TOPIC."""
     admin = connect(KafkaAdminClient, bootstrap_servers, **client)
     try:
-        (described,) = admin.describe_topics([topic])
+        yield admin
     except ClientError as error:
         raise KafkaError(
             "NO_TOPIC", f"topic {topic} at {bootstrap_servers}: {error}", topic=topic
         ) from error
     finally:
         admin.close()
-    given = described.get("topic_id")
-    if not given:
-        return ""
-    number = given if isinstance(given, uuid.UUID) else uuid.UUID(str(given))
-    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=") if number.int else ""
 
 
 def connect_producer(bootstrap_servers: str, **options: Any) -> Any:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 from kafka_topics import kafka_topic
-from pcap_deployment import Deployment, fill
+from pcap_deployment import Deployment, attribute_deployment
 from pyspark.sql import SparkSession
 from rerequesting import Client, Service, sent
 from waiting import until
 
-from jobs.adapters.planning import formats
 from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.tables.tables import Tables
 from lab.up.broker import Broker
 from udfs.errors import ReplayError
 from udfs.messages.sequence import OFFSET_SHIFT, session_id
@@ -40,20 +37,10 @@ def compacted(
     spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
 ) -> Deployment:
     """Returns a stream that sent twelve records in one batch, of which Kafka has kept three."""
-    shutil.copytree(empty_tables, tmp_path / "tables")
-    fill(Tables(spark, str(tmp_path / "tables")), RULES, "attributes")
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     admin.create_topics([NewTopic(f"itch.{tmp_path.name}", 1, 1, topic_configs=COMPACTED)])
-    deployment = Deployment(
-        spark,
-        broker.bootstrap_servers,
-        tmp_path,
-        format="attributes",
-        attributes_unknown="register",
-        rerequest_identify="name",
-        given=frozenset({"topic", "deadLetter.topic", "checkpoint"}),
-    )
-    deployment.settings = formats.of_settings(deployment.settings, "attributes")
+    servers = broker.bootstrap_servers
+    deployment = attribute_deployment(spark, servers, tmp_path, empty_tables, RULES)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all", linger_ms=500)
 
     def publish(key: bytes, **event: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 from kafka_topics import kafka_topic
-from pcap_deployment import Deployment, fill
+from pcap_deployment import Deployment, attribute_deployment
 from pyspark.sql import SparkSession
 from rerequesting import Client, Service, sent
 
-from jobs.adapters.planning import formats
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.replay.history import History
-from jobs.adapters.tables.tables import Tables
 from lab.up.broker import Broker
 from udfs.errors import StackcastError
 from udfs.messages.sequence import OFFSET_SHIFT, session_id
@@ -37,24 +34,13 @@ RULES = {
 def deployment(
     spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
 ) -> Deployment:
-    shutil.copytree(empty_tables, tmp_path / "tables")
-    fill(Tables(spark, str(tmp_path / "tables")), RULES, "attributes")
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     # Brokers before Kafka 3.6 accept every time.
     any_time = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
     admin.create_topics([NewTopic(f"itch.{tmp_path.name}", 1, 1, topic_configs=any_time)])
     admin.close()
-    made = Deployment(
-        spark,
-        broker.bootstrap_servers,
-        tmp_path,
-        format="attributes",
-        attributes_unknown="register",
-        rerequest_identify="name",
-        given=frozenset({"topic", "deadLetter.topic", "checkpoint"}),
-    )
-    made.settings = formats.of_settings(made.settings, "attributes")
-    return made
+    servers = broker.bootstrap_servers
+    return attribute_deployment(spark, servers, tmp_path, empty_tables, RULES)
 
 
 def publish(deployment: Deployment) -> None:

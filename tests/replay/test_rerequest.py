@@ -18,7 +18,15 @@ from crash_world import ROOT, Program
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 from kafka_topics import kafka_topic
-from pcap_deployment import MODEL, PUBLISHER, RULES, Deployment, fill, records
+from pcap_deployment import (
+    MODEL,
+    PUBLISHER,
+    RULES,
+    Deployment,
+    attribute_deployment,
+    fill,
+    records,
+)
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import (
@@ -38,7 +46,6 @@ from rerequesting import (
 from waiting import until
 
 from cli.explain import text_of
-from jobs.adapters.planning import formats
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.tables.tables import Tables
 from lab.up.broker import Broker
@@ -422,20 +429,9 @@ def complete(file: Path) -> list[bytes]:
 
 def test_events_of_attributes_are_sent_again_and_explained(spark, broker, empty_tables, tmp_path):
     """The stream registers names while it runs; answers use the ids that a batch used."""
-    shutil.copytree(empty_tables, tmp_path / "tables")
-    tables = Tables(spark, str(tmp_path / "tables"))
     rules = {"warm": ("h1", "temp > 20"), "damp": ("h2", "hum > 15 and temp < 25")}
-    fill(tables, rules, "attributes")
-    deployment = Deployment(
-        spark,
-        broker.bootstrap_servers,
-        tmp_path,
-        format="attributes",
-        attributes_unknown="register",
-        rerequest_identify="name",
-        given=frozenset({"topic", "deadLetter.topic", "checkpoint"}),
-    )
-    deployment.settings = formats.of_settings(deployment.settings, "attributes")
+    servers = broker.bootstrap_servers
+    deployment = attribute_deployment(spark, servers, tmp_path, empty_tables, rules)
     events = [json.dumps({"temp": n % 40, "hum": n % 30}).encode() for n in range(120)]
 
     def edit_and_publish() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
+import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
@@ -18,6 +19,7 @@ from table_edits import change
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
+from jobs.adapters.planning import formats
 from jobs.adapters.stream.checks import after_failure
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.micro_batches import NO_CONSENT, Consent, start
@@ -248,3 +250,30 @@ def expected(
     made = verification.expected(topics.read_all(), batches, specification, kafka_topic(settings))
     assert made.unprocessed == 0
     return made
+
+
+def attribute_deployment(
+    spark: SparkSession, servers: str, folder: Path, tables: Path, rules: Mapping[str, Any]
+) -> Deployment:
+    """Returns a stream of events of attributes, which registers their names.
+
+    Args:
+        spark: session of the stream.
+        servers: addresses of the broker.
+        folder: where the deployment is; also the name of its topic.
+        tables: empty tables, which are copied.
+        rules: host and filter of each subscription, by its id.
+    """
+    shutil.copytree(tables, folder / "tables")
+    fill(Tables(spark, str(folder / "tables")), rules, "attributes")
+    deployment = Deployment(
+        spark,
+        servers,
+        folder,
+        format="attributes",
+        attributes_unknown="register",
+        rerequest_identify="name",
+        given=frozenset({"topic", "deadLetter.topic", "checkpoint"}),
+    )
+    deployment.settings = formats.of_settings(deployment.settings, "attributes")
+    return deployment
