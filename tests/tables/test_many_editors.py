@@ -11,22 +11,25 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from console_server import TOKEN, console
 from deltalake import write_deltalake
-from deltalake.exceptions import CommitFailedError
 from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
+from starlette.testclient import TestClient
 from waiting import until
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.tables.conflicts import retried
+from jobs.adapters.tables.conflicts import is_conflict, retried
 from lab.up.broker import Broker
 
 pytestmark = pytest.mark.long
 
-#: Duration of the edits, and editors of each kind.
+#: Duration of the edits, and the longest pause between two edits of an editor, in seconds.
 SECONDS = 300.0
-DELTALAKE, SPARK = 12, 8
+PAUSE_SECONDS = 20.0
+#: Editors by deltalake, by Spark SQL and in the console.
+DELTALAKE, SPARK, CONSOLE = 8, 6, 6
 
 
 def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_live(
@@ -37,20 +40,16 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
     place = f"{deployment.tables.location}/subscriptions"
     before = {row["id"] for row in deployment.tables.rows("subscriptions")}
     acknowledged: set[str] = set()
+    refused: set[str] = set()
+    application = console(deployment.tables, format="itch").application
     failures: list[BaseException] = []
     ends = time.monotonic() + SECONDS
 
     def append(name: str) -> None:
-        """Add a rule as the tutorial does."""
+        """Add a rule by deltalake, as the tutorial does."""
         row = {"id": name, "subscriber": "h2", "format": "itch", "filter": "shares > 0"}
         rows = pa.Table.from_pylist([row | {"enabled": True}])
-        for _ in range(30):
-            try:
-                write_deltalake(place, rows, mode="append", schema_mode="merge")
-                return
-            except CommitFailedError:
-                time.sleep(random.random() / 2)
-        raise AssertionError(f"{name}: thirty tries failed")
+        retried(lambda: write_deltalake(place, rows, mode="append", schema_mode="merge"))
 
     def change(name: str) -> None:
         """Add a rule, and change it, as `jobs/run_sql.py` does."""
@@ -59,20 +58,35 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
         retried(lambda: spark.sql(f"INSERT INTO delta.`{place}` {columns} VALUES ({values})"))
         retried(lambda: spark.sql(f"UPDATE delta.`{place}` SET enabled = true WHERE id = '{name}'"))
 
+    def save(name: str) -> None:
+        """Add a rule in the console."""
+        rule = {"id": name, "subscriber": "h1", "filter": "shares > 2"}
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        client = TestClient(application, base_url="http://127.0.0.1")
+        answer = client.post("/api/save", json=rule, headers=headers)
+        assert answer.status_code == 200, answer.text
+
     def edit(kind: Callable[[str], None], editor: int) -> None:
         number = 0
         try:
             while time.monotonic() < ends:
-                kind(name := f"{kind.__name__}-{editor}-{number}")
-                acknowledged.add(name)
+                name = f"{kind.__name__}-{editor}-{number}"
+                try:
+                    kind(name)
+                    acknowledged.add(name)
+                except Exception as error:
+                    if not is_conflict(error):
+                        raise
+                    # After two minutes: the editor was told so.
+                    refused.add(name)
                 number += 1
-                time.sleep(random.random())
+                time.sleep(random.uniform(0, PAUSE_SECONDS))
         except BaseException as error:
             failures.append(error)
 
     deployment.publish(records()[:20])
     query, delivery = start(spark, deployment.settings, Lifecycle())
-    kinds = [append] * DELTALAKE + [change] * SPARK
+    kinds = [append] * DELTALAKE + [change] * SPARK + [save] * CONSOLE
     editors = [
         threading.Thread(target=edit, args=each) for each in zip(kinds, range(20), strict=True)
     ]
@@ -84,7 +98,8 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
         assert not failures
         rows = deployment.tables.rows("subscriptions")
         assert {row["id"] for row in rows if row["enabled"]} == before | acknowledged
-        assert len(rows) == len(before | acknowledged)
+        names = [row["id"] for row in rows]
+        assert len(names) == len(set(names)) and set(names) <= before | acknowledged | refused
         until(
             lambda: (
                 {row["id"] for row in deployment.tables.rows("live_subscriptions")}
@@ -94,4 +109,6 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
     finally:
         query.stop()
         delivery.close()
-    assert len(acknowledged) > 200
+    print(f"{len(acknowledged)} edits, {len(refused)} refused")
+    assert len(acknowledged) > 200 and len(refused) < 10
+    assert {name.partition("-")[0] for name in acknowledged} == {"append", "change", "save"}

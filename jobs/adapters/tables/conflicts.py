@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta import exceptions as delta
 from deltalake.exceptions import CommitFailedError
 from py4j.protocol import Py4JError
 
@@ -16,8 +16,21 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-#: Tries of a write, and the longest pause between two of them, in seconds.
-TRIES = 30
+#: What Delta raises in Python; these classes have no common base of their own.
+_CONFLICTS = (
+    delta.ConcurrentAppendException,
+    delta.ConcurrentDeleteDeleteException,
+    delta.ConcurrentDeleteReadException,
+    delta.ConcurrentTransactionException,
+    delta.ConcurrentWriteException,
+    delta.DeltaConcurrentModificationException,
+    delta.MetadataChangedException,
+    delta.ProtocolChangedException,
+    CommitFailedError,
+)
+#: Time for which a write is tried, and the longest pause between two tries, in seconds. A write
+#: that reads the table, such as an UPDATE, fails whenever another editor commits while it runs.
+PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 0.5
 
 
@@ -26,7 +39,7 @@ def is_conflict(error: BaseException) -> bool:
 
     Nothing of such a write is in the table.
     """
-    if isinstance(error, DeltaConcurrentModificationException | CommitFailedError):
+    if isinstance(error, _CONFLICTS):
         return True
     java = getattr(error, "java_exception", None) if isinstance(error, Py4JError) else None
     return java is not None and "Concurrent" in java.getClass().getSimpleName()
@@ -39,14 +52,16 @@ def retried(write: Callable[[], Result]) -> Result:
         write: reads the table, if it needs to, and writes it in one commit.
 
     Raises:
-        Exception: the last conflict after `TRIES` tries, or any other error of the write.
+        Exception: the last conflict after `PATIENCE_SECONDS`, or any other error of the write.
     """
-    for number in range(1, TRIES):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    number = 0
+    while True:
+        number += 1
         try:
             return write()
         except Exception as error:
-            if not is_conflict(error):
+            if not is_conflict(error) or time.monotonic() > deadline:
                 raise
             log.info("try %d: another editor was faster, the write is tried again", number)
         time.sleep(random.uniform(0, PAUSE_SECONDS))
-    return write()
