@@ -19,6 +19,7 @@ from cli.keys import KeyFile
 from cli.receive.failures import Failures, tell
 from cli.receive.host_watch import HostWatch
 from cli.receive.memberships import EventMembership, GroupMembership, Membership
+from cli.receive.own_addresses import OwnAddresses, is_loopback
 from cli.receive.sockets import (
     Wires,
     connected_socket,
@@ -62,7 +63,11 @@ def receive(
     ] = "",
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Accept only this publisher's address; may be repeated."),
+        typer.Option(
+            "--source",
+            help="Accept only this publisher's address; may be repeated. By default, all addresses "
+            "but those of this host.",
+        ),
     ] = None,
     summary_port: Annotated[
         int,
@@ -182,6 +187,8 @@ def receive(
     shape = event_reader(events, widths_of(widths)) if events else None
     membership: Membership | None = None
     summaries = None
+    # On loopback, all senders are programs of this host: there they are publishers of a trial.
+    on_loopback = False
     where = listen or f"{group}:{port}{f' on {interface}' if interface else ''}"
     if events and not listen:
         where = interface
@@ -189,9 +196,11 @@ def receive(
         membership = EventMembership(stream, interface)
         if summary_port:
             summaries = listen_socket(summary_address or "0.0.0.0", summary_port)
+            on_loopback = is_loopback(summaries.getsockname()[0])
     elif listen:
         host, port = parse_endpoint(listen)
         stream = listen_socket(host, port)
+        on_loopback = is_loopback(stream.getsockname()[0])
         if summary_port not in (0, port):
             summaries = listen_socket(host, summary_port)
     else:
@@ -204,6 +213,7 @@ def receive(
                 summaries = group_socket(group, summary_port)
                 members.append(summaries)
         membership = GroupMembership(members, group, interface, sources)
+        on_loopback = membership.on_loopback
     service = connected_socket("--rerequest", *parse_endpoint(rerequest)) if rerequest else None
     wires = Wires(
         stream,
@@ -212,6 +222,7 @@ def receive(
         drop,
         dice,
         sources=sources,
+        own=() if on_loopback else OwnAddresses(),
         shape=shape,
         membership=membership,
     )
@@ -227,6 +238,12 @@ def receive(
     try:
         with stop_on_signal() as stop:
             tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
+            if not sources:
+                except_own = "" if on_loopback else ", except this host itself"
+                tell(
+                    "publishers are not restricted: datagrams of all senders are accepted"
+                    f"{except_own}; give --source with the address of each publisher"
+                )
             if text := wires.buffer_shortfall():
                 tell(text)
             run(receiver, wires, outlet, watch, name, stop, seconds, keys)

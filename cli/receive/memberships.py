@@ -27,7 +27,7 @@ from udfs.messages.attributes.events import ETHERTYPE
 _IP_MULTICAST_ALL = 49
 _MCAST_JOIN_SOURCE_GROUP = 46
 _SIOCGIFFLAGS = 0x8913
-_IFF_UP, _IFF_RUNNING = 0x1, 0x40
+_IFF_UP, _IFF_LOOPBACK, _IFF_RUNNING = 0x1, 0x8, 0x40
 _SOL_PACKET = 263
 _PACKET_ADD_MEMBERSHIP = 1
 _PACKET_MR_MULTICAST = 0
@@ -83,7 +83,10 @@ class GroupMembership:
         for wire in sockets:
             # By default a socket receives what any program of this host joined, on any interface.
             wire.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
-        self._join(*self._resolve())
+        index, name = self._resolve()
+        self._join(index, name)
+        #: Whether the interface is a loopback device, which only this host sends to.
+        self.on_loopback = bool(_interface_flags(name) & _IFF_LOOPBACK)
 
     def renew(self) -> str:
         # The kernel reports a join to the network only if no socket of this host is a member, so
@@ -256,16 +259,20 @@ def _chosen_interface(group: str, address: str) -> tuple[int, str]:
 
 def _link_fault(interface: str) -> str:
     """Return why an interface carries no frames, or an empty text."""
-    request = struct.pack("16s24x", interface.encode())
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-        try:
-            answer = fcntl.ioctl(asker, _SIOCGIFFLAGS, request)
-        except OSError as error:
-            return f"interface {interface}: {error.strerror}"
-    flags = int(struct.unpack_from("=H", answer, 16)[0])
+    try:
+        flags = _interface_flags(interface)
+    except OSError as error:
+        return f"interface {interface}: {error.strerror}"
     if not flags & _IFF_UP:
         return f"interface {interface} is down: ip link set {interface} up"
     return "" if flags & _IFF_RUNNING else f"interface {interface} has no link: check the cable"
+
+
+def _interface_flags(interface: str) -> int:
+    request = struct.pack("16s24x", interface.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        answer = fcntl.ioctl(asker, _SIOCGIFFLAGS, request)
+    return int(struct.unpack_from("=H", answer, 16)[0])
 
 
 def _membership(group: str, address: str = "0.0.0.0", index: int = 0) -> bytes:

@@ -6,7 +6,7 @@ import math
 import random
 import select
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
@@ -133,6 +133,7 @@ class Wires:
         dice: chooses the datagrams to discard.
         sources: addresses from which stream and summaries are accepted, any if empty. Datagrams of
             others are counted in ``strangers``.
+        own: addresses that are not accepted if ``sources`` is empty, counted in the same way.
         shape: converts each datagram of the stream.
         membership: of the sockets that joined a group.
     """
@@ -144,6 +145,7 @@ class Wires:
     dice: random.Random = field(default_factory=random.Random)
     thrown: int = 0
     sources: frozenset[str] = frozenset()
+    own: Container[str] = ()
     strangers: int = 0
     shape: Callable[[bytes], bytes] | None = None
     membership: Membership | None = None
@@ -181,14 +183,15 @@ class Wires:
         receive, buffer = wire.recv_into, self._buffer
         # Frames without IP have no address to compare.
         has_source = wire is not self.service and wire.family == socket.AF_INET
-        sources = self.sources if has_source else frozenset()
+        addresses = (self.sources or self.own) if has_source else ()
+        accepted = bool(self.sources)
         try:
             for _ in range(MOST_AT_ONCE):
-                if not sources:
+                if not addresses:
                     datagrams.append(bytes(buffer[: receive(buffer)]))
                     continue
                 size, (address, _) = wire.recvfrom_into(buffer)
-                if address in sources:
+                if (address in addresses) is accepted:
                     datagrams.append(bytes(buffer[:size]))
                 else:
                     self.strangers += 1

@@ -10,6 +10,8 @@ import sys
 import pytest
 from lossy_network import summary_bytes
 from paths import ROOT, SUPPORT
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 
 from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
 from udfs.messages.attributes.keyed_events import KEY
@@ -18,7 +20,7 @@ from udfs.messages.attributes.reference import write_event
 pytestmark = pytest.mark.integration
 
 SESSION = b"EVENTS0000"
-SOURCE = "020000000001"
+PUBLISHER_CARD, HOST_CARD = "02:00:00:00:00:01", "02:00:00:00:00:07"
 
 #: One end of a pair of interfaces sends, and the command listens at the other. The script prints
 #: the lines of the command.
@@ -35,18 +37,18 @@ ip("link add near type veth peer name far")
 for name in ("near", "far"):
     ip(f"link set {name} addrgenmode none arp off up")
 ip("addr add 10.0.0.7/24 dev far")
+ip(f"link set far address {sys.argv[2]}")
 command = [sys.executable, "-m", "cli.main", "receive", "--json", *sys.argv[1].split()]
 receiver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 line = receiver.stderr.readline()
 assert "listening at far" in line, line
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 wire.bind(("near", 3))
-for frame in sys.argv[3:]:
+for frame in sys.argv[4:]:
     wire.send(bytes.fromhex(frame))
 for _ in range(3):
     print(receiver.stdout.readline(), end="")
-publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-publisher.sendto(bytes.fromhex(sys.argv[2]), ("10.0.0.7", 26401))
+wire.send(bytes.fromhex(sys.argv[3]))
 
 def summary_is_read():
     rows = [row.split() for row in Path("/proc/net/udp").read_text().splitlines()]
@@ -61,7 +63,9 @@ sys.exit(receiver.wait(600))
 
 
 def frame(group: int, content: bytes, ether_type: str = "9001") -> str:
-    return (group.to_bytes(6).hex() + SOURCE + ether_type + content.hex()).ljust(120, "0")
+    return (
+        group.to_bytes(6).hex() + PUBLISHER_CARD.replace(":", "") + ether_type + content.hex()
+    ).ljust(120, "0")
 
 
 @pytest.mark.parametrize(
@@ -73,11 +77,13 @@ def test_events_of_an_interface_and_their_summaries_are_heard(
     headers = [write_event({1: number, 3: 7}, encoding) for number in range(3)]
     frames = [frame(group, h + KEY.pack(SESSION, n << 26)) for n, h in enumerate(headers)]
     noise = frame(group, b"\0" * 46, "88b5")
-    summary = summary_bytes(SESSION, 0, 3 << 26, {number << 26: 1 for number in range(3)})
+    content = summary_bytes(SESSION, 0, 3 << 26, {number << 26: 1 for number in range(3)})
+    datagram = IP(src="10.0.0.1", dst="10.0.0.7") / UDP(sport=5000, dport=26401) / content
+    summary = bytes(Ether(src=PUBLISHER_CARD, dst=HOST_CARD) / datagram).hex()
     arguments = f"--events {encoding} --interface far --summary-address 10.0.0.7"
     process = subprocess.run(
-        [*namespace, sys.executable, "-c", SCRIPT, arguments, summary.hex(), *frames[:2], noise,
-         frames[2]],
+        [*namespace, sys.executable, "-c", SCRIPT, arguments, HOST_CARD, summary, *frames[:2],
+         noise, frames[2]],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": f"{ROOT}:{SUPPORT}"},
         capture_output=True,

@@ -29,6 +29,7 @@ from scapy.layers.l2 import Ether
 from waiting import until
 
 from cli.receive.kernel_counters import read_counters
+from cli.receive.own_addresses import interface_addresses
 from udfs.messages.attributes.encodings import BITMASK_GROUP
 from udfs.messages.attributes.keyed_events import KEY
 from udfs.messages.attributes.reference import write_event
@@ -394,3 +395,91 @@ def test_a_buffer_that_the_kernel_cut_is_reported_and_so_are_the_datagrams_it_dr
     statistics = json.loads(command.lines[-1])["statistics"]
     assert statistics["dropped"] > 0
     assert statistics["received"] + statistics["dropped"] == number
+
+
+def unicast(source: str, sequence: int, card: str) -> bytes:
+    """Return a frame with a notification for the host, whose interface has the address card."""
+    packet = IP(src=source, dst="10.0.0.7", ttl=8) / UDP(sport=5000, dport=26400)
+    return bytes(Ether(src=NEAR_MAC, dst=card) / packet / notification(SESSION, sequence, 1))
+
+
+def send_from(address: str, to: str, sequence: int) -> None:
+    """Send a notification as any program of this host can."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
+        wire.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("10.0.0.7"))
+        wire.bind((address, 0))
+        wire.sendto(notification(SESSION, sequence, 1), (to, 26400))
+
+
+@in_network_namespace
+def test_datagrams_with_an_own_address_of_the_host_are_not_a_publishers(_: Path) -> None:
+    """Neither those of programs of the host, nor those that the network brings."""
+    add_veth("near", "far", "10.0.0.7/24")
+    ip("link set lo up")
+    ip("address add 10.0.0.8/24 dev far")
+    for name in ("all", "far"):
+        # By default, the kernel discards frames from the network with an own address.
+        set_sysctl(f"net/ipv4/conf/{name}/accept_local", 1)
+    card = "02:00:00:00:00:07"
+    ip(f"link set far address {card}")
+    with receive("--hex", "--listen", "10.0.0.7:26400", "--summary-port", "0") as command:
+        command.wait_for("publishers are not restricted: .* except this host itself; give --source")
+        for number, own in enumerate(("10.0.0.7", "10.0.0.8", "127.0.0.1", "127.0.0.5"), 1):
+            send_from(own, "10.0.0.7", number << 26)
+        send("near", unicast("10.0.0.7", 5 << 26, card), unicast(PUBLISHER, 6 << 26, card))
+        until(lambda: command.lines, command)
+        assert command.sequences == [6 << 26]
+        assert command.end() == 0
+        assert "5 of other addresses" in command.output
+
+
+@in_network_namespace
+def test_in_a_group_datagrams_of_the_host_itself_are_not_a_publishers(_: Path) -> None:
+    add_veth("near", "far", "10.0.0.7/24")
+    with receive("--hex", "--interface", "far") as command:
+        command.wait_for("publishers are not restricted: .* except this host itself; give --source")
+        send_from("10.0.0.7", GROUP, 1 << 26)
+        send("near", frame(2 << 26))
+        until(lambda: command.lines, command)
+        assert command.sequences == [2 << 26]
+        assert command.end() == 0
+        assert "1 of other addresses" in command.output
+
+
+@in_network_namespace
+def test_a_host_accepts_its_own_address_if_it_is_named_as_a_publisher(_: Path) -> None:
+    add_veth("near", "far", "10.0.0.7/24")
+    ip("link set lo up")
+    arguments = ["--hex", "--listen", "10.0.0.7:26400", "--summary-port", "0"]
+    with receive(*arguments, "--source", "10.0.0.7") as command:
+        send_from("127.0.0.1", "10.0.0.7", 1 << 26)
+        send_from("10.0.0.7", "10.0.0.7", 2 << 26)
+        until(lambda: command.lines, command)
+        assert command.sequences == [2 << 26]
+        assert "not restricted" not in command.output
+
+
+@in_network_namespace
+def test_on_loopback_the_programs_of_the_host_are_publishers(_: Path) -> None:
+    """As in the lab and in trials."""
+    add_veth("near", "far", "10.0.0.7/24")
+    ip("link set lo up")
+    with receive("--hex", "--listen", "127.0.0.1:26400", "--summary-port", "0") as command:
+        command.wait_for("publishers are not restricted: .* are accepted; give --source")
+        for number, own in enumerate(("127.0.0.1", "127.0.0.5", "10.0.0.7"), 1):
+            send_from(own, "127.0.0.1", number << 26)
+        until(lambda: len(command.lines) == 3, command)
+        assert command.sequences == [1 << 26, 2 << 26, 3 << 26]
+        assert command.end() == 0
+
+
+@in_network_namespace
+def test_the_addresses_of_a_host_are_those_of_all_its_interfaces(_: Path) -> None:
+    assert interface_addresses() == frozenset()
+    add_veth("near", "far", "10.0.0.7/24")
+    ip("link set lo up")
+    # More than one answer of the kernel holds by default.
+    others = {f"10.1.{number // 100}.{number % 100}" for number in range(200)}
+    for address in others:
+        ip(f"address add {address}/16 dev near")
+    assert interface_addresses() == {"127.0.0.1", "10.0.0.7"} | others
