@@ -10,6 +10,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -21,7 +23,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay import service
 from jobs.adapters.replay.ledger import KnownSession
 from jobs.adapters.replay.metrics import RerequestMetrics
-from udfs.errors import ReplayError
+from udfs.errors import MessageError, ReplayError
 from udfs.messages.summaries import cookie_of, is_summary, request, unpack
 from udfs.replay.notifications import Notifications
 from udfs.replay.sent_ranges import Gap
@@ -58,7 +60,7 @@ class Slow:
 
     def __init__(self, *_: object) -> None:
         ranges = SimpleNamespace(
-            at=lambda _, o: Gap(self.end, None, False, 0) if o >= self.end else "sent"
+            at=lambda _, o: Gap(self.end, None, False, 0) if o >= self.end else "sent",
         )
         origins = [SimpleNamespace(versions={})]
         self.ledger = SimpleNamespace(
@@ -87,9 +89,10 @@ class Slow:
 class Asker:
     """The socket of a host, and its cookie."""
 
-    def __init__(self, address: tuple[str, int], name: str) -> None:
+    def __init__(self, address: tuple[str, int], name: str, source: str = "127.0.0.1") -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.settimeout(WAIT_S)
+        self.socket.bind((source, 0))
         self.socket.connect(address)
         self.name, self.cookie = name, b""
 
@@ -105,12 +108,30 @@ class Asker:
         return unpack(datagram).until >> 26
 
 
+class Outcomes:
+    """How many requests have ended, by outcome."""
+
+    def __init__(self) -> None:
+        self.metrics = RerequestMetrics()
+
+    def __getitem__(self, outcome: str) -> int:
+        labels = {"outcome": outcome}
+        value = self.metrics.registry.get_sample_value("stackcast_rerequests_total", labels)
+        return int(value or 0)
+
+
 @pytest.fixture
-def address(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[tuple[str, int]]:
-    """Returns the address of a service; its parameter is the end of the ledger."""
-    monkeypatch.setattr(Slow, "end", getattr(request, "param", END))
+def outcomes() -> Outcomes:
+    return Outcomes()
+
+
+@pytest.fixture
+def rerequests(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, outcomes: Outcomes
+) -> service.Rerequests:
+    """Returns a service that does not serve yet; its parameter replaces attributes of `Slow`."""
+    for name, value in {"end": END, **getattr(request, "param", {})}.items():
+        monkeypatch.setattr(Slow, name, value)
     hosts = SimpleNamespace(refresh=lambda: None, identify=lambda _, name: name)
     monkeypatch.setattr(service, "Replay", Slow)
     monkeypatch.setattr(service, "Hosts", lambda *_: hosts)
@@ -118,16 +139,30 @@ def address(
     settings = Settings(rerequest_listen=f"127.0.0.1:{free_port()}")
     Slow.done.clear()
     tables = SimpleNamespace(append=lambda *_: None)
-    rerequests = service.Rerequests(None, settings, tables, RerequestMetrics())  # type: ignore[arg-type]
+    return service.Rerequests(None, settings, tables, outcomes.metrics)  # type: ignore[arg-type]
+
+
+@contextmanager
+def serving(rerequests: service.Rerequests) -> Iterator[None]:
+    """Run a service in a thread."""
     stopping = threading.Event()
     thread = threading.Thread(target=rerequests.serve, args=(stopping,), daemon=True)
     thread.start()
-    yield rerequests.address
-    stopping.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
 
 
-@pytest.mark.parametrize("address", [LONG_END], indirect=True)
+@pytest.fixture
+def address(rerequests: service.Rerequests) -> Iterator[tuple[str, int]]:
+    """Returns the address of a service that runs."""
+    with serving(rerequests):
+        yield rerequests.address
+
+
+@pytest.mark.parametrize("rerequests", [{"end": LONG_END}], indirect=True)
 def test_a_host_that_requests_everything_delays_others_by_a_few_ranges(address, monkeypatch):
     greedy = Asker(address, "greedy")
 
@@ -185,3 +220,20 @@ def test_an_address_without_a_valid_cookie_gets_only_a_cookie(address):
     second.cookie = first.cookie
     second.ask(END - EACH)
     assert cookie_of(second.socket.recv(65536)) not in (b"", first.cookie)
+
+
+def test_datagrams_that_keep_coming_do_not_stop_the_service_from_answering(rerequests, monkeypatch):
+    datagram = request(SESSION, 0, name="h1"), ("127.0.0.1", 9)
+    taken: list[object] = []
+
+    def read_request(_: bytes) -> object:
+        taken.append(None)
+        assert len(taken) < 1000, "the service reads without end"
+        rerequests._inbox.append(datagram)
+        raise MessageError("BAD_REQUEST", "a flood")
+
+    monkeypatch.setattr(service, "read_request", read_request)
+    rerequests._inbox.append(datagram)
+    with ThreadPoolExecutor(1) as pool:
+        rerequests._step(pool)
+    assert len(taken) == 1

@@ -195,7 +195,8 @@ class Rerequests:
             self._unread_since = self._unread_since or time.monotonic()
             log.error("tables cannot be read: %s", one_line(error))
             time.sleep(_POLL_SECONDS)
-        while self._inbox:
+        # Those that come meanwhile are for the next step, so that a flood does not hold up answers.
+        for _ in range(len(self._inbox)):
             self._take(*self._inbox.popleft())
         for waiting in list(self._waiting.values()):
             self._go_on(waiting)
