@@ -17,6 +17,7 @@ from udfs.replay.answers import (
     PieceCache,
     RateLimiter,
     RequestAnswer,
+    network_prefix,
     turns,
 )
 from udfs.replay.notifications import Notifications
@@ -189,3 +190,13 @@ def test_each_host_has_its_turn_however_much_another_waits_for(waiting, busy):
     for place in order:
         host, computed = waiting[place]
         assert computed == min(number for name, number in waiting if name == host)
+
+
+def test_addresses_of_one_network_share_a_budget_of_challenges_and_others_have_their_own():
+    limiter = RateLimiter(rate=0, burst=2)
+    asking = ["10.0.3.7", "10.0.3.8", "10.0.3.9", "10.0.4.7", "10.0.33.7"]
+    assert [limiter.allows(network_prefix(address), 0.0) for address in asking] == [
+        *(True, True, False),
+        *(True, True),
+    ]
+    assert network_prefix("10.0.3.7") == "10.0.3.0/24"

@@ -222,6 +222,62 @@ def test_an_address_without_a_valid_cookie_gets_only_a_cookie(address):
     assert cookie_of(second.socket.recv(65536)) not in (b"", first.cookie)
 
 
+def forge(address: tuple[str, int], name: str, number: int, source: str = "127.0.0.1") -> None:
+    """Send requests of a host without a cookie and with wrong ones, and read no answer."""
+    forger = Asker(address, name, source)
+    for place in range(number):
+        forger.cookie = (b"", bytes(16), place.to_bytes(16))[place % 3]
+        forger.ask(0)
+    forger.socket.close()
+
+
+def test_requests_that_others_send_with_a_hosts_address_do_not_silence_it(address, outcomes):
+    host = Asker(address, "h1")
+    assert host.answer(END - EACH) == END
+    # These are more than a host may send at once.
+    number = 2 * int(service.AT_ONCE)
+    forge(address, "h1", number)
+    until(lambda: outcomes["challenged"] + outcomes["limited"] > number)
+    host.ask(END - EACH)
+    until(lambda: outcomes["answered"] + outcomes["limited"] >= 2)
+    assert outcomes["limited"] == 0
+    assert host.answer(END - EACH) == END
+
+
+def test_a_host_that_asks_too_often_with_its_cookie_is_refused(address, outcomes, monkeypatch):
+    monkeypatch.setattr(service.Sender, "send", lambda *_: None)
+    host = Asker(address, "h1")
+    host.ask(0)
+    host.cookie = cookie_of(host.socket.recv(65536))
+    for _ in range(4 * int(service.AT_ONCE)):
+        host.ask(END)
+    until(lambda: outcomes["limited"])
+    assert outcomes["challenged"] == 1
+
+
+@pytest.fixture
+def few_challenges(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Limits each prefix to a few challenges; returns how many."""
+    monkeypatch.setattr(service, "CHALLENGE_RATE", 0.0)
+    monkeypatch.setattr(service, "CHALLENGE_BURST", 5.0)
+    return 5
+
+
+def test_a_prefix_that_floods_the_service_gets_a_few_cookies_and_costs_others_nothing(
+    few_challenges, address, outcomes
+):
+    verified = Asker(address, "h1")
+    assert verified.answer(END - EACH) == END
+    forge(address, "h1", 60, "127.0.0.9")
+    until(lambda: outcomes["challenge_limited"] >= 61 - few_challenges)
+    assert outcomes["challenged"] == few_challenges
+    # The flood does not use up what others are allowed: a host of the prefix that has a cookie, and
+    # hosts of other prefixes.
+    assert verified.answer(END - EACH) == END
+    assert Asker(address, "h1", "127.0.1.9").answer(END - EACH) == END
+    assert outcomes["limited"] == 0
+
+
 def test_datagrams_that_keep_coming_do_not_stop_the_service_from_answering(rerequests, monkeypatch):
     datagram = request(SESSION, 0, name="h1"), ("127.0.0.1", 9)
     taken: list[object] = []

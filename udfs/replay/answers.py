@@ -229,28 +229,36 @@ class PieceCache:
         self._starts[key[0]].remove(key[1])
 
 
+def network_prefix(address: str) -> str:
+    """Returns the /24 that an IPv4 address is in, as text: the owner of a budget of challenges."""
+    return f"{address.rpartition('.')[0]}.0/24"
+
+
 class RateLimiter:
-    """Limits each host to ``rate`` a second, and ``burst`` at once (token bucket): requests, or the
-    bytes of what it is sent."""
+    """Limits each owner of a budget to ``rate`` per second and ``burst`` at once (token bucket).
+
+    A host owns a budget of requests, and one of bytes that it is sent; a network prefix owns one of
+    challenges.
+    """
 
     def __init__(self, rate: float, burst: float, most: int = 100_000) -> None:
         self._rate, self._burst, self._most = rate, burst, most
         self._left: dict[str, tuple[float, float]] = {}
 
-    def allows(self, host: str, now: float) -> bool:
-        """Returns True if a host may ask at this time, seconds, and counts that request."""
-        allowed = self.left(host, now) >= 1
-        self.spend(host, now, int(allowed))
+    def allows(self, owner: str, now: float) -> bool:
+        """Returns True if an owner may ask at this time, seconds, and counts that request."""
+        allowed = self.left(owner, now) >= 1
+        self.spend(owner, now, int(allowed))
         return allowed
 
-    def left(self, host: str, now: float) -> float:
-        """Returns what a host has left at this time; below 0 where it spent more than it had."""
-        left, since = self._left.get(host, (self._burst, now))
+    def left(self, owner: str, now: float) -> float:
+        """Returns what an owner has left at this time; below 0 where it spent more than it had."""
+        left, since = self._left.get(owner, (self._burst, now))
         return min(self._burst, left + (now - since) * self._rate)
 
-    def spend(self, host: str, now: float, number: int) -> None:
-        """Counts so many of a host."""
-        left = self.left(host, now)
-        if len(self._left) >= self._most and host not in self._left:
+    def spend(self, owner: str, now: float, number: int) -> None:
+        """Counts so many of an owner."""
+        left = self.left(owner, now)
+        if len(self._left) >= self._most and owner not in self._left:
             self._left.clear()
-        self._left[host] = left - number, now
+        self._left[owner] = left - number, now

@@ -6,9 +6,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
 #: How a request ended. ``ahead``: the ledger does not cover it yet; ``gone``: it cannot be computed
-#: any more; ``limited``: the host asks too often, or for too much; ``challenged``: it was sent a
-#: cookie to ask with; ``failed``: an error that is not the asker's; ``dropped``: the service was
-#: too busy to read it, so it stays without an answer.
+#: any more; ``limited``: a host that has proved its address asks too often, or for too much;
+#: ``challenged``: it had no valid cookie and was sent one; ``challenge_limited``: it was sent none,
+#: because addresses of its /24 ask too often without one; ``failed``: an error that is not the
+#: asker's; ``dropped``: the service was too busy to read it, so it stays without an answer.
 OUTCOMES = (
     "answered",
     "ahead",
@@ -18,6 +19,7 @@ OUTCOMES = (
     "malformed",
     "limited",
     "challenged",
+    "challenge_limited",
     "failed",
     "dropped",
 )

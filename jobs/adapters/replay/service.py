@@ -3,8 +3,11 @@
 One thread takes datagrams from a UDP socket, one answers, one sends, and a pool computes: a range a
 host at a time, those first who had least. Requests that wait are answered together: each offset
 range is computed once, for all hosts that wait for it, and kept for who asks later. Nothing is
-kept that cannot be computed again, so any number of replicas may run side by side. Whoever asks has
-to show, by a cookie, that it hears where it asks from.
+kept that cannot be computed again, so any number of replicas may run side by side.
+
+A request counts for a host only with a cookie, which proves that the host receives at the address
+that the request came from. Other requests use up the budget of their network prefix, whose cookies
+they are answered with.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from udfs.replay.answers import (
     PieceCache,
     RateLimiter,
     RequestAnswer,
+    network_prefix,
     turns,
 )
 from udfs.replay.notifications import Notifications
@@ -58,8 +62,11 @@ _HOSTS_SECONDS = 1.0
 _RECEIVE_BUFFER = 4 << 20
 #: Datagrams that may wait to be read; further ones are dropped.
 MOST_WAITING = 65_536
-#: Requests of a host: so many a second, and at once.
+#: Requests per second of a host that has proved its address, and in one burst.
 RATE, AT_ONCE = 50.0, 200.0
+#: Challenges per second to all addresses of a /24, and in one burst. This is enough for its hosts
+#: while somebody forges some of their requests, and 40 kB/s if the aim is to flood an address.
+CHALLENGE_RATE, CHALLENGE_BURST = 1000.0, 2000.0
 #: Bytes that a host is sent: so many a second, and at once.
 BYTES_RATE, BYTES_AT_ONCE = float(16 << 20), float(64 << 20)
 #: Offset ranges that are computed for one request; the answer is cut short then.
@@ -107,6 +114,7 @@ class Rerequests:
         self._topic: Topic | None = None
         self._rate_limiter = RateLimiter(RATE, AT_ONCE)
         self._byte_limiter = RateLimiter(BYTES_RATE, BYTES_AT_ONCE)
+        self._challenge_limiter = RateLimiter(CHALLENGE_RATE, CHALLENGE_BURST)
         self._cookies = Cookies(secrets.token_bytes(32))
         #: Runs under way, and the hosts whose turn they are.
         self._running: dict[Future[Notifications], tuple[Run, str]] = {}
@@ -219,6 +227,9 @@ class Rerequests:
             self._refuse("unknown_session", f"host {host} asks for session {request.session!r}")
             return
         now = time.monotonic()
+        if not self._cookies.proves(request.cookie, address, now):
+            self._challenge(request, address, now)
+            return
         rate = f"over {RATE:.0f} times a second"
         if self._rate_limiter.allows(host, now):
             rate = f"for over {BYTES_RATE:.0f} bytes a second"
@@ -227,12 +238,6 @@ class Rerequests:
         if rate:
             self._statistics.refused(host)
             self._refuse("limited", f"host {host} asks {rate}")
-            return
-        if not self._cookies.proves(request.cookie, address, now):
-            # Nobody is sent more than it asked with before it was seen to hear there.
-            self._metrics.answered("challenged")
-            cookie = self._cookies.make(address, now)
-            self._sender.send_one(address, challenge(request, cookie))
             return
         key = host, request.session
         if self._sender.busy(key):
@@ -243,6 +248,21 @@ class Rerequests:
             return
         answer = RequestAnswer(host, session.partition, request)
         self._waiting[key] = _Waiting(answer, address, time.monotonic())
+
+    def _challenge(self, request: Request, address: Address, now: float) -> None:
+        """Sends a cookie, and nothing larger, to an address that has not proved itself.
+
+        Anybody can send requests under a host's address, so they cost that host nothing.
+        """
+        prefix = network_prefix(address[0])
+        if not self._challenge_limiter.allows(prefix, now):
+            text = (
+                f"addresses of {prefix} ask without a valid cookie over {CHALLENGE_RATE:.0f} times"
+            )
+            self._refuse("challenge_limited", f"{text} a second")
+            return
+        self._metrics.answered("challenged")
+        self._sender.send_one(address, challenge(request, self._cookies.make(address, now)))
 
     def _go_on(self, waiting: _Waiting) -> None:
         """As far as there is nothing to compute."""
