@@ -3,7 +3,8 @@
     spark-submit [--properties-file conf/X.conf] jobs/rerequest.py
 
 Give it the properties of the stream. It takes MoldUDP64 request packets at
-`spark.stackcast.rerequest.listen` and runs until SIGTERM.
+`spark.stackcast.rerequest.listen` and runs until SIGTERM. On standard output it prints a line that
+begins with `ready` when the newest plan is prepared, so that no answer waits for a cold start.
 """
 
 from __future__ import annotations
@@ -39,10 +40,14 @@ def answer(settings: Settings, lifecycle: Lifecycle) -> int:
         problems: tuple[str, ...] = ()
         if silent > STALE_SECONDS:
             problems = (f"the ledger could not be read for {silent:.0f} s: the log says why",)
-        return Health(problems, facts={"computed": service.computed})
+        return Health(problems, facts={"computed": service.computed, "ready": service.ready})
+
+    def announce() -> None:
+        host, port = service.address
+        print(f"ready: re-requests are answered at {host}:{port}", flush=True)
 
     with serve(settings, metrics.registry, health):
-        service.serve(lifecycle.stopping)
+        service.serve(lifecycle.stopping, announce)
     return 0
 
 

@@ -31,6 +31,7 @@ from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import (
     HOSTS,
+    WAIT_S,
     Client,
     Service,
     check,
@@ -207,6 +208,27 @@ def test_a_request_beyond_the_ledger_gets_an_empty_range(stream, counting_servic
     assert counting_service.counts("ahead", 3)
 
 
+def test_a_service_that_is_ready_has_the_newest_notifications_of_all_hosts(
+    stream, counting_service
+):
+    rerequests = counting_service.rerequests
+    until(lambda: rerequests.ready, seconds=WAIT_S)
+    computed = rerequests.computed
+    assert computed == 1
+    partition, newest = rerequests._replay.ledger.ranges.last_sent()
+    session = sessions(stream)[partition]
+    begin = newest.last
+    answers = []
+    for host in HOSTS:
+        answer, _ = Client(rerequests).ask(host, session, begin)
+        assert answer == [
+            d for d in sent(stream).get((host, session), []) if sequence_of(d) >= begin
+        ]
+        answers += answer
+    assert answers
+    assert rerequests.computed == computed
+
+
 def test_strangers_and_nonsense_are_counted_and_get_no_answer(stream, counting_service):
     client = Client(counting_service.rerequests)
     session = sessions(stream)[0]
@@ -271,7 +293,13 @@ def test_requests_of_thousands_of_hosts_at_once_cost_one_or_two_passes(
         ],
     )
     client = Client(counting_service.rerequests)
-    client.ask("h1", session, 2**64 - 1)
+
+    def knows_hosts() -> bool:
+        """Whether the service has read the new hosts; it does so once a second at most."""
+        client.ask("h1", session, 2**64 - 1)
+        return bool(counting_service.rerequests._hosts.identify("", names[-1]))
+
+    until(knows_hosts, seconds=WAIT_S)
     rows = len(stream.ledger)
     answers = 0
     for begin in range(0, len(names), 500):
@@ -382,7 +410,7 @@ def test_service_and_receivers_as_programs_repair_losses(stream, tmp_path):
         receiver.until("listening")
         hosts[host] = receiver, host_port, written
     try:
-        service.until("re-requests are taken at")
+        service.until(f"ready: re-requests are answered at 127.0.0.1:{port}")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
             for host, (_, host_port, _) in hosts.items():
                 for number, datagram in enumerate(received(stream)[host]):

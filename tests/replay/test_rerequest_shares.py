@@ -9,7 +9,7 @@ import dataclasses
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -23,10 +23,10 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay import service
 from jobs.adapters.replay.ledger import KnownSession
 from jobs.adapters.replay.metrics import RerequestMetrics
-from udfs.errors import MessageError, ReplayError
+from udfs.errors import MessageError, ReplayError, TableError
 from udfs.messages.summaries import cookie_of, is_summary, request, unpack
 from udfs.replay.notifications import Notifications
-from udfs.replay.sent_ranges import Gap
+from udfs.replay.sent_ranges import Gap, SentRange
 
 pytestmark = pytest.mark.integration
 
@@ -57,10 +57,13 @@ class Slow:
     done: ClassVar[list[int]] = []
     seconds: ClassVar[float] = 0.15
     end: ClassVar[int] = END
+    #: Offset of the newest notification on record; None if there is none.
+    newest: ClassVar[int | None] = None
 
     def __init__(self, *_: object) -> None:
         ranges = SimpleNamespace(
             at=lambda _, o: Gap(self.end, None, False, 0) if o >= self.end else "sent",
+            last_sent=self.last_sent,
         )
         origins = [SimpleNamespace(versions={})]
         self.ledger = SimpleNamespace(
@@ -70,6 +73,14 @@ class Slow:
             origins=origins,
             refresh=lambda: None,
         )
+
+    def last_sent(self) -> tuple[int, SentRange] | None:
+        if self.newest is None:
+            return None
+        begin = self.newest // EACH * EACH
+        sequences = (self.newest << 26,) * 2
+        end = self.newest + 1
+        return 0, SentRange(begin, end, begin, end, *sequences, 1, 0, 0, EACH)
 
     def trim(self) -> None:
         """Has nothing to remove."""
@@ -130,7 +141,7 @@ def rerequests(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, outcomes: Outcomes
 ) -> service.Rerequests:
     """Returns a service that does not serve yet; its parameter replaces attributes of `Slow`."""
-    for name, value in {"end": END, **getattr(request, "param", {})}.items():
+    for name, value in {"end": END, "newest": None, **getattr(request, "param", {})}.items():
         monkeypatch.setattr(Slow, name, value)
     hosts = SimpleNamespace(refresh=lambda: None, identify=lambda _, name: name)
     monkeypatch.setattr(service, "Replay", Slow)
@@ -143,10 +154,10 @@ def rerequests(
 
 
 @contextmanager
-def serving(rerequests: service.Rerequests) -> Iterator[None]:
+def serving(rerequests: service.Rerequests, *arguments: Callable[[], None]) -> Iterator[None]:
     """Run a service in a thread."""
     stopping = threading.Event()
-    thread = threading.Thread(target=rerequests.serve, args=(stopping,), daemon=True)
+    thread = threading.Thread(target=rerequests.serve, args=(stopping, *arguments), daemon=True)
     thread.start()
     try:
         yield
@@ -293,3 +304,50 @@ def test_datagrams_that_keep_coming_do_not_stop_the_service_from_answering(rereq
     with ThreadPoolExecutor(1) as pool:
         rerequests._step(pool)
     assert len(taken) == 1
+
+
+@pytest.mark.parametrize("rerequests", [{"newest": 395, "seconds": 0.0}], indirect=True)
+def test_a_service_is_ready_when_it_has_the_newest_notifications(rerequests, outcomes):
+    ready: list[list[int]] = []
+    with serving(rerequests, lambda: ready.append([*Slow.done])):
+        until(lambda: ready)
+        assert ready == [[390]]
+        assert Asker(rerequests.address, "h1").answer(390) == END
+    # The host was answered from what the service had computed before, and `ready` came once.
+    assert Slow.done == [390]
+    assert len(ready) == 1
+    assert outcomes["answered"] == 1 and outcomes["failed"] == 0
+
+
+@pytest.mark.parametrize("newest", [None, 105], ids=["nothing sent", "newest records gone"])
+def test_a_service_that_has_nothing_to_prepare_is_ready(rerequests, monkeypatch, newest):
+    monkeypatch.setattr(Slow, "newest", newest)
+    ready = threading.Event()
+    with serving(rerequests, ready.set):
+        assert ready.wait(WAIT_S)
+        assert not Slow.done
+
+
+def test_a_service_is_not_ready_before_it_can_compute(rerequests, monkeypatch):
+    monkeypatch.setattr(Slow, "newest", 395)
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.0)
+    failures: list[str] = []
+    ready: list[list[str]] = []
+
+    def fail(name: str) -> Callable[..., None]:
+        """Returns a function that fails three times, and then works."""
+        original = getattr(Slow, name)
+
+        def call(*arguments: object) -> object:
+            if failures.count(name) < 3:
+                failures.append(name)
+                raise TableError("MISSING", f"{name} fails")
+            return original(*arguments)
+
+        return call
+
+    for name in ("prepare", "run"):
+        monkeypatch.setattr(Slow, name, fail(name))
+    with serving(rerequests, lambda: ready.append([*failures])):
+        until(lambda: ready)
+    assert ready == [["prepare"] * 3 + ["run"] * 3]

@@ -54,6 +54,15 @@ def test_of_each_offset_the_batch_that_started_last_counts(found: list[SentRange
             assert said.until == min(following, default=None)
 
 
+def test_the_newest_range_is_of_the_last_batch_that_sent_something():
+    index = SentRanges()
+    assert index.last_sent() is None
+    silent = sent(30, 40, 3)._replace(first=NOTHING, last=NOTHING)
+    for partition, row in ((0, sent(0, 10, 1)), (1, sent(0, 20, 2)), (0, silent)):
+        index.add(partition, row)
+    assert index.last_sent() == (1, sent(0, 20, 2))
+
+
 @given(rows(), st.integers(0, OFFSETS + 20), st.integers(1, 40), st.booleans())
 def test_an_offset_range_has_the_offset_and_nothing_of_another_origin(found, offset, most, whole):
     index = filled(*(row._replace(origin=row.batch % 2) for row in found))

@@ -151,6 +151,20 @@ class SentRanges:
         missing = not self._complete(before, following.batch)
         return Gap(offset, following.from_, missing, following.started)
 
+    def last_sent(self) -> tuple[int, SentRange] | None:
+        """Returns the newest range of which something was sent, after its partition; None if there
+        is none."""
+        newest: tuple[int, SentRange] | None = None
+        for partition, columns in self._columns.items():
+            first = columns[SentRange._fields.index("first")]
+            at = next((at for at in reversed(range(len(first))) if first[at] != NOTHING), None)
+            if at is None:
+                continue
+            found = self._range(columns, at)
+            if newest is None or newest[1].started < found.started:
+                newest = partition, found
+        return newest
+
     def range_at(self, partition: int, offset: int, most: int, whole: bool = False) -> OffsetRange:
         """Returns offsets around one that a batch read, ``most`` at most, to be computed in one go.
 

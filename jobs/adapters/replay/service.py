@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +83,8 @@ TOGETHER_SECONDS = 0.02
 _DROPPED_SECONDS = 10.0
 #: Refusals that are logged in a second; all are counted.
 _REFUSALS = 10
+#: Time between two attempts to compute the newest range at the start, if they fail, in seconds.
+RETRY_SECONDS = 5.0
 _POLL_SECONDS = 0.2
 _FAULTS = (StackcastError, *SQL_ERRORS, OSError)
 
@@ -95,7 +97,13 @@ class _Waiting:
 
 
 class Rerequests:
-    """Answers until told to stop. `serve` is for one thread."""
+    """Answers until told to stop. `serve` is for one thread.
+
+    Attributes:
+        computed: number of offset ranges that were computed.
+        ready: whether the plan of the newest notifications is prepared, so that a request waits
+            for no cold start.
+    """
 
     def __init__(
         self,
@@ -116,7 +124,7 @@ class Rerequests:
         self._byte_limiter = RateLimiter(BYTES_RATE, BYTES_AT_ONCE)
         self._challenge_limiter = RateLimiter(CHALLENGE_RATE, CHALLENGE_BURST)
         self._cookies = Cookies(secrets.token_bytes(32))
-        #: Runs under way, and the hosts whose turn they are.
+        #: Runs under way, and the hosts whose turn they are; "" for the one at the start.
         self._running: dict[Future[Notifications], tuple[Run, str]] = {}
         self._slots = max(1, session.slots(spark))
         self._waiting: dict[tuple[str, bytes], _Waiting] = {}
@@ -128,8 +136,9 @@ class Rerequests:
         self._socket = _listen(settings)
         self._sender = Sender(self._socket)
         self._unread_since: float | None = None
-        #: Offset ranges that were computed.
         self.computed = 0
+        self.ready = False
+        self._next_attempt = 0.0
 
     @property
     def address(self) -> Address:
@@ -143,18 +152,27 @@ class Rerequests:
         since = self._unread_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def serve(self, stopping: StopRequest) -> None:
-        """Answers until ``stopping``; what waits then stays unanswered, and is asked for again."""
+    def serve(self, stopping: StopRequest, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Answers until ``stopping``; what waits then stays unanswered, and is asked for again.
+
+        Args:
+            stopping: ends the service.
+            on_ready: called once, as soon as the service is `ready`.
+        """
         listener = threading.Thread(target=self._listen, args=(stopping,), name="rerequest-listen")
         listener.start()
         log.info("re-requests are taken at %s:%d", *self.address)
+        announced = False
         try:
             with ThreadPoolExecutor(self._slots, "rerequest-compute") as pool:
                 while not stopping.is_set():
-                    if not self._waiting and self._arrived.wait(_POLL_SECONDS):
+                    if self._idle and self._arrived.wait(_POLL_SECONDS):
                         time.sleep(TOGETHER_SECONDS)
                     self._arrived.clear()
                     self._step(pool)
+                    if self.ready and not announced:
+                        announced = True
+                        on_ready()
                     self._statistics.follow()
         finally:
             stopping.set()
@@ -186,30 +204,65 @@ class Rerequests:
                 self._dropped_told = now
                 log.warning("%d requests were dropped unread; the hosts will ask again", number)
 
+    @property
+    def _idle(self) -> bool:
+        """True if no request waits, and nothing is to be prepared now."""
+        preparing = not self.ready and (self._running or time.monotonic() >= self._next_attempt)
+        return not self._waiting and not preparing
+
     def _step(self, pool: ThreadPoolExecutor) -> None:
         """Take what came, and go one offset range on with all that wait."""
-        if not self._inbox and not self._waiting:
+        if not self._inbox and self._idle:
             return
         if not self._running:
             self._replay.trim()
-        try:
-            self._hosts.refresh()
-            self._replay.ledger.refresh()
-            if self._topic != self._replay.ledger.topic:
-                self._topic = self._replay.ledger.topic
-                self._cache = PieceCache(CACHE_BYTES)
-            self._unread_since = None
-        except _FAULTS as error:
-            self._unread_since = self._unread_since or time.monotonic()
-            log.error("tables cannot be read: %s", one_line(error))
-            time.sleep(_POLL_SECONDS)
+        readable = self._refresh()
         # Those that come meanwhile are for the next step, so that a flood does not hold up answers.
         for _ in range(len(self._inbox)):
             self._take(*self._inbox.popleft())
         for waiting in list(self._waiting.values()):
             self._go_on(waiting)
         self._metrics.waiting(len(self._waiting))
+        if readable and not self.ready and not self._running:
+            self._prepare_newest(pool)
         self._compute(pool)
+
+    def _refresh(self) -> bool:
+        """Reads what is new in tables; returns False if they cannot be read."""
+        try:
+            self._hosts.refresh()
+            self._replay.ledger.refresh()
+        except _FAULTS as error:
+            self._unread_since = self._unread_since or time.monotonic()
+            self._next_attempt = time.monotonic() + RETRY_SECONDS
+            log.error("tables cannot be read: %s", one_line(error))
+            time.sleep(_POLL_SECONDS)
+            return False
+        if self._topic != self._replay.ledger.topic:
+            self._topic = self._replay.ledger.topic
+            self._cache = PieceCache(CACHE_BYTES)
+        self._unread_since = None
+        return True
+
+    def _prepare_newest(self, pool: ThreadPoolExecutor) -> None:
+        """Starts to compute the newest range that was sent, which prepares its plan and a worker.
+
+        The first answer of a cold service takes as long as that.
+        """
+        if time.monotonic() < self._next_attempt:
+            return
+        self._next_attempt = time.monotonic() + RETRY_SECONDS
+        newest = self._replay.ledger.ranges.last_sent()
+        if newest is None:
+            self.ready = True
+            return
+        partition, offset = newest[0], newest[1].until - 1
+        try:
+            run = self._replay.prepare(partition, offset)
+        except _FAULTS as error:
+            self._failed(error, partition, offset, offset + 1)
+            return
+        self._running[pool.submit(self._replay.run, run, None)] = run, ""
 
     def _take(self, datagram: bytes, address: Address) -> None:
         try:
@@ -341,6 +394,7 @@ class Rerequests:
 
     def _keep(self, run: Run, piece: Piece, waiting: Iterable[_Waiting]) -> None:
         self._cache.put(run.span.partition, piece)
+        self.ready = True
         if not run.span.silent:
             self.computed += 1
             for each in waiting:
@@ -362,6 +416,7 @@ class Rerequests:
         if isinstance(error, ReplayError):
             until = max(error.fields.get("until", 0), offset + 1)
             self._cache.put(partition, Gone(offset, until, str(error)))
+            self.ready = True
             log.warning("partition %d, offsets %d to %d: %s", partition, offset, until, error)
             return
         # No answer: the hosts ask again.
