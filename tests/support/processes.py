@@ -70,6 +70,7 @@ LONG = {
     "test_doc_lab": 700,
     "test_kills": 1500,
     "test_retune_service": 600,
+    "test_shared_kernel_cache": 700,
     "test_standalone_cluster": 450,
     "test_doc_states": 350,
     "test_embedded": 250,
