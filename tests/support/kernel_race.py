@@ -87,7 +87,7 @@ def race(kernels: list[Kernel], rounds: int) -> None:
             workers[victim] = start(compile_kernels, share, draw.random())
         for worker in workers:
             end(worker)
-        # Of two workers that save code at the same moment, one may lose its entry.
+        # If two workers save code at the same moment, one entry may be lost.
         end(start(compile_kernels, share))
         end(start(fail_unless_cached, share))
         print(f"round {number}: {len(share)} kernels", flush=True)

@@ -77,7 +77,7 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
                 except Exception as error:
                     if not is_conflict(error):
                         raise
-                    # After two minutes: the editor was told so.
+                    # After two minutes the editor gets the error.
                     refused.add(name)
                 number += 1
                 time.sleep(random.uniform(0, PAUSE_SECONDS))
