@@ -1,0 +1,86 @@
+"""An edit of a rule shortly before a crash changes no frame that is sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from pcap_deployment import PARTITIONS, Deployment, records
+from waiting import until
+
+from jobs.adapters.stream.delivery import Delivered, LivePlan
+from jobs.adapters.stream.slices import Slice, Slices
+from udfs.errors import StreamError
+from udfs.messages.specification import Specification
+from udfs.stacks.dissect import dissect
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
+    deployment: Deployment, itch: Specification, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Edit a rule before the record of a slice, which then fails, and start the stream again."""
+    deployment.set(latency="realtime", realtime_slice="300 milliseconds")
+    packets = records()
+    deployment.publish(packets[:40])
+    deployment.run()
+    last = deployment.committed() + 2
+    pins = Path(deployment.settings.checkpoint, "stackcast-pins")
+    edited, waits = Event(), Event()
+    start, record, await_records = Slices._start, Slices._record, Slices._await_records
+
+    def editing(self: Slices, number: int, live: LivePlan, *arguments: Any) -> Slice:
+        started = start(self, number, live, *arguments)
+        if number == last and not edited.is_set():
+            # The slice in progress continues with the rule before the edit.
+            deployment.change("subscriptions", {"id": "high"}, filter="price > 1")
+            until(lambda: self._delivery.live is not live)
+            edited.set()
+        return started
+
+    def failing(self: Slices, delivered: Delivered, ends: Mapping[int, int]) -> None:
+        if delivered.batch_id < last:
+            record(self, delivered, ends)
+            return
+        count = len(deployment.frames())
+        next_pin = pins / f"{last + 1}.json"
+        until(
+            lambda: waits.is_set() or (next_pin.exists() and len(deployment.frames()) > count + 20)
+        )
+        waits.set()
+        raise StreamError("FAILED", "cut off")
+
+    def waiting(self: Slices, left: int) -> None:
+        if edited.is_set() and not left:
+            waits.set()
+        await_records(self, left)
+
+    def feed() -> None:
+        producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
+        for number in range(3000):
+            if waits.wait(0.015):
+                break
+            packet = packets[40 + number % 200]
+            producer.send(deployment.settings.topic, packet, partition=number % PARTITIONS)
+        producer.close()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Slices, "_start", editing)
+        patch.setattr(Slices, "_record", failing)
+        patch.setattr(Slices, "_await_records", waiting)
+        with pytest.raises(StreamError, match="cut off"):
+            deployment.run(feed)
+    deployment.run()
+    copies: dict[tuple[bytes, int, tuple[int, ...]], set[bytes]] = {}
+    for frame in deployment.frames():
+        parts = dissect(frame)
+        copies.setdefault((parts.session, parts.sequence, parts.labels), set()).add(frame)
+    assert all(len(frames) == 1 for frames in copies.values())
+    distinct = [frame for frames in copies.values() for frame in frames]
+    outcome = deployment.outcome(itch, distinct)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
