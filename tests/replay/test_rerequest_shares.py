@@ -174,8 +174,19 @@ def address(rerequests: service.Rerequests) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("rerequests", [{"end": LONG_END}], indirect=True)
-def test_a_host_that_requests_everything_delays_others_by_a_few_ranges(address, monkeypatch):
+def test_a_host_that_requests_everything_delays_others_by_a_few_ranges(
+    rerequests, address, monkeypatch
+):
     greedy = Asker(address, "greedy")
+    #: Number of ranges that were computed when the service took the last request of a socket.
+    computed: dict[tuple[str, int], int] = {}
+    take = rerequests._take
+
+    def counting(datagram: bytes, source: tuple[str, int]) -> None:
+        computed[source] = len(Slow.done)
+        take(datagram, source)
+
+    monkeypatch.setattr(rerequests, "_take", counting)
 
     def request_everything() -> None:
         offset = 0
@@ -187,9 +198,9 @@ def test_a_host_that_requests_everything_delays_others_by_a_few_ranges(address, 
     until(lambda: len(Slow.done) >= 2)
     for number in range(5):
         modest = Asker(address, f"h{number}")
-        before = len(Slow.done)
         begin = LONG_END - EACH * (number + 1)
         assert modest.answer(begin) == LONG_END
+        before = computed[modest.socket.getsockname()]
         # Two ranges at most were in progress, so the first range of the host was next.
         assert begin in Slow.done[before : before + 4]
         assert thread.is_alive()
