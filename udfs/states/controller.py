@@ -33,15 +33,18 @@ from udfs.states.messages import (
 )
 from udfs.states.middleware import MOST_ASKED, publish_signals
 from udfs.states.outputs import Keep, Output, Record, Send
-from udfs.states.programs import QUARANTINE, Program
+from udfs.states.programs import MOST_NAME, QUARANTINE, Program
 from udfs.states.requests import Requests
 from udfs.states.segments import WINDOW, Stream, after, cut, segments
 
-MOST_NAME = 255
 PATIENCE = 30.0
 """So long an update is missed that nobody brings, if later ones are there, seconds."""
 MOST_KEPT = 4096
 """Updates of a publisher of a state; who is further behind gets the last."""
+SETTLE = 2.0
+"""Time after `Controller.restore` in which middlewares report what replicas have, before anybody is
+answered, seconds. So a program that starts then begins after all earlier updates."""
+_ASKED = (SignalKind.INIT_VNF, SignalKind.INIT_PUB, SignalKind.SUB_REG, SignalKind.STATE_ID_REQ)
 STOOD_STILL = 5.0
 """Between two ticks, seconds: leases are longer by what is above."""
 
@@ -89,6 +92,9 @@ class Controller:
         self._waiting: set[tuple[int, int]] = set()
         #: Numbers of ended programs whose updates were kept, the one that ended first first.
         self._ended: dict[int, None] = {}
+        #: Requests that wait until middlewares have reported, and until when.
+        self._held: list[tuple[int, Signal]] = []
+        self._settled_at = 0.0
         self._ticked = 0.0
 
     def restore(
@@ -103,6 +109,8 @@ class Controller:
             if not program.is_alive:
                 self._ended[vnf] = None
         published = [number for number, state in self._facts.states.items() if state.backlogs]
+        if published:
+            self._settled_at = now + SETTLE
         return [each for number in published for each in self.requests.want(number, 0, now)]
 
     def counts(self) -> ControllerCounts:
@@ -130,6 +138,9 @@ class Controller:
             return self._lease(connection, signal, now)
         if connection not in self._addresses:
             return self._drop("not_initialised")
+        if now < self._settled_at and kind in _ASKED:
+            self._held.append((connection, signal))
+            return []
         if kind is SignalKind.INIT_VNF:
             return self._name_program(connection, signal, now)
         if kind is SignalKind.RECOVER:
@@ -316,6 +327,8 @@ class Controller:
             if program.is_alive:
                 continue
             has_rested = now >= program.ended + QUARANTINE
+            # After a restart of its middleware, a program has another number for a while.
+            has_rested = has_rested and not self._facts.programs.runs(program)
             keys = ["", f"/{program.name}"] if has_rested else [f"/{program.name}"]
             later = any(is_later(newest[k], backlog.stream.last) for k in keys if k in newest)
             if later or (has_rested and not backlog.kept):
@@ -466,6 +479,9 @@ class Controller:
     def tick(self, now: float) -> list[Output]:
         """Does what is due; call it some fifty times a second."""
         found = self.requests.due(now)
+        if self._held and now >= self._settled_at:
+            held, self._held = self._held, []
+            found += [o for each in held for o in self.from_middleware(*each, now)]
         if self._ticked and now > self._ticked + STOOD_STILL:
             # It has heard nobody meanwhile.
             self._facts.programs.extend(now - self._ticked)
@@ -473,7 +489,7 @@ class Controller:
         for vnf in self._facts.programs.expired(now):
             found += self._end(vnf, now)
         found += self._let_go_long_ended(now)
-        self._facts.programs.release(now)
+        found += [self._facts.program_record(n) for n in self._facts.programs.release(now)]
         for number, vnf in sorted(self._waiting):
             waiting = self._facts.backlog(number, vnf)
             if waiting is not None:

@@ -210,7 +210,7 @@ class Facts:
                 is_alive=value["alive"],
                 is_replaced=value["replaced"],
             )
-            self.programs.restore(first, program)
+            self.programs.restore(first, program, is_free=value.get("free", False))
         elif kind == "state":
             self.states[first] = State(value["name"], value["owner"])
             self.ids[value["name"]] = first
@@ -218,10 +218,11 @@ class Facts:
             start = value["first"]
             self.add_backlog(second, first, Backlog(Stream(after(start, -1)), start))
         elif kind == "subscription":
-            program = self.programs.known[first]
-            program.recorded.add(second)
-            if value["wanted"] and program.is_alive:
-                program.subscribed.add(second)
+            held = self.programs.find(first)
+            assert held is not None
+            held.recorded.add(second)
+            if value["wanted"] and held.is_alive:
+                held.subscribed.add(second)
                 self.states[second].subscribers.add(first)
                 if value["live"]:
                     self.states[second].live.add(first)
@@ -264,7 +265,8 @@ class Facts:
 
     def program_record(self, vnf: int) -> Record:
         """Returns the record of a program."""
-        program = self.programs.known[vnf]
+        program = self.programs.find(vnf)
+        assert program is not None
         return Record(
             f"vnf/{vnf}",
             {
@@ -272,6 +274,8 @@ class Facts:
                 "address": program.address,
                 "alive": program.is_alive,
                 "replaced": program.is_replaced,
+                # The next controller need not wait for another quarantine.
+                "free": self.programs.is_free(vnf),
             },
         )
 

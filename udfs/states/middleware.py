@@ -38,6 +38,7 @@ from udfs.states.messages import (
     read_message,
 )
 from udfs.states.outputs import CONTROLLER, Close, Output, Send, ToNetwork
+from udfs.states.programs import MOST_NAME
 from udfs.states.requests import REFRESH, Requests
 from udfs.states.segments import Stream, after, cut
 
@@ -117,8 +118,10 @@ class Middleware:
         """Takes a signal of a program; the first of a connection makes it known."""
         program = self._programs.setdefault(connection, _Program(connection))
         if signal.kind is SignalKind.INIT_VNF and not program.name:
-            program.name = signal.data.decode(errors="replace") or "?"
-            return self._ask(connection, signal)
+            program.name = signal.data.decode(errors="replace")[:MOST_NAME] or "?"
+            # First the leases, so that it gets no number of a program that runs.
+            named = replace(signal, data=program.name.encode())
+            return [*self._renew_leases(), *self._ask(connection, named)]
         if not program.vnf:
             return self._drop("not_initialised")
         if signal.kind in (SignalKind.INIT_PUB, SignalKind.SUB_REG, SignalKind.STATE_ID_REQ):
@@ -166,8 +169,15 @@ class Middleware:
             for header, data in cut(program.vnf, signal.update, signal.data)
         ]
         if signal.state in self._replicas:
+            # Updates before were of a program that had the number until this one started.
+            self._replicas[signal.state].streams.pop(program.vnf, None)
             found += self._deliver(signal.state, program.vnf, signal.update, signal.data)
         return found
+
+    def _has_published(self, vnf: int, state: int) -> bool:
+        """Whether a program of this host has published a state since it got its number."""
+        programs = (program for program in self._programs.values() if program.vnf == vnf)
+        return any(p.publishes[state].kept for p in programs if state in p.publishes)
 
     def _unsubscribe(self, program: _Program, state: int, now: float) -> list[Output]:
         del program.subscribed[state]
@@ -259,6 +269,8 @@ class Middleware:
             for name in program.subscribed.values()
         }
         found += self._renew(now)
+        # First what was published, so that whoever starts now begins after it.
+        found += self._announce()
         for connection, signal in asked:
             asker = self._programs.get(connection)
             name = signal.data.decode(errors="replace")
@@ -271,10 +283,9 @@ class Middleware:
         """Renews leases, and says again what the controller knows unless something went wrong."""
         self._lease_due = now + REFRESH
         found: list[Output] = []
+        found += self._renew_leases()
         for program in self._programs.values():
             if program.vnf:
-                signal = Signal(SignalKind.LEASE, program.vnf, data=program.name.encode())
-                found += self._tell(signal)
                 for name in program.subscribed.values():
                     signal = Signal(SignalKind.SUB_REG, program.vnf, data=name.encode())
                     found += self._ask(program.connection, signal)
@@ -284,9 +295,20 @@ class Middleware:
             self._unreported.update((state, vnf) for vnf in replica.latest)
         return found
 
+    def _renew_leases(self) -> list[Output]:
+        leases = [
+            Signal(SignalKind.LEASE, program.vnf, data=program.name.encode())
+            for program in self._programs.values()
+            if program.vnf
+        ]
+        return [output for lease in leases for output in self._tell(lease)]
+
     def controller_down(self) -> None:
-        """Learns that the connection is gone; network and local delivery go on."""
+        """Learns that the connection is gone; network and local delivery continue."""
         self._is_up = False
+        for replica in self._replicas.values():
+            # The reports after the last confirmation may not have arrived.
+            replica.reported.update(replica.publishers)
 
     def from_controller(self, signal: Signal, now: float) -> list[Output]:
         """Takes a signal of the controller."""
@@ -388,7 +410,7 @@ class Middleware:
             self._drop_publisher(signal.state, signal.vnf)
         replica.publishers[signal.vnf] = publisher
         replica.reported.add(signal.vnf)
-        if any(program.vnf == signal.vnf for program in self._programs.values()):
+        if self._has_published(signal.vnf, signal.state):
             return []
         stream = replica.streams.get(signal.vnf)
         if stream is None:
@@ -523,12 +545,7 @@ class Middleware:
                         )
                     )
         self._unreported.clear()
-        for connection, state in sorted(self._unannounced):
-            owner = self._programs.get(connection)
-            if owner is not None and owner.publishes[state].kept:
-                last = after(owner.publishes[state].next, -1)
-                found += self._tell(Signal(SignalKind.SUMMARY, owner.vnf, state, last))
-        self._unannounced.clear()
+        found += self._announce()
         for connection, state in sorted(self._untold):
             subscriber = self._programs.get(connection)
             if subscriber is None or state not in subscriber.subscribed:
@@ -536,6 +553,17 @@ class Middleware:
             elif self.requests.live_since(state) is not None:
                 self._untold.discard((connection, state))
                 found += self._tell(Signal(SignalKind.LIVE, subscriber.vnf, state))
+        return found
+
+    def _announce(self) -> list[Output]:
+        """Reports the last updates that programs of this host have published."""
+        found: list[Output] = []
+        for connection, state in sorted(self._unannounced):
+            owner = self._programs.get(connection)
+            if owner is not None and owner.publishes[state].kept:
+                last = after(owner.publishes[state].next, -1)
+                found += self._tell(Signal(SignalKind.SUMMARY, owner.vnf, state, last))
+        self._unannounced.clear()
         return found
 
     def _stream(self, state: int, vnf: int) -> Stream | None:

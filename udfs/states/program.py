@@ -167,9 +167,10 @@ class Program:
             return None
         latest = self._latest.setdefault(state, {})
         held = latest.get(signal.vnf)
-        if held is not None and not is_later(signal.update, held.number):
-            return None
         name = self._names.get((signal.state, signal.vnf), "")
+        is_same = held is not None and held.publisher == name
+        if held is not None and is_same and not is_later(signal.update, held.number):
+            return None
         update = latest[signal.vnf] = Update(state, name, signal.vnf, signal.update, signal.data)
         return update
 

@@ -6,12 +6,15 @@ a number that was not used for `QUARANTINE` seconds or, if there is none, a new 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from udfs.states.messages import MOST_VNF
 from udfs.states.requests import LEASE
 
 FIRST_VNF = 5001
+#: Characters of the name of a program.
+MOST_NAME = 255
 #: Time before another program gets a number, in seconds. Middlewares renew their subscriptions
 #: three times per lease, and drop a publisher that the controller no longer names; frames and
 #: leases of the last holder have ended long before.
@@ -46,6 +49,11 @@ class Program:
     published: set[int] = field(default_factory=set)
     recorded: set[int] = field(default_factory=set)
 
+    @property
+    def holder(self) -> tuple[str, int]:
+        """Name and address, by which a program gets its number back."""
+        return self.name, self.address
+
 
 class Programs:
     """All programs of a network.
@@ -62,8 +70,9 @@ class Programs:
         #: forgotten: those in quarantine, and those whose numbers are free.
         self._resting: dict[int, tuple[float, Program]] = {}
         self._free: dict[int, Program] = {}
-        #: Numbers of ended programs by their names and addresses.
+        #: Numbers of ended programs by their names and addresses; how many of these run.
         self._ended: dict[tuple[str, int], dict[int, None]] = {}
+        self._running: Counter[tuple[str, int]] = Counter()
         self._next = FIRST_VNF
 
     @property
@@ -82,7 +91,7 @@ class Programs:
             The number is 0 if none is left.
         """
         former: Program | None = None
-        if own := self._ended.get((program.name, program.address)):
+        if own := self._ended.get(program.holder):
             vnf = next(reversed(own))
             before = self._take(vnf)
             program.published, program.recorded = before.published, before.recorded
@@ -96,7 +105,12 @@ class Programs:
             return 0, None
         self.known[vnf] = program
         self._leases[vnf] = None
+        self._running[program.holder] += 1
         return vnf, former
+
+    def runs(self, program: Program) -> bool:
+        """Returns whether a program of the same name and address is alive."""
+        return self._running[program.holder] > 0
 
     def find(self, vnf: int) -> Program | None:
         """Returns the program that has a number, or had it last."""
@@ -109,6 +123,7 @@ class Programs:
         if program is None or not program.is_alive:
             program = self.known[vnf] = self._take(vnf)
             program.is_alive = True
+            self._running[program.holder] += 1
         program.renewed = now
         self._leases.pop(vnf, None)
         self._leases[vnf] = None
@@ -132,7 +147,7 @@ class Programs:
         program = self.known[vnf]
         program.is_alive, program.connection, program.ended = False, 0, now
         del self._leases[vnf]
-        self._ended.setdefault((program.name, program.address), {})[vnf] = None
+        self._count_end(vnf, program)
 
     def forget(self, vnf: int, now: float) -> None:
         """Puts the number of a known program into quarantine if it has ended and nothing of it is
@@ -141,23 +156,37 @@ class Programs:
         if program is not None and not program.is_alive and not program.published:
             self._resting[vnf] = now, self.known.pop(vnf)
 
-    def release(self, now: float) -> None:
-        """Ends the quarantine of numbers whose time has come."""
+    def release(self, now: float) -> list[int]:
+        """Ends the quarantine of numbers whose time has come, and returns them."""
+        numbers = []
         while self._resting:
             vnf, (since, program) = next(iter(self._resting.items()))
             if now < since + QUARANTINE:
-                return
+                break
             del self._resting[vnf]
             self._free[vnf] = program
+            numbers.append(vnf)
+        return numbers
 
-    def restore(self, vnf: int, program: Program) -> None:
+    def is_free(self, vnf: int) -> bool:
+        """Returns whether the quarantine of a number has ended."""
+        return vnf in self._free
+
+    def restore(self, vnf: int, program: Program, *, is_free: bool) -> None:
         """Adds a program that is on record, with its number and, if it is alive, a lease."""
         self._next = max(self._next, vnf + 1)
-        self.known[vnf] = program
+        (self._free if is_free else self.known)[vnf] = program
+        self._running[program.holder] += 1
         if program.is_alive:
             self._leases[vnf] = None
         else:
-            self._ended.setdefault((program.name, program.address), {})[vnf] = None
+            self._count_end(vnf, program)
+
+    def _count_end(self, vnf: int, program: Program) -> None:
+        self._ended.setdefault(program.holder, {})[vnf] = None
+        self._running[program.holder] -= 1
+        if not self._running[program.holder]:
+            del self._running[program.holder]
 
     def _take(self, vnf: int) -> Program:
         """Removes an ended program, wherever it is."""
@@ -165,8 +194,7 @@ class Programs:
         assert program is not None
         for place in (self.known, self._resting, self._free):
             place.pop(vnf, None)
-        holder = program.name, program.address
-        del self._ended[holder][vnf]
-        if not self._ended[holder]:
-            del self._ended[holder]
+        del self._ended[program.holder][vnf]
+        if not self._ended[program.holder]:
+            del self._ended[program.holder]
         return program
