@@ -143,6 +143,14 @@ class Scheduler(LoadFileScheduling):
         super().__init__(config, log)
         self._uses_spark: dict[str, bool] = {}
 
+    def schedule(self) -> None:
+        """Assign files to new processes."""
+        super().schedule()
+        # A process begins its last test only when it has another, or knows that none follows. xdist
+        # gives a process that replaces another one a single file.
+        for node in self.nodes:
+            self._reschedule(node)
+
     def remove_node(self, node: WorkerController) -> str | None:
         """Removes a process that has ended; returns the test during which it ended, if any.
 
@@ -170,11 +178,6 @@ class Scheduler(LoadFileScheduling):
             return
         self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
-        # A process begins its last test only when it has the next, or knows that none follows.
-        if self._next_file(node) is None:
-            node.shutdown()
-        elif self._pending_of(self.assigned_work[node]) == 1:
-            self._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         if not node.shutting_down and self._next_file(node) is None:
