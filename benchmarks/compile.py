@@ -28,19 +28,19 @@ from typing import Any
 
 import numpy as np
 
-import schemas
+import stackcast.schemas
 from benchmarks.support.plot import Panel, svg
 from benchmarks.support.siena import SienaWorkload
-from lab.traffic.symbols import symbols
-from udfs.filters.compiler import compile as compiler
-from udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_table, table_of_texts
-from udfs.filters.compiler.incremental import IncrementalCompiler
-from udfs.filters.compiler.tables import KINDS
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.prefixes import split
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.lab.traffic.symbols import symbols
+from stackcast.udfs.filters.compiler import compile as compiler
+from stackcast.udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_table, table_of_texts
+from stackcast.udfs.filters.compiler.incremental import IncrementalCompiler
+from stackcast.udfs.filters.compiler.tables import KINDS
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.prefixes import split
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 RULES, SYMBOLS, HOSTS = 100_000, 100, 200
 RUNS = 5

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-import schemas
+import stackcast.schemas
 from benchmarks.support.measuring import DecodedSession, Reporter, one_core
-from lab.traffic.subscriptions import subscriptions
-from udfs.delivery.plan import Addressing, Planner
-from udfs.delivery.task import Task
-from udfs.filters.compiler.compile import compile_rules
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.moldudp64 import decode
-from udfs.messages.readers import Packets
-from udfs.messages.record_batches import Records
-from udfs.messages.sequence import Topic, session_id
-from udfs.messages.specification import parse_specification
-from udfs.network.labels import HOP, NARROW
-from udfs.network.topology import fabric
-from udfs.stacks.frame import FrameTemplates, build_frames, header_template
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.traffic.subscriptions import subscriptions
+from stackcast.udfs.delivery.plan import Addressing, Planner
+from stackcast.udfs.delivery.task import Task
+from stackcast.udfs.filters.compiler.compile import compile_rules
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.moldudp64 import decode
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.record_batches import Records
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.labels import HOP, NARROW
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.frame import FrameTemplates, build_frames, header_template
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 MTU = 1500
 #: Packets that are taken one at a time.

@@ -21,14 +21,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.support.measuring import Reporter
-from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grouped import Grouped, GroupedCompiler
-from udfs.filters.live_rules import LiveRules
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.grouped import Grouped, GroupedCompiler
+from stackcast.udfs.filters.live_rules import LiveRules
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.terms import TermBlock
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 HOSTS = 64
 TOP = (1 << 32) - 1

@@ -32,15 +32,15 @@ from numpy.typing import NDArray
 from plain_matcher import PlainMatcher
 from pyspark.sql import SparkSession
 
-import schemas
+import stackcast.schemas
 from benchmarks import many_fields, rules_with_state
 from benchmarks.compile import HOSTS, RULES, SYMBOLS, Drawn, independent, texts_of
 from benchmarks.support.measuring import DecodedSession, Reporter, drain, one_core, struct_loop
-from lab.traffic.symbols import symbols
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.matching.matcher import Matcher
-from udfs.messages.moldudp64 import decode
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.lab.traffic.symbols import symbols
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.messages.moldudp64 import decode
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 EVENTS, PER_PACKET = 1_000_000, 32
 SPARK_EVENTS = 100_000

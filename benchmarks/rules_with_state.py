@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks.many_fields import BRUTE_EVENTS, EDITS, EVENTS, HOSTS, TOP, specification
 from benchmarks.support.measuring import Reporter
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.live_rules import LiveRules
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.subscriptions import Subscription
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.live_rules import LiveRules
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.subscriptions import Subscription
 
 FIELDS = 12
 FORMS: Sequence[tuple[str, str, int]] = [

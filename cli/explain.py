@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from jobs.adapters.app.logs import named
-from udfs.errors import printable
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.udfs.errors import printable
 
 Row = dict[str, Any]
 
@@ -50,12 +50,12 @@ def explain(
     if (not session_) == (partition is None):
         raise typer.BadParameter("give --session or --partition, and not both")
     # No other command needs Spark, or should wait for it.
-    from jobs.adapters.app import session  # noqa: PLC0415
-    from jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
-    from jobs.adapters.app.settings import Settings  # noqa: PLC0415
-    from jobs.adapters.planning import formats  # noqa: PLC0415
-    from jobs.adapters.replay.explanation import SentExplanation  # noqa: PLC0415
-    from jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+    from stackcast.jobs.adapters.app import session  # noqa: PLC0415
+    from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
+    from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
+    from stackcast.jobs.adapters.planning import formats  # noqa: PLC0415
+    from stackcast.jobs.adapters.replay.explanation import SentExplanation  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
 
     if properties_file is not None:
         os.environ["PYSPARK_SUBMIT_ARGS"] = (

@@ -11,20 +11,20 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
-import schemas
-from cli.attributes.files import USUAL, AttributesOption, WidthsOption, read_registry, widths_of
-from cli.attributes.records import KEY, texts_of
-from cli.standard_streams import standard_input
-from jobs.adapters.wire.pcap import is_pcap, read_pcap
-from udfs.errors import StackcastError, StackError, printable
-from udfs.messages.attributes.reference import read_event
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.reference import read_message
-from udfs.messages.sequence import split_sequence
-from udfs.messages.specification import Specification, parse_specification
-from udfs.messages.summaries import Summary
-from udfs.network.tunnel import TUNNEL_PORT
-from udfs.stacks.dissect import (
+import stackcast.schemas
+from stackcast.cli.attributes.files import USUAL, AttributesOption, WidthsOption, read_registry, widths_of
+from stackcast.cli.attributes.records import KEY, texts_of
+from stackcast.cli.standard_streams import standard_input
+from stackcast.jobs.adapters.wire.pcap import is_pcap, read_pcap
+from stackcast.udfs.errors import StackcastError, StackError, printable
+from stackcast.udfs.messages.attributes.reference import read_event
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.reference import read_message
+from stackcast.udfs.messages.sequence import split_sequence
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.messages.summaries import Summary
+from stackcast.udfs.network.tunnel import TUNNEL_PORT
+from stackcast.udfs.stacks.dissect import (
     Dissection,
     EventFrame,
     dissect,

@@ -11,17 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.kafka_client import Bootstrap, PropertiesFile, client_options
-from cli.signals import stop_on_signal
-from lab.traffic.itch_writer import itch_specification
-from lab.traffic.packets import check_records, open_records
-from lab.traffic.publisher import Published, publish
-from lab.traffic.trading_session import TradingSession
-from lab.traffic.trading_session import generate as generate_file
-from udfs.errors import MessageError, printable
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.specification import Field
-from udfs.messages.summaries import is_summary
+from stackcast.cli.kafka_client import Bootstrap, PropertiesFile, client_options
+from stackcast.cli.signals import stop_on_signal
+from stackcast.lab.traffic.itch_writer import itch_specification
+from stackcast.lab.traffic.packets import check_records, open_records
+from stackcast.lab.traffic.publisher import Published, publish
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.traffic.trading_session import generate as generate_file
+from stackcast.udfs.errors import MessageError, printable
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.specification import Field
+from stackcast.udfs.messages.summaries import is_summary
 
 app = typer.Typer(no_args_is_help=True, help="Make, read and publish ITCH 5.0 trading sessions.")
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from jobs.adapters.fetch.options import fetch_options
-from udfs.errors import KafkaError
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.udfs.errors import KafkaError
 
 PropertiesFile = Annotated[
     Path | None,

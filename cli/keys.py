@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cli.receive.failures import tell
-from jobs.adapters.app.key_files import keys_in
-from udfs.errors import SettingsError
-from udfs.messages.summary_keys import HostKeys
+from stackcast.cli.receive.failures import tell
+from stackcast.jobs.adapters.app.key_files import keys_in
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.summary_keys import HostKeys
 
 #: A file of keys is looked at so often, seconds.
 _SECONDS = 1.0

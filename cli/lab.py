@@ -12,24 +12,24 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cli import lab_watch
-from cli.signals import stop_on_signal
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.wire import SinkOptions, open_sink
-from jobs.embedded.feed import feed
-from lab.fabric import standalone
-from lab.fabric.hosts import external_hosts
-from lab.fabric.network import read_description
-from lab.fabric.ports import read_ports
-from lab.fabric.topologies import NetworkOptions
-from lab.switch.p4runtime.roles import read_roles
-from lab.traffic.packets import check_records, open_records
-from lab.traffic.topic_log import TopicLog
-from lab.traffic.trading_session import TradingSession
-from lab.up import daemon, deployment
-from lab.up.broker import var_folder
-from udfs.errors import printable
-from udfs.network.encodings import ENCODINGS
+from stackcast.cli import lab_watch
+from stackcast.cli.signals import stop_on_signal
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.jobs.embedded.feed import feed
+from stackcast.lab.fabric import standalone
+from stackcast.lab.fabric.hosts import external_hosts
+from stackcast.lab.fabric.network import read_description
+from stackcast.lab.fabric.ports import read_ports
+from stackcast.lab.fabric.topologies import NetworkOptions
+from stackcast.lab.switch.p4runtime.roles import read_roles
+from stackcast.lab.traffic.packets import check_records, open_records
+from stackcast.lab.traffic.topic_log import TopicLog
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up import daemon, deployment
+from stackcast.lab.up.broker import var_folder
+from stackcast.udfs.errors import printable
+from stackcast.udfs.network.encodings import ENCODINGS
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from cli import explain, frames, itch, keys, lab, send_frame, states, switch
-from cli.attributes import command
-from cli.filters import command as filters
-from cli.receive import command as receive
-from cli.standard_streams import fill
-from jobs.adapters.app.logs import guard_streams
-from udfs.errors import StackcastError
+from stackcast.cli import explain, frames, itch, keys, lab, send_frame, states, switch
+from stackcast.cli.attributes import command
+from stackcast.cli.filters import command as filters
+from stackcast.cli.receive import command as receive
+from stackcast.cli.standard_streams import fill
+from stackcast.jobs.adapters.app.logs import guard_streams
+from stackcast.udfs.errors import StackcastError
 
 app = typer.Typer(
     name="stackcast",

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
-from jobs.adapters.wire import SinkOptions, open_sink
-from udfs.errors import StackError
-from udfs.messages.reference import build_packet
-from udfs.network.encodings import ENCODINGS, label_format
-from udfs.stacks.frame import FrameTemplates, address_datagrams, header_template
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.udfs.errors import StackError
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.network.encodings import ENCODINGS, label_format
+from stackcast.udfs.stacks.frame import FrameTemplates, address_datagrams, header_template
 
 #: Of a frame that no publisher of a network has sent.
 SESSION = b"BYHAND    "

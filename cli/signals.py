@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from udfs.stop_request import StopRequest
+from stackcast.udfs.stop_request import StopRequest
 
 
 @contextmanager

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.kafka_client import Bootstrap, PropertiesFile, client_options
-from cli.signals import stop_on_signal
-from jobs.adapters.states.links import open_link
-from jobs.adapters.states.replica import Replica
-from jobs.adapters.states.service import ControllerService, MiddlewareService, Service, serving
-from jobs.adapters.states.store import KafkaStore, topics_of
-from jobs.adapters.wire.udp import parse_endpoint
-from udfs.errors import printable
-from udfs.states.messages import CONTROLLER_PORT, MIDDLEWARE_PORT
+from stackcast.cli.kafka_client import Bootstrap, PropertiesFile, client_options
+from stackcast.cli.signals import stop_on_signal
+from stackcast.jobs.adapters.states.links import open_link
+from stackcast.jobs.adapters.states.replica import Replica
+from stackcast.jobs.adapters.states.service import ControllerService, MiddlewareService, Service, serving
+from stackcast.jobs.adapters.states.store import KafkaStore, topics_of
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.udfs.errors import printable
+from stackcast.udfs.states.messages import CONTROLLER_PORT, MIDDLEWARE_PORT
 
 app = typer.Typer(
     no_args_is_help=True, help="Replicated states: controller, middleware, publish, subscribe."
@@ -113,8 +113,8 @@ def switch_controller(
     tree yet, is tried again.
     """
     # gRPC takes half a second, and no other command needs it.
-    from jobs.adapters.switches.credentials import Credentials  # noqa: PLC0415
-    from jobs.adapters.switches.state_controller import StateController  # noqa: PLC0415
+    from stackcast.jobs.adapters.switches.credentials import Credentials  # noqa: PLC0415
+    from stackcast.jobs.adapters.switches.state_controller import StateController  # noqa: PLC0415
 
     _log()
     credentials = Credentials(ca, certificate, key)
@@ -149,10 +149,10 @@ def show(
 ) -> None:
     """Say who publishes and who holds each state, and how far each is, from the tables."""
     # No other command needs a JVM, or should wait for it.
-    from jobs.adapters.app import session  # noqa: PLC0415
-    from jobs.adapters.app.settings import Settings  # noqa: PLC0415
-    from jobs.adapters.states.overview import overview  # noqa: PLC0415
-    from jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+    from stackcast.jobs.adapters.app import session  # noqa: PLC0415
+    from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
+    from stackcast.jobs.adapters.states.overview import overview  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
 
     if properties_file is not None:
         os.environ["PYSPARK_SUBMIT_ARGS"] = (

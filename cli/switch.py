@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from udfs.errors import SwitchError, nearest
+from stackcast.udfs.errors import SwitchError, nearest
 
 app = typer.Typer(no_args_is_help=True, help="Work on one switch of table switches.")
 
@@ -43,12 +43,12 @@ def shell(
     spark.stackcast.p4runtime.tls.* and spark.stackcast.p4runtime.role.
     """
     # Other commands do not need Spark.
-    from jobs.adapters.app import session  # noqa: PLC0415
-    from jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
-    from jobs.adapters.app.settings import Settings  # noqa: PLC0415
-    from jobs.adapters.switches.credentials import Credentials  # noqa: PLC0415
-    from jobs.adapters.switches.shell import open_shell  # noqa: PLC0415
-    from jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+    from stackcast.jobs.adapters.app import session  # noqa: PLC0415
+    from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
+    from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
+    from stackcast.jobs.adapters.switches.credentials import Credentials  # noqa: PLC0415
+    from stackcast.jobs.adapters.switches.shell import open_shell  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
 
     if properties_file is not None:
         os.environ["PYSPARK_SUBMIT_ARGS"] = (

@@ -18,10 +18,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint import backup
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint import backup
 
 log = logging.getLogger("stackcast.backup")
 

@@ -5,7 +5,7 @@
 
 FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's.
 They are held against the topic, `egress_ledger`, and the tables at the versions of each of its
-rows; `lab.proof.checking` says what is proved. Stop the stream before, or let it catch up.
+rows; `stackcast.lab.proof.checking` says what is proved. Stop the stream before, or let it catch up.
 
 --since BATCH     look at this batch and later ones alone
 --any-order       a network that loses frames was repaired since: order and copies do not count
@@ -29,23 +29,23 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import SensorRun, SessionRun
-from jobs.embedded.recorded_batches import RecordedBatches
-from lab.proof import verification
-from lab.proof.checking import WINDOW, check_receipts
-from lab.proof.ledger import Offsets, check_ledger
-from lab.proof.receipts import Receipt, receipt_streams
-from lab.proof.recorded import Window
-from lab.proof.timeline import Timeline
-from lab.proof.verdict import DeliveryVerdict
-from udfs.errors import SettingsError, printable
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
+from stackcast.jobs.embedded.recorded_batches import RecordedBatches
+from stackcast.lab.proof import verification
+from stackcast.lab.proof.checking import WINDOW, check_receipts
+from stackcast.lab.proof.ledger import Offsets, check_ledger
+from stackcast.lab.proof.receipts import Receipt, receipt_streams
+from stackcast.lab.proof.recorded import Window
+from stackcast.lab.proof.timeline import Timeline
+from stackcast.lab.proof.verdict import DeliveryVerdict
+from stackcast.udfs.errors import SettingsError, printable
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 #: Each window is a query with consumers of its own, which Spark keeps for five minutes with what
 #: they fetched last: at some windows a second they would fill its memory.
@@ -117,7 +117,7 @@ class Evidence:
         ordered: bool = True,
         window: int = WINDOW,
     ) -> DeliveryVerdict:
-        """Returns the verdict on what each host wrote down: `lab.proof.receipts.receipt_streams`.
+        """Returns the verdict on what each host wrote down: `stackcast.lab.proof.receipts.receipt_streams`.
 
         Raises LabError TRUNCATED_RECEIPTS, KafkaError, TableError, and Spark's errors where Delta
         lacks a version that a batch used.

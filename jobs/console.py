@@ -27,22 +27,22 @@ from typing import Any
 
 import uvicorn
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.alerts import read_alerts
-from jobs.adapters.console.application import Console, Views
-from jobs.adapters.console.events import EventsView
-from jobs.adapters.console.health import HealthView, runbook
-from jobs.adapters.console.network import NetworkView
-from jobs.adapters.console.reading import Reading
-from jobs.adapters.console.records import NewestRecords
-from jobs.adapters.console.subscriptions import SubscriptionsView
-from jobs.adapters.console.trees import TreesView
-from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import SettingsError
-from udfs.network.catalogue import geography, graphml_graph, topohub_graph
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.console.alerts import read_alerts
+from stackcast.jobs.adapters.console.application import Console, Views
+from stackcast.jobs.adapters.console.events import EventsView
+from stackcast.jobs.adapters.console.health import HealthView, runbook
+from stackcast.jobs.adapters.console.network import NetworkView
+from stackcast.jobs.adapters.console.reading import Reading
+from stackcast.jobs.adapters.console.records import NewestRecords
+from stackcast.jobs.adapters.console.subscriptions import SubscriptionsView
+from stackcast.jobs.adapters.console.trees import TreesView
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.network.catalogue import geography, graphml_graph, topohub_graph
 
 log = logging.getLogger("stackcast.console")
 
@@ -105,9 +105,9 @@ def endpoint(text: str) -> tuple[str, int]:
 
 def demonstrate(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
     # The console of a deployment loads nothing of the lab.
-    from jobs.embedded import demo  # noqa: PLC0415
-    from jobs.embedded.progress import Progress  # noqa: PLC0415
-    from lab.fabric.topologies import LINE  # noqa: PLC0415
+    from stackcast.jobs.embedded import demo  # noqa: PLC0415
+    from stackcast.jobs.embedded.progress import Progress  # noqa: PLC0415
+    from stackcast.lab.fabric.topologies import LINE  # noqa: PLC0415
 
     with Progress() as progress, demo.running(settings, lifecycle, progress) as running:
         if asked.topology is None and running.lab_network not in ("fabric", LINE):

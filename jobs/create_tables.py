@@ -22,17 +22,17 @@ from typing import Any
 
 from pyspark.sql.types import DoubleType, StructField, StructType, TimestampType
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import GRANTS, NAMES, Tables
-from udfs.errors import TableError
-from udfs.filters.grants import Grants
-from udfs.filters.rule_warnings import SubscriptionWarnings
-from udfs.filters.subscriptions import check, rejection, select
-from udfs.network.publishers import several
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.tables.tables import GRANTS, NAMES, Tables
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.rule_warnings import SubscriptionWarnings
+from stackcast.udfs.filters.subscriptions import check, rejection, select
+from stackcast.udfs.network.publishers import several
 
 log = logging.getLogger("stackcast.create_tables")
 

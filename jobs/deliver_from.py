@@ -15,14 +15,14 @@ import datetime as dt
 import sys
 from functools import partial
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.replay.history import Bound, History
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import SettingsError
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.replay.history import Bound, History
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import SettingsError
 
 
 def main(arguments: list[str]) -> int:

@@ -15,19 +15,19 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from jobs.adapters.app import application
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.stream import checks, micro_batches
-from jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
+from stackcast.jobs.adapters.app import application
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.stream import checks, micro_batches
+from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
 
 
 def deliver(settings: Settings, lifecycle: Lifecycle, consent: Consent = NO_CONSENT) -> int:
     settings = formats.of_settings(settings, "itch")
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
-        from jobs.embedded import runs  # noqa: PLC0415
+        from stackcast.jobs.embedded import runs  # noqa: PLC0415
 
         return runs.trading_session(settings, lifecycle)
     checks.beside_switches(settings)

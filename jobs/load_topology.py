@@ -25,12 +25,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.tables.network_loading import compare, load
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.tables.topologies import (
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.network_loading import compare, load
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.topologies import (
     FABRIC,
     FIRST_PORT,
     JELLYFISH,
@@ -41,13 +41,13 @@ from jobs.adapters.tables.topologies import (
     build,
     sizes,
 )
-from udfs.errors import TableError
-from udfs.network.encodings import label_format
-from udfs.network.labels import FORMATS, MAX_PORT
-from udfs.network.measures import Measures, measure
-from udfs.network.network import Network
-from udfs.network.programs import check_labels, matching_program
-from udfs.network.succession import Succession, SwitchSettings
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.network.encodings import label_format
+from stackcast.udfs.network.labels import FORMATS, MAX_PORT
+from stackcast.udfs.network.measures import Measures, measure
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import check_labels, matching_program
+from stackcast.udfs.network.succession import Succession, SwitchSettings
 
 log = logging.getLogger("stackcast.load_topology")
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import sys
 
-from jobs.adapters.app import application
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.embedded import mobility
-from udfs.errors import SettingsError
+from stackcast.jobs.adapters.app import application
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.embedded import mobility
+from stackcast.udfs.errors import SettingsError
 
 
 def track(settings: Settings, lifecycle: Lifecycle) -> int:

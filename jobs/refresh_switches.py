@@ -24,15 +24,15 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.metrics_server import serve
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.results import Comparison
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import SwitchError, printable
-from udfs.switches.entry import SwitchEntry
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.metrics_server import serve
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.results import Comparison
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import SwitchError, printable
+from stackcast.udfs.switches.entry import SwitchEntry
 
 log = logging.getLogger("stackcast.refresh_switches")
 

@@ -20,21 +20,21 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.metrics_server import serve
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.fetch.options import fetch_options, reader_options
-from jobs.adapters.states.fact_tables import FactTables
-from jobs.adapters.states.links import open_link
-from jobs.adapters.states.metrics import ControllerMetrics
-from jobs.adapters.states.service import ControllerService, serving
-from jobs.adapters.states.store import KafkaStore, topics_of
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.last_batch import LastBatch
-from jobs.adapters.stream.micro_batches import await_executors
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire.udp import parse_endpoint
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.metrics_server import serve
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.fetch.options import fetch_options, reader_options
+from stackcast.jobs.adapters.states.fact_tables import FactTables
+from stackcast.jobs.adapters.states.links import open_link
+from stackcast.jobs.adapters.states.metrics import ControllerMetrics
+from stackcast.jobs.adapters.states.service import ControllerService, serving
+from stackcast.jobs.adapters.states.store import KafkaStore, topics_of
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.last_batch import LastBatch
+from stackcast.jobs.adapters.stream.micro_batches import await_executors
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
 
 log = logging.getLogger("stackcast.replica_controller")
 

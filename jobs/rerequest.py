@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import sys
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.metrics_server import Health, serve
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.replay.metrics import RerequestMetrics
-from jobs.adapters.replay.service import Rerequests
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
+from stackcast.jobs.adapters.replay.service import Rerequests
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.tables.tables import Tables
 
 #: Without a look at the tables for so long while requests wait, the service is not well, seconds.
 STALE_SECONDS = 60.0

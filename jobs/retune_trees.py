@@ -28,23 +28,23 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.lifecycle import Lifecycle, StopAsked
-from jobs.adapters.app.metrics_server import serve
-from jobs.adapters.app.settings import Settings, at_home
-from jobs.adapters.retune import report
-from jobs.adapters.retune.metrics import RetuneMetrics
-from jobs.adapters.retune.options import RetuneOptions
-from jobs.adapters.retune.planning import Planner, RetunePlan
-from jobs.adapters.retune.record import parse_window
-from jobs.adapters.retune.writing import TreeWriter
-from jobs.adapters.tables.tables import DELIVERIES, Tables
-from jobs.adapters.tables.writers import Fence
-from udfs.errors import SettingsError, StackcastError
-from udfs.retuning.change import MIN_SAVING
-from udfs.retuning.comparison import OBJECTIVES, UNITS
-from udfs.retuning.steps import TreeStep, Wanted
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle, StopAsked
+from stackcast.jobs.adapters.app.metrics_server import serve
+from stackcast.jobs.adapters.app.settings import Settings, at_home
+from stackcast.jobs.adapters.retune import report
+from stackcast.jobs.adapters.retune.metrics import RetuneMetrics
+from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.adapters.retune.planning import Planner, RetunePlan
+from stackcast.jobs.adapters.retune.record import parse_window
+from stackcast.jobs.adapters.retune.writing import TreeWriter
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, Tables
+from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.udfs.errors import SettingsError, StackcastError
+from stackcast.udfs.retuning.change import MIN_SAVING
+from stackcast.udfs.retuning.comparison import OBJECTIVES, UNITS
+from stackcast.udfs.retuning.steps import TreeStep, Wanted
 
 log = logging.getLogger("stackcast.retune_trees")
 

@@ -22,16 +22,16 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings, at_home
-from jobs.adapters.planning import formats
-from jobs.adapters.replay import subscription_matches
-from jobs.adapters.tables import who_gets
-from jobs.adapters.tables.conflicts import retried
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import StackcastError
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings, at_home
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.replay import subscription_matches
+from stackcast.jobs.adapters.tables import who_gets
+from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import StackcastError
 
 #: Rows of an answer that are printed.
 SHOWN = 1_000

@@ -25,20 +25,20 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from jobs.adapters.app import application, session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.metrics_server import serve
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.states.client import StatesClient
-from jobs.adapters.states.metrics import PublisherMetrics
-from jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
-from jobs.adapters.states.row_states import StateFilters, StateNames
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.last_batch import LastBatch
-from jobs.adapters.stream.micro_batches import await_executors
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire.udp import parse_endpoint
-from udfs.errors import SettingsError
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.metrics_server import serve
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.states.client import StatesClient
+from stackcast.jobs.adapters.states.metrics import PublisherMetrics
+from stackcast.jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
+from stackcast.jobs.adapters.states.row_states import StateFilters, StateNames
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.last_batch import LastBatch
+from stackcast.jobs.adapters.stream.micro_batches import await_executors
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.udfs.errors import SettingsError
 
 log = logging.getLogger("stackcast.state_stream")
 

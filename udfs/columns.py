@@ -30,17 +30,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from udfs.delivery import compiled_mark
-from udfs.delivery.frame_headers import StacksHandle
-from udfs.delivery.plan import Plan, PlanHandle
-from udfs.delivery.sink import EntrySinks, Opener, Sink
-from udfs.delivery.task import Task
-from udfs.delivery.told import Telling
-from udfs.filters.row_matcher import RowMatcher
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.buffers import Batch
-from udfs.messages.sequence import Topic
-from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
+from stackcast.udfs.delivery import compiled_mark
+from stackcast.udfs.delivery.frame_headers import StacksHandle
+from stackcast.udfs.delivery.plan import Plan, PlanHandle
+from stackcast.udfs.delivery.sink import EntrySinks, Opener, Sink
+from stackcast.udfs.delivery.task import Task
+from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.filters.row_matcher import RowMatcher
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
 Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
 
@@ -50,7 +50,7 @@ Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
 #: its receivers, if the plan came without it), ``reason`` (how many dead letters), ``sample`` (one
 #: dead letter, cut to its first bytes, and the ``sender`` that it names; of a ``partition`` it is
 #: the host of the ingress, if all entered by one), ``state`` (what rules with state keep of a
-#: partition) and ``told`` (how far hosts were told of one, JSON of `udfs.delivery.told.Told`).
+#: partition) and ``told`` (how far hosts were told of one, JSON of `stackcast.udfs.delivery.told.Told`).
 REPORT = pa.schema(
     [
         ("kind", pa.string()),
@@ -82,7 +82,7 @@ REPORT = pa.schema(
     ]
 )
 
-#: Columns of `work_out` for a receiver set: rows of `udfs.trees.header_stacks.Stack`, the hosts
+#: Columns of `work_out` for a receiver set: rows of `stackcast.udfs.trees.header_stacks.Stack`, the hosts
 #: that are cut off, and the seconds of a core that it took.
 STACKS = StructType(
     [
@@ -213,7 +213,7 @@ def match(
     dates, times and truth values. A null, or NaN, is an absent field. A rule without ``fwd(...)``
     is for its subscriber. Rules are compiled once, here; workers then match batch by batch, in
     compiled loops. Errors: ValueError for a column that is there already; ``SubscriptionError`` for
-    the first rule that is wrong, as of ``udfs.filters.row_matcher.RowMatcher``.
+    the first rule that is wrong, as of ``stackcast.udfs.filters.row_matcher.RowMatcher``.
     """
     names = [*df.columns, rules_column, receivers_column]
     for name in names:
@@ -284,7 +284,7 @@ def warmed_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows and not compiled_mark.is_set():
             # Its imports are the compiler's of rules, which no worker needs else.
-            from udfs.delivery import kernel_cache  # noqa: PLC0415
+            from stackcast.udfs.delivery import kernel_cache  # noqa: PLC0415
 
             kernel_cache.compile_from(batch.column("id")[0].as_py())
         warm_up()

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from scapy.layers.l2 import Ether
 
 from benchmarks.support.measuring import Reporter
-from lab.traffic.sensors import events as sensor_events
-from lab.traffic.sensors import registry
-from udfs.messages.attributes.encodings import ENCODINGS
-from udfs.messages.attributes.events import Events
-from udfs.messages.attributes.frames import events_of_frames, frames
-from udfs.messages.attributes.json_events import JsonReader
-from udfs.messages.attributes.reference import read_event, write_event
+from stackcast.lab.traffic.sensors import events as sensor_events
+from stackcast.lab.traffic.sensors import registry
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.events import Events
+from stackcast.udfs.messages.attributes.frames import events_of_frames, frames
+from stackcast.udfs.messages.attributes.json_events import JsonReader
+from stackcast.udfs.messages.attributes.reference import read_event, write_event
 
 EVENTS = 16_384
 FOR_SCAPY = 256

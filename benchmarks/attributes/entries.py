@@ -17,18 +17,18 @@ from random import Random
 
 from benchmarks.compile import say
 from benchmarks.support.plot import Curve, Panel, svg
-from lab.traffic.sensors import registry, subscriptions
-from udfs.errors import FilterError
-from udfs.filters.compiler.compile import compile_rules
-from udfs.filters.compiler.tables import ABSENT, DEFAULT
-from udfs.filters.prefixes import cover
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.specification import Specification
-from udfs.network_match.generic.boxes import Box, boxes_of
-from udfs.network_match.generic.entries import event_entries
-from udfs.network_match.generic.passes import Limits, passes_of
-from udfs.network_match.generic.table import MAX_ROWS, GenericTable, generic_table, refused
+from stackcast.lab.traffic.sensors import registry, subscriptions
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.compile import compile_rules
+from stackcast.udfs.filters.compiler.tables import ABSENT, DEFAULT
+from stackcast.udfs.filters.prefixes import cover
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.generic.boxes import Box, boxes_of
+from stackcast.udfs.network_match.generic.entries import event_entries
+from stackcast.udfs.network_match.generic.passes import Limits, passes_of
+from stackcast.udfs.network_match.generic.table import MAX_ROWS, GenericTable, generic_table, refused
 
 COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "attribute_entries.svg"

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.compile import say
 from benchmarks.support.plot import Curve, Panel, svg
-from udfs.messages.attributes.encodings import ENCODINGS, header_bytes, type_bits
-from udfs.messages.attributes.events import WIDTHS, Events
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS, header_bytes, type_bits
+from stackcast.udfs.messages.attributes.events import WIDTHS, Events
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "attribute_headers.svg"
 ATTRIBUTES = WIDTHS.bitmask

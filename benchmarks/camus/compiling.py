@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-import schemas
+import stackcast.schemas
 from benchmarks.compile import (
     HOSTS,
     SYMBOLS,
@@ -29,8 +29,8 @@ from benchmarks.compile import (
 )
 from benchmarks.support.measuring import one_core
 from benchmarks.support.results import Lines
-from lab.traffic.symbols import symbols
-from udfs.messages.specification import parse_specification
+from stackcast.lab.traffic.symbols import symbols
+from stackcast.udfs.messages.specification import parse_specification
 
 COUNTS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 PATIENCE = 20.0

@@ -23,10 +23,10 @@ from benchmarks.p4.workloads import itch
 from benchmarks.pipeline.wire import Wire
 from benchmarks.support.datagrams import CONTROL, DatagramReader, make_room, stamp
 from benchmarks.support.ready_process import ReadyProcess
-from lab.traffic.packets import MOST_MESSAGES
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.matching.matcher import Matcher
-from udfs.messages.moldudp64 import decode_by, layout_of
+from stackcast.lab.traffic.packets import MOST_MESSAGES
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.messages.moldudp64 import decode_by, layout_of
 
 _COUNT = HEADERS - 2
 #: Of a message, from its length on: where its type is, its reference, its stock.

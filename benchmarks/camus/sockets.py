@@ -38,10 +38,10 @@ from benchmarks.camus.workloads import (
 )
 from benchmarks.p4.workloads import PUBLISHER
 from benchmarks.support.results import Lines
-from jobs.adapters.wire.sendmmsg import FrameSender
-from jobs.adapters.wire.udp import parse_endpoint
-from lab.up.broker import free_ports
-from udfs.messages.reference import build_packet, read_packet
+from stackcast.jobs.adapters.wire.sendmmsg import FrameSender
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.lab.up.broker import free_ports
+from stackcast.udfs.messages.reference import build_packet, read_packet
 
 BURST = 32.0
 """Packets that a publisher hands over at once, in the mean; what programs of DPDK usually take."""

@@ -17,15 +17,15 @@ from benchmarks.camus.workloads import RULE
 from benchmarks.p4.messages import with_groups_and_routes
 from benchmarks.p4.workloads import PUBLISHER, itch
 from benchmarks.support.ready_process import ReadyProcess
-from jobs.adapters.wire.udp import parse_endpoint
-from lab.fabric.ports import UdpTunnel
-from lab.fabric.standalone import StandaloneSwitch, open_ports
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.filters.subscriptions import Subscription, check
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.network_match.filters import NetworkFilters
-from udfs.switches.entry import SwitchEntry
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.lab.fabric.ports import UdpTunnel
+from stackcast.lab.fabric.standalone import StandaloneSwitch, open_ports
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network_match.filters import NetworkFilters
+from stackcast.udfs.switches.entry import SwitchEntry
 
 SUBSCRIBER = "h1"
 

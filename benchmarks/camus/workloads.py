@@ -16,12 +16,12 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.traffic.feed import feed_frames
-from lab.traffic.itch_writer import MessageWriter, timestamp
-from lab.traffic.packets import MOST_MESSAGES, SESSION, open_records
-from lab.traffic.symbols import symbols
-from udfs.messages.reference import build_packet
-from udfs.network.network import Host
+from stackcast.lab.traffic.feed import feed_frames
+from stackcast.lab.traffic.itch_writer import MessageWriter, timestamp
+from stackcast.lab.traffic.packets import MOST_MESSAGES, SESSION, open_records
+from stackcast.lab.traffic.symbols import symbols
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.network.network import Host
 
 STOCK = "GOOGL"
 RULE = f"stock == {STOCK}"

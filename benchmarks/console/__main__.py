@@ -20,10 +20,10 @@ from typing import Any
 
 from browser import MISSING, Browser, browser, there
 
-from udfs.network.drawing import drawing
-from udfs.network.network import Network
-from udfs.network.topology import fabric, jellyfish
-from udfs.report.page import render
+from stackcast.udfs.network.drawing import drawing
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.report.page import render
 
 FRAMES = 90
 _BODY = """<main><section class="panel stage" style="height: 860px">

@@ -18,7 +18,7 @@ from random import Random
 
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.other_encodings import ENCAPSULATION
-from udfs.network.stored_routes import BLOCK
+from stackcast.udfs.network.stored_routes import BLOCK
 
 PODS, LEAVES, HOSTS = 12, 48, 48
 PLACEMENTS = (12, 1)

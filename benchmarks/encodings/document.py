@@ -15,7 +15,7 @@ from benchmarks.encodings.large import COUNTED
 from benchmarks.support.plot import Corner, Curve, Drawing, Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
 from benchmarks.support.tables import findings, floors, number, table
-from udfs.network.encodings import ENCODINGS
+from stackcast.udfs.network.encodings import ENCODINGS
 
 FILE = ROOT / "docs" / "encodings.md"
 FOLDER = ROOT / "docs" / "pictures"

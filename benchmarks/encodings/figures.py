@@ -17,12 +17,12 @@ from statistics import fmean
 from benchmarks.encodings.networks import changed, drawn, relabelled
 from benchmarks.encodings.ways import ETHERNET, Edge, Paths, by_edges, by_stacks, rooted, together
 from benchmarks.support.results import Lines, in_parallel
-from udfs.network.network import Network
-from udfs.network.topology import jellyfish
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import network_tables
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publisher_trees import publisher_edges
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import jellyfish
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import network_tables
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publisher_trees import publisher_edges
 
 SWITCHES, DEGREE = 255, 3
 SHARES = tuple(percent / 100 for percent in range(10, 100, 10))

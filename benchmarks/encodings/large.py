@@ -15,13 +15,13 @@ from benchmarks.encodings.networks import DATAGRAM
 from benchmarks.encodings.ways import COUNT, ETHERNET, Edge, by_stacks, rooted
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.other_encodings import ENCAPSULATION
-from udfs.errors import NetworkError
-from udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
-from udfs.network.network import Network
-from udfs.network.topology import jellyfish
-from udfs.stacks.forwarding import network_tables
-from udfs.trees.encode import Encoding
-from udfs.trees.encoders import encoder_of
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import jellyfish
+from stackcast.udfs.stacks.forwarding import network_tables
+from stackcast.udfs.trees.encode import Encoding
+from stackcast.udfs.trees.encoders import encoder_of
 
 SWITCHES, DEGREE, RECEIVERS = 10_000, 8, 1_000
 #: Drawings of receivers at most: each takes minutes.

@@ -19,15 +19,15 @@ from benchmarks.encodings.ways import (
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.networks import CANDIDATES, zoo
 from benchmarks.trees.other_encodings import ENCAPSULATION, elmo
-from udfs.errors import NetworkError
-from udfs.network.encodings import ENCODINGS, label_format
-from udfs.network.network import Host, Network
-from udfs.network.topology import fabric, jellyfish
-from udfs.network.virtual_tree import VirtualTree, tree_ports
-from udfs.stacks.forwarding import network_tables
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publisher_trees import first_trees, publisher_edges
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.encodings import ENCODINGS, label_format
+from stackcast.udfs.network.network import Host, Network
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.network.virtual_tree import VirtualTree, tree_ports
+from stackcast.udfs.stacks.forwarding import network_tables
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publisher_trees import first_trees, publisher_edges
 
 NAMES = ("fabric 8x4x2", "fabric 4x4x12", *CANDIDATES, "Jellyfish 255", "Jellyfish 256")
 SHARES = (0.1, 0.3, 0.6)

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import ceil
 
-from udfs.network.labels import SwitchTables
-from udfs.network.network import Network
-from udfs.network.paths import next_links
-from udfs.network.source_routes import SourceRoute
-from udfs.network.stored_routes import StoredRoute
-from udfs.stacks.forwarding import forward
-from udfs.switches.ports import SUBSET
-from udfs.switches.stack_entries import LABELS_A_PASS
+from stackcast.udfs.network.labels import SwitchTables
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.paths import next_links
+from stackcast.udfs.network.source_routes import SourceRoute
+from stackcast.udfs.network.stored_routes import StoredRoute
+from stackcast.udfs.stacks.forwarding import forward
+from stackcast.udfs.switches.ports import SUBSET
+from stackcast.udfs.switches.stack_entries import LABELS_A_PASS
 
 FEED_IN, SWITCH, PASS, BROKER = 0.1, 0.1, 0.01, 2.0
 RATE = 100_000  # bits a millisecond: 100 Mbit/s

@@ -22,7 +22,7 @@ from benchmarks.p4 import passes as p4_passes
 from benchmarks.p4.workloads import workloads
 from benchmarks.support.measuring import one_core
 from benchmarks.support.plot import Panel, svg
-from udfs.switches.stack_entries import LABELS_A_PASS
+from stackcast.udfs.switches.stack_entries import LABELS_A_PASS
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "passes.svg"
 DRAWN = {

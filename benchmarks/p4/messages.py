@@ -21,22 +21,22 @@ from benchmarks.p4.workloads import (
     ports_of_switch,
 )
 from benchmarks.support.measuring import side_by_side
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.traffic.trading_session import TradingSession
-from udfs.filters.compiler.compile import compile_rules
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.moldudp64 import decode
-from udfs.messages.reference import build_packet
-from udfs.network.network import Network
-from udfs.network_match.filters import NetworkFilters
-from udfs.network_match.routing import ports_towards
-from udfs.switches.entry import GROUPS, SwitchEntry
-from udfs.switches.ports import port_groups
-from udfs.switches.routes import ROUTE, routes
-from udfs.switches.sources import sources as allowed_sources
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.filters.compiler.compile import compile_rules
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.moldudp64 import decode
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network_match.filters import NetworkFilters
+from stackcast.udfs.network_match.routing import ports_towards
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry
+from stackcast.udfs.switches.ports import port_groups
+from stackcast.udfs.switches.routes import ROUTE, routes
+from stackcast.udfs.switches.sources import sources as allowed_sources
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 SIZES = (1, 4, 12, 35, 64)
 """Messages a packet."""

@@ -11,10 +11,10 @@ from virtual_trees_cases import datagram, modelled, stack_frame
 
 from benchmarks.compile import say
 from benchmarks.p4.workloads import PUBLISHER, Workload
-from lab.fabric.switches import Fabric
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.stacks.forwarding import ForwardingModel
-from udfs.switches.stack_entries import switch_entries
+from stackcast.lab.fabric.switches import Fabric
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.stacks.forwarding import ForwardingModel
+from stackcast.udfs.switches.stack_entries import switch_entries
 
 PAYLOAD = 70
 RUNS = 3

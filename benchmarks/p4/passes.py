@@ -15,12 +15,12 @@ from benchmarks.compile import say
 from benchmarks.p4.text_program import LABEL_TABLES, by_hand, text_switch
 from benchmarks.p4.text_program import entries as text_entries
 from benchmarks.p4.workloads import Visit, Workload, ports_of_switch
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import MAX_PORT, SwitchTables
-from udfs.stacks.forwarding import forward
-from udfs.switches.entry import GROUPS
-from udfs.switches.ports import SUBSET
-from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.labels import MAX_PORT, SwitchTables
+from stackcast.udfs.stacks.forwarding import forward
+from stackcast.udfs.switches.entry import GROUPS
+from stackcast.udfs.switches.ports import SUBSET
+from stackcast.udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """Labels a pass that are compared."""

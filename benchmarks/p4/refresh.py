@@ -19,18 +19,18 @@ from p4_products import FOLDER
 
 from benchmarks.compile import say
 from benchmarks.support.ready_process import ReadyProcess
-from jobs.adapters.switches.background import PARALLEL
-from jobs.adapters.switches.messages import Names
-from jobs.adapters.switches.program import P4Program
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.server import P4RuntimeServer
-from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
-from udfs.network.labels import NARROW, TREE
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.stack_entries import LABELS_A_PASS, label_table
+from stackcast.jobs.adapters.switches.background import PARALLEL
+from stackcast.jobs.adapters.switches.messages import Names
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.udfs.network.labels import NARROW, TREE
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.stack_entries import LABELS_A_PASS, label_table
 
 #: Entries of one switch.
 ENTRIES = (10_000, 50_000)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from feature_cases import entry
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables, ports_of
-from udfs.switches.entry import SwitchEntry, session_entry
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables, ports_of
+from stackcast.udfs.switches.entry import SwitchEntry, session_entry
 
 PROGRAM = "virtual_trees"
 LABEL_TABLES = ("ingress.tree", "ingress.hop", "ingress.stop")

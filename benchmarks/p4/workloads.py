@@ -10,23 +10,23 @@ from random import Random
 
 import numpy as np
 
-import schemas
-from lab.traffic.packets import groups
-from lab.traffic.subscriptions import subscriptions
-from lab.traffic.trading_session import TradingSession
-from udfs.filters.compiler.compile import compile_rules
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.moldudp64 import decode
-from udfs.messages.reference import build_packet
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network.labels import SwitchTables
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.stacks.forwarding import forward, network_tables
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
+import stackcast.schemas
+from stackcast.lab.traffic.packets import groups
+from stackcast.lab.traffic.subscriptions import subscriptions
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.filters.compiler.compile import compile_rules
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.moldudp64 import decode
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network.labels import SwitchTables
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree, stored
+from stackcast.udfs.stacks.forwarding import forward, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
 
 PUBLISHER = "feed1"
 SESSION_MESSAGES = 100_000

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-import schemas
+import stackcast.schemas
 from benchmarks.pipeline import processor, stream
 from benchmarks.pipeline.memory import reached
 from benchmarks.pipeline.throughput import MAIN
@@ -31,21 +31,21 @@ from benchmarks.pipeline.world import (
     network_of,
 )
 from benchmarks.support.results import Lines
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning.formats import sources
-from jobs.adapters.planning.plans import Plans
-from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.tables.tables import Tables
-from udfs.delivery.plan import Addressing, Planner
-from udfs.delivery.task import Task
-from udfs.filters.subscriptions import Subscription
-from udfs.messages import readers
-from udfs.messages.buffers import Batch
-from udfs.messages.record_batches import Records
-from udfs.messages.sequence import Topic
-from udfs.messages.specification import parse_specification
-from udfs.network.topology import fabric
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning.formats import sources
+from stackcast.jobs.adapters.planning.plans import Plans
+from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.delivery.plan import Addressing, Planner
+from stackcast.udfs.delivery.task import Task
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages import readers
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.record_batches import Records
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 SUBSCRIPTIONS = (1_000, 10_000, 100_000, 1_000_000)
 NETWORKS = (16, 100, 1_000, 10_000)

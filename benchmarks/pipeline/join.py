@@ -18,13 +18,13 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.pipeline.workload import Rules
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.wire import open_sink, sink_options
-from udfs.delivery.plan import Plan
-from udfs.messages.buffers import Batch
-from udfs.messages.sequence import Topic, session_id
-from udfs.stacks.frame import build_frames
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.wire import open_sink, sink_options
+from stackcast.udfs.delivery.plan import Plan
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.stacks.frame import build_frames
 
 _EVENT = "partition int, offset long, place int, stock long, price long, content binary"
 

@@ -23,10 +23,10 @@ from benchmarks.pipeline.throughput import MAIN, highest
 from benchmarks.pipeline.workload import HEADER, REFERENCE, Packets, stamps
 from benchmarks.pipeline.world import PARTITIONS, POOL, World
 from benchmarks.support.results import Lines
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream import micro_batches
-from udfs.messages.buffers import Batch
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.udfs.messages.buffers import Batch
 
 OURS = "event to wire"
 P50_FLOOR = 1.3

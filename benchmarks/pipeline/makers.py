@@ -20,12 +20,12 @@ from benchmarks.pipeline.ways import Way
 from benchmarks.pipeline.workload import Packets
 from benchmarks.pipeline.world import PARTITIONS, World
 from benchmarks.support.results import FOLDER
-from jobs.adapters.planning.formats import sources
-from jobs.adapters.planning.plans import Plans
-from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.tables.tables import Tables
-from lab.up.broker import default_class_path
-from udfs.delivery.plan import Plan
+from stackcast.jobs.adapters.planning.formats import sources
+from stackcast.jobs.adapters.planning.plans import Plans
+from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.up.broker import default_class_path
+from stackcast.udfs.delivery.plan import Plan
 
 _HERE = Path(__file__).parent
 #: Kafka Streams of the broker's version; it needs of other jars only what Spark has.

@@ -20,7 +20,7 @@ from benchmarks.pipeline.stream import LOOK
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, Job, World
 from benchmarks.support.results import Lines
-from jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app.settings import Settings
 
 #: 1,000 packets a second for an hour, sent as fast as they go; in as many batches as take 180.
 RECORDS, TRIGGER = 3_600_000, 20_000

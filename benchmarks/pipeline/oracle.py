@@ -18,9 +18,9 @@ from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.support.datagrams import make_room
 from benchmarks.support.ready_process import ReadyProcess
-from udfs.delivery.plan import Plan
-from udfs.messages.sequence import Topic, session_id
-from udfs.trees.header_stacks import HeaderStacks, Receivers
+from stackcast.udfs.delivery.plan import Plan
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.trees.header_stacks import HeaderStacks, Receivers
 
 _COUNT, _PRICE = struct.Struct(">H"), struct.Struct(">I")
 _NEW_ORDER = ord("A")

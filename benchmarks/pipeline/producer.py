@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.pipeline.workload import REFERENCE, Packets
-from udfs.messages.record_kernels import CHECKED, HEADER, crc32c
+from stackcast.udfs.messages.record_kernels import CHECKED, HEADER, crc32c
 
 #: Records of a batch where it goes as fast as it can; seconds of a paced one.
 AT_ONCE, TICK = 512, 0.001

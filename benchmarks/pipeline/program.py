@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import NamedTuple, TextIO
 
-from jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app.settings import Settings
 
 #: Sinks that put frames onto the interface, as WORK.
 SINKS = ("af_packet", "af_xdp")

@@ -17,12 +17,12 @@ from benchmarks.pipeline.processor import DRIVER, in_all, used
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.pipeline.world import POOL, PUBLISHER, Job, World, network_of
 from benchmarks.support.results import Lines
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.wire.pcap import read_pcap
-from udfs.messages.reference import build_packet
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 #: Every rule is looked at for every message, so few of them; a packet has 1 to 6 messages.
 RULES, HOSTS, SIZES, SHARE = 8, 16, (1, 6), 0.05

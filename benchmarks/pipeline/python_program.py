@@ -19,11 +19,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.pipeline.program import Look, Order, Program, own_output, sending
-from jobs.adapters.fetch.client import Range, client_of
-from jobs.adapters.fetch.options import fetch_options
-from jobs.adapters.wire import open_sink, sink_options
-from udfs.delivery.task import Task
-from udfs.messages.sequence import Topic
+from stackcast.jobs.adapters.fetch.client import Range, client_of
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.wire import open_sink, sink_options
+from stackcast.udfs.delivery.task import Task
+from stackcast.udfs.messages.sequence import Topic
 
 #: Records that a task takes, as a partition's part of a micro-batch.
 RANGE = 100_000

@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, World
 from benchmarks.support.results import Lines
-from jobs.adapters.fetch.options import fetch_options
-from jobs.adapters.stream.input import ByTasks, records_of
-from jobs.adapters.stream.tasks import run_tasks
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.stream.input import ByTasks, records_of
+from stackcast.jobs.adapters.stream.tasks import run_tasks
 
 #: Records of a batch, batches that are not looked at, and those that are.
 BATCH, WARM, BATCHES, ROUNDS = 200, 20, 100, 2

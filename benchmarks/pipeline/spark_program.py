@@ -26,11 +26,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.pipeline import join, stream
 from benchmarks.pipeline.program import Look, Order, Program, own_output, sending
-from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle, RunningStream
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream import micro_batches
-from jobs.adapters.stream.slices import Slices
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream.slices import Slices
 
 #: Batches of a pass before those that count.
 WARM = 2

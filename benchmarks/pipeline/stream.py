@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.pipeline.world import World
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream import micro_batches
-from jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream.kafka import Topics
 
 #: Seconds without any progress after which a stream is given up.
 PATIENCE = 180

@@ -22,8 +22,8 @@ from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets
 from benchmarks.pipeline.world import PARTITIONS, POOL, World
 from benchmarks.support.results import Lines
-from lab.traffic.publisher import topic_id
-from udfs.messages import sequence
+from stackcast.lab.traffic.publisher import topic_id
+from stackcast.udfs.messages import sequence
 
 #: Ours is in real time where slots suffice, as by default.
 OURS, BATCHES, JAVA = "stackcast", "micro-batches", "Java consumer"

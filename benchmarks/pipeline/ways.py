@@ -14,7 +14,7 @@ from typing import NamedTuple
 from benchmarks.pipeline import processor
 from benchmarks.pipeline.processor import Cores, Used
 from benchmarks.pipeline.wire import Wire
-from lab.up.process import Child
+from stackcast.lab.up.process import Child
 
 #: Seconds between two looks at a way; until one begins, and until it goes on.
 LOOK, PATIENCE = 0.25, 240.0

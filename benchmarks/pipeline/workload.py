@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.traffic.symbols import symbols
-from lab.traffic.trading_session import TradingSession
+from stackcast.lab.traffic.symbols import symbols
+from stackcast.lab.traffic.trading_session import TradingSession
 
 STOCKS, FOLLOWERS = 1_000, 8
 #: Of the mix of all types: messages and stocks of the session, most messages a packet.

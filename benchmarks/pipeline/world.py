@@ -26,16 +26,16 @@ from benchmarks.pipeline.receiver import FrameReceiver
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.support.results import FOLDER, ROOT
-from jobs.adapters.app import session
-from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
-from jobs.adapters.tables.tables import Tables
-from lab.traffic.publisher import ensure_topic
-from lab.up.broker import Broker, default_class_path
-from lab.up.process import start_tied, stop_process
-from udfs.network.network import Network
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up.broker import Broker, default_class_path
+from stackcast.lab.up.process import start_tied, stop_process
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 RULES, HOSTS, PARTITIONS = 100_000, 128, 2
 PUBLISHER = "feed1"

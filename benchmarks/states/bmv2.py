@@ -20,7 +20,7 @@ from p4_products import products
 
 from benchmarks.states.memory import PROGRAMS, RULES, RUNS, STEP, TEXT, half
 from benchmarks.support.results import Lines
-from lab.up.broker import free_ports
+from stackcast.lab.up.broker import free_ports
 
 REGISTERS = ("subscribers", "earlier", "generation")
 START_S = 60.0

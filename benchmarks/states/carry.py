@@ -15,16 +15,16 @@ from p4_products import products
 
 from benchmarks.states import tree
 from benchmarks.support.results import Lines
-from lab.fabric.switches import Fabric
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.states.frames import pack_frame
-from udfs.states.messages import MessageKind, StateHeader, group_of
-from udfs.switches.stack_entries import switch_entries
-from udfs.switches.state_entries import state_entries
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publisher_trees import first_trees
+from stackcast.lab.fabric.switches import Fabric
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.states.frames import pack_frame
+from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.switches.state_entries import state_entries
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 STATE = 7
 #: In net and out net: Table IV of the text, best and worst.

@@ -23,18 +23,18 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from benchmarks.states.carry import long_lived
 from benchmarks.support.results import Lines
-from jobs.adapters.states.links import TunnelLink
-from jobs.adapters.states.replica import Replica
-from jobs.adapters.wire.udp import parse_endpoint
-from jobs.embedded.replication import ReplicationLab
-from lab.traffic.publisher import connect, ensure_topic
-from lab.up.broker import free_ports
-from lab.up.lab import Lab
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.states.frames import pack_frame
-from udfs.states.messages import MessageKind, StateHeader, group_of
-from udfs.switches.state_entries import state_entries
+from stackcast.jobs.adapters.states.links import TunnelLink
+from stackcast.jobs.adapters.states.replica import Replica
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.jobs.embedded.replication import ReplicationLab
+from stackcast.lab.traffic.publisher import connect, ensure_topic
+from stackcast.lab.up.broker import free_ports
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.states.frames import pack_frame
+from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
+from stackcast.udfs.switches.state_entries import state_entries
 
 PROGRAM = "state_replication"
 REPLICAS = 3

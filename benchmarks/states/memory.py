@@ -21,11 +21,11 @@ import numpy as np
 from p4_products import products
 
 from benchmarks.support.results import Lines
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.states.frames import pack_frame
-from udfs.states.messages import MessageKind, StateHeader, group_of
-from udfs.switches.ports import port_groups
-from udfs.switches.state_entries import publishing_port, spanning, state_row
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.states.frames import pack_frame
+from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
+from stackcast.udfs.switches.ports import port_groups
+from stackcast.udfs.switches.state_entries import publishing_port, spanning, state_row
 
 #: As many as the registers have room for; state 0 is none.
 RULES = 2047

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import networkx as nx
 
-from udfs.network.network import Network
-from udfs.network.topology import NetworkBuilder
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import NetworkBuilder
 
 CHILDREN, LAYERS = 4, 4
 SUBSCRIBERS = 16

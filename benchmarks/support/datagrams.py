@@ -12,7 +12,7 @@ import socket
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.adapters.wire.sendmmsg import BATCH, messages_of_one_vector
+from stackcast.jobs.adapters.wire.sendmmsg import BATCH, messages_of_one_vector
 
 CONTROL = 64
 """Bytes that a stamp takes at most."""

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.traffic.packets import groups
-from lab.traffic.trading_session import TradingSession
-from udfs.messages.reference import build_packet
+from stackcast.lab.traffic.packets import groups
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.messages.reference import build_packet
 
 PACKETS = 4096
 RUNS = 15

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 NUMBER_OPERATORS = ("==", ">", "<", ">=", "<=")
 TEXT_OPERATOR = "=="

@@ -24,11 +24,11 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from math import isfinite
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.trees.steiner import check_attached
-from udfs.trees.strategies.strategy import Edges
-from udfs.trees.switch_graph import SwitchGraph, edge
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.steiner import check_attached
+from stackcast.udfs.trees.strategies.strategy import Edges
+from stackcast.udfs.trees.switch_graph import SwitchGraph, edge
 
 #: A branch node, in lightest links. What it is worth is the operator's to say.
 BRANCH_WEIGHT = 5

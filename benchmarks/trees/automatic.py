@@ -14,10 +14,10 @@ from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.measure import Both, mean
 from benchmarks.trees.networks import names
 from benchmarks.trees.zoo import SHOWN, Means, Task, drawing
-from udfs.retuning.comparison import Record, evaluate
-from udfs.retuning.mixture import choose
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
+from stackcast.udfs.retuning.comparison import Record, evaluate
+from stackcast.udfs.retuning.mixture import choose
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, select, uniform
 
 AUTOMATIC = "automatic"
 RULES = (10, 40)

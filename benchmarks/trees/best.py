@@ -14,8 +14,8 @@ from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, recor
 from benchmarks.trees.measure import ALGORITHMS, Both, Memory, mean, spread
 from benchmarks.trees.networks import names, zoo
 from benchmarks.trees.zoo import SHOWN
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, select, uniform
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, select, uniform
 
 #: Percentages of subscribers.
 QUANTITIES = (15, 30, 45)

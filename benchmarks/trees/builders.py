@@ -15,12 +15,12 @@ from benchmarks.trees.aggregated import branch_aware_tree, branch_nodes, extende
 from benchmarks.trees.clients import recorded
 from benchmarks.trees.labels import MEASURED, RECORDED, SCENARIOS, scenario
 from benchmarks.trees.measure import measure
-from udfs.network.network import Network
-from udfs.trees.publications import Publication
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
-from udfs.trees.switch_graph import SwitchGraph, edge
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.publications import Publication
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, select, uniform
+from stackcast.udfs.trees.switch_graph import SwitchGraph, edge
 
 Line = dict[str, object]
 Builder = Callable[[Network, Sequence[str], SwitchGraph], Edges]

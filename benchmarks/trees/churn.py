@@ -17,8 +17,8 @@ from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, recor
 from benchmarks.trees.measure import ALGORITHMS, Both, Measured, Memory, mean, spread
 from benchmarks.trees.networks import CANDIDATES, zoo
 from benchmarks.trees.zoo import SHOWN
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, select, uniform
 
 RULES = 40
 PUBLISHERS = SUBSCRIBERS = 0.3

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.support.results import Lines
-from udfs.trees.encode import Algorithm
+from stackcast.udfs.trees.encode import Algorithm
 
 
 @dataclass(frozen=True)

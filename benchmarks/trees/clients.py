@@ -8,8 +8,8 @@ from itertools import accumulate
 from random import Random
 
 from benchmarks.trees.networks import Zoo
-from udfs.network.network import Network
-from udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
 
 PAYLOAD = 50
 DATAGRAM = 20 + 8 + PAYLOAD

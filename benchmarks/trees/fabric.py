@@ -17,11 +17,11 @@ from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.claims import Claim, say
 from benchmarks.trees.clients import crowd, recorded
 from benchmarks.trees.measure import ALGORITHMS, Both, Measured, Memory, mean, spread
-from udfs.network.topology import fabric
-from udfs.trees.strategies.baselines import Broadcast, Hops
-from udfs.trees.strategies.strategy import Situation, Strategy, select, uniform
-from udfs.trees.strategies.threshold import Path, Threshold, Tree
-from udfs.trees.strategies.topo import Topo
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.strategies.baselines import Broadcast, Hops
+from stackcast.udfs.trees.strategies.strategy import Situation, Strategy, select, uniform
+from stackcast.udfs.trees.strategies.threshold import Path, Threshold, Tree
+from stackcast.udfs.trees.strategies.topo import Topo
 
 RULES = (0, 5, 10, 15, 20, 30, 40, 50)
 SUBSCRIBERS = (30, 50, 70)

@@ -13,13 +13,13 @@ from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees import other_encodings
 from benchmarks.trees.clients import Crowd, crowd, recorded
 from benchmarks.trees.networks import CANDIDATES, zoo
-from udfs.network.network import Network
-from udfs.network.topology import fabric, from_graph, jellyfish
-from udfs.retuning.costs import PrunedTreeReplayer
-from udfs.trees.encode import Encoder
-from udfs.trees.publications import Publication
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.retuning.costs import PrunedTreeReplayer
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.publications import Publication
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 RULES = 40
 RECORDED, MEASURED = 20, 8

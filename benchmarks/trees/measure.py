@@ -7,11 +7,11 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from udfs.network.network import Network
-from udfs.retuning.costs import PrunedTreeReplayer
-from udfs.trees.encode import Algorithm
-from udfs.trees.publications import Publication
-from udfs.trees.strategies.strategy import Edges, numbered
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.retuning.costs import PrunedTreeReplayer
+from stackcast.udfs.trees.encode import Algorithm
+from stackcast.udfs.trees.publications import Publication
+from stackcast.udfs.trees.strategies.strategy import Edges, numbered
 
 
 @dataclass(frozen=True)

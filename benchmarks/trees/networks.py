@@ -16,8 +16,8 @@ import numpy as np
 import topohub
 from numpy.typing import NDArray
 
-from udfs.network.network import Network
-from udfs.network.topology import read_graph
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import read_graph
 
 CLUSTERS = 4
 DENSE = 0.6

@@ -14,9 +14,9 @@ from label_optimum import label_bounds
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import recorded
 from benchmarks.trees.labels import COMPARED, MEASURED, RECORDED, scenario
-from udfs.retuning.costs import PrunedTreeReplayer
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.retuning.costs import PrunedTreeReplayer
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 SMALL = ("fabric of 10", "Jellyfish of 12", "Abilene")
 LARGE = ("fabric, 30 %", "fabric, 70 %", "Dfn", "Jellyfish of 64")

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from udfs.network.network import Network
+from stackcast.udfs.network.network import Network
 
 #: RFC 8296, 2.1.2: lengths of a bit string that its header can name, in bits.
 BIT_STRINGS = (64, 128, 256, 512, 1024, 2048, 4096)
@@ -79,7 +79,7 @@ def bare_bits(network: Network, receivers: Collection[str]) -> Headers:
 def port_bitmaps(network: Network, edges: Iterable[tuple[str, str]]) -> Headers:
     """Port bitmaps on any network, for a delivery tree.
 
-    edges: ``(u, v)`` as the notification flows (:class:`udfs.trees.encode.Encoding`). A rule is a
+    edges: ``(u, v)`` as the notification flows (:class:`stackcast.udfs.trees.encode.Encoding`). A rule is a
     bitmap as wide as the layer's switch with the most ports, and the ids of the switches that it is
     for, which are numbered by layer; a bit behind each rule and each id says whether more follow. A
     switch without a layer is in one with all others of that kind.
@@ -102,7 +102,7 @@ def port_bitmaps(network: Network, edges: Iterable[tuple[str, str]]) -> Headers:
 
 
 def elmo(network: Network, publisher: str, receivers: Collection[str]) -> Headers:
-    """Elmo's header on a fabric (:func:`udfs.network.topology.fabric`), without redundancy: no copy
+    """Elmo's header on a fabric (:func:`stackcast.udfs.network.topology.fabric`), without redundancy: no copy
     goes where nobody listens, and no rule is left to the switches.
 
     On the way up, rules name no switch: the publisher's rack has a bitmap of its hosts, its pod one

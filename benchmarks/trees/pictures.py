@@ -16,10 +16,10 @@ from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
 from benchmarks.trees.fabric import THRESHOLDS, TOGETHER
 from benchmarks.trees.networks import CANDIDATES, Zoo, zoo
 from benchmarks.trees.zoo import SHOWN, UNIFORM
-from udfs.network.labels import STOP, TREE
-from udfs.trees.encode import Encoder
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.network.labels import STOP, TREE
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 FOLDER = ROOT / "docs" / "pictures"
 PARTS = ("trees", "stops", "hops")

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 import networkx as nx
 from networkx.algorithms.approximation import steiner_tree
 
-from udfs.network.labels import HOP, STOP, TREE
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.network.labels import HOP, STOP, TREE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
 
 Pair = tuple[str, str]
 Steiner = Callable[[nx.Graph, list[str]], Iterable[Pair]]

@@ -19,12 +19,12 @@ from benchmarks.trees.clients import MIGRATIONS
 from benchmarks.trees.measure import Both, Measured, Memory, mean
 from benchmarks.trees.networks import CANDIDATES
 from benchmarks.trees.zoo import SHOWN
-from udfs.retuning.change import MIN_SAVING, plan_change
-from udfs.retuning.comparison import Record
-from udfs.retuning.steps import Wanted
-from udfs.retuning.steps import rules as rules_of
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
+from stackcast.udfs.retuning.change import MIN_SAVING, plan_change
+from stackcast.udfs.retuning.comparison import Record
+from stackcast.udfs.retuning.steps import Wanted
+from stackcast.udfs.retuning.steps import rules as rules_of
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, select, uniform
 
 #: Those whose trees follow clients: for the others there is nothing to retune.
 FOLLOWING = ("clusters", "freq-relation", "hybrid")

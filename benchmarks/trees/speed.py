@@ -15,17 +15,17 @@ from random import Random
 from benchmarks.support.measuring import one_core
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.plain_greedy import PlainGreedy
-from udfs.network.labels import MAX_LABELS, WIDE
-from udfs.network.network import Network
-from udfs.network.topology import fabric, jellyfish
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.encode import Encoder
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.stored_trees import StoredTrees
-from udfs.trees.strategies.random_trees import RandomVariant
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import (
+from stackcast.udfs.network.labels import MAX_LABELS, WIDE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.stored_trees import StoredTrees
+from stackcast.udfs.trees.strategies.random_trees import RandomVariant
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import (
     FEWEST_EDGES,
     Edges,
     Situation,
@@ -33,7 +33,7 @@ from udfs.trees.strategies.strategy import (
     select,
     uniform,
 )
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 SWITCHES, DEGREE, TREES, RECEIVERS = 256, 8, 40, 100
 PUBLICATIONS, PUBLISHERS = 1000, 20

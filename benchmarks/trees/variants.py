@@ -11,9 +11,9 @@ from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import crowd, recorded
 from benchmarks.trees.fabric import ABOVE, FEW_RULES, MEASURED, PUBLISHERS, RULES
 from benchmarks.trees.measure import Both, Memory, mean
-from udfs.network.topology import fabric
-from udfs.trees.strategies.strategy import Situation, select, uniform
-from udfs.trees.strategies.topo import Topo
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.strategies.strategy import Situation, select, uniform
+from stackcast.udfs.trees.strategies.topo import Topo
 
 #: Share of the hosts that publish, and whether subscribers want everything.
 VARIANTS = {

@@ -16,8 +16,8 @@ from benchmarks.trees.claims import Claim, say
 from benchmarks.trees.clients import Crowd, by_rank, crowd, recorded
 from benchmarks.trees.measure import ALGORITHMS, Both, Measured, Memory, mean, spread
 from benchmarks.trees.networks import CANDIDATES, TABLE, names, zoo
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, select, uniform
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, select, uniform
 
 RULES = (5, 10, 20, 30, 40)
 PUBLISHERS = SUBSCRIBERS = 0.3

@@ -1,4 +1,4 @@
 """``stackcast attributes``: attribute/value events in files, to both encodings, onto their way.
 
-Called by `cli.main`; `cli.frames` shows events with its help.
+Called by `stackcast.cli.main`; `stackcast.cli.frames` shows events with its help.
 """

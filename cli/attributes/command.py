@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TextIO
 
 import typer
 
-from cli.attributes.files import (
+from stackcast.cli.attributes.files import (
     MOST,
     USUAL,
     AttributesOption,
@@ -23,13 +23,13 @@ from cli.attributes.files import (
     record_source,
     widths_of,
 )
-from cli.attributes.publishing import Progress, paced, send, to_topic
-from cli.attributes.records import Faults, RecordEncoder, as_they_are, json_lines
-from cli.kafka_client import Bootstrap, PropertiesFile, client_options
-from cli.signals import stop_on_signal
-from jobs.adapters.wire import SinkOptions, open_sink
-from lab.traffic.packets import SESSION, write_records
-from lab.traffic.sensors import events as sensor_events
+from stackcast.cli.attributes.publishing import Progress, paced, send, to_topic
+from stackcast.cli.attributes.records import Faults, RecordEncoder, as_they_are, json_lines
+from stackcast.cli.kafka_client import Bootstrap, PropertiesFile, client_options
+from stackcast.cli.signals import stop_on_signal
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.lab.traffic.packets import SESSION, write_records
+from stackcast.lab.traffic.sensors import events as sensor_events
 
 app = typer.Typer(no_args_is_help=True, help="Encode, decode and publish attribute/value events.")
 

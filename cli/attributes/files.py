@@ -20,14 +20,14 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from cli.standard_streams import standard_input
-from jobs.adapters.wire.pcap import is_pcap, read_pcap
-from lab.traffic.sensors import attribute_rows
-from udfs.errors import EventError
-from udfs.messages.attributes.events import Widths
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.reference import read_binary_file
-from udfs.stop_request import StopRequest
+from stackcast.cli.standard_streams import standard_input
+from stackcast.jobs.adapters.wire.pcap import is_pcap, read_pcap
+from stackcast.lab.traffic.sensors import attribute_rows
+from stackcast.udfs.errors import EventError
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.reference import read_binary_file
+from stackcast.udfs.stop_request import StopRequest
 
 AttributesOption = Annotated[
     Path | None,

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cli.attributes.files import RecordBatch
-from cli.attributes.records import Encoded
-from jobs.adapters.wire import Sink
-from lab.traffic.publisher import Published, publish_records
-from udfs.stop_request import StopRequest
+from stackcast.cli.attributes.files import RecordBatch
+from stackcast.cli.attributes.records import Encoded
+from stackcast.jobs.adapters.wire import Sink
+from stackcast.lab.traffic.publisher import Published, publish_records
+from stackcast.udfs.stop_request import StopRequest
 
 _MOMENT = 0.05
 """Seconds between two sends, where a rate is kept."""

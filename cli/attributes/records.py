@@ -14,13 +14,13 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from cli.attributes.files import LONGEST, RecordBatch
-from udfs.messages.attributes import frames
-from udfs.messages.attributes.encodings import ENCODINGS
-from udfs.messages.attributes.events import REASONS, Events
-from udfs.messages.attributes.json_events import JsonReader
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.specification import Field
+from stackcast.cli.attributes.files import LONGEST, RecordBatch
+from stackcast.udfs.messages.attributes import frames
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.events import REASONS, Events
+from stackcast.udfs.messages.attributes.json_events import JsonReader
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.specification import Field
 
 KEY = 18
 """Bytes of the key behind a header that we published: session, and a number, as in MoldUDP64."""

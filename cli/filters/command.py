@@ -15,8 +15,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from cli.filters.events import SHOWN_RULES, MatchingRules, explain_event, why_not
-from cli.filters.rule_files import (
+from stackcast.cli.filters.events import SHOWN_RULES, MatchingRules, explain_event, why_not
+from stackcast.cli.filters.rule_files import (
     RuleFile,
     lines_of,
     open_source,
@@ -26,7 +26,7 @@ from cli.filters.rule_files import (
     tell_warnings,
     warnings_in,
 )
-from cli.filters.views import (
+from stackcast.cli.filters.views import (
     Json,
     cell_json,
     event_text,
@@ -40,24 +40,24 @@ from cli.filters.views import (
     term_json,
     why_not_text,
 )
-from udfs.errors import EventError
-from udfs.filters.compiler.outcomes import united
-from udfs.filters.compiler.tables import KINDS
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.explanation.dot import dot
-from udfs.filters.explanation.events import MAX_TEXTS, EventColumns, EventReader
-from udfs.filters.explanation.explain import Explainer
-from udfs.filters.matching.cells import Carried, StatefulMatcher
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.evaluate import fields_of, is_stateful, matches_columns
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.meaning.state import clock_of
-from udfs.filters.nodes import Call, Rule
-from udfs.messages.specification import Specification
-from udfs.network_match.fitting import Fitted, fit
-from udfs.network_match.groups import Groups
-from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
-from udfs.network_match.resources import render, report
+from stackcast.udfs.errors import EventError
+from stackcast.udfs.filters.compiler.outcomes import united
+from stackcast.udfs.filters.compiler.tables import KINDS
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.explanation.dot import dot
+from stackcast.udfs.filters.explanation.events import MAX_TEXTS, EventColumns, EventReader
+from stackcast.udfs.filters.explanation.explain import Explainer
+from stackcast.udfs.filters.matching.cells import Carried, StatefulMatcher
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.evaluate import fields_of, is_stateful, matches_columns
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.meaning.state import clock_of
+from stackcast.udfs.filters.nodes import Call, Rule
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.fitting import Fitted, fit
+from stackcast.udfs.network_match.groups import Groups
+from stackcast.udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
+from stackcast.udfs.network_match.resources import render, report
 
 app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
 

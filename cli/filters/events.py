@@ -13,20 +13,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import typer
 
-from cli.filters.rule_files import RuleFile, lines_of, open_source
-from cli.filters.views import Json, evaluation_json, outcome_json, path_json, rule_place
-from udfs.errors import EventError, printable
-from udfs.filters.compiler.compile import actions_of
-from udfs.filters.compiler.outcomes import united
-from udfs.filters.explanation.events import Event, EventReader
-from udfs.filters.explanation.explain import Explainer, evaluate_rule, shown_value
-from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.evaluate import Subject
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE
-from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.nodes import Action, Rule, Update
-from udfs.messages.specification import Specification
+from stackcast.cli.filters.rule_files import RuleFile, lines_of, open_source
+from stackcast.cli.filters.views import Json, evaluation_json, outcome_json, path_json, rule_place
+from stackcast.udfs.errors import EventError, printable
+from stackcast.udfs.filters.compiler.compile import actions_of
+from stackcast.udfs.filters.compiler.outcomes import united
+from stackcast.udfs.filters.explanation.events import Event, EventReader
+from stackcast.udfs.filters.explanation.explain import Explainer, evaluate_rule, shown_value
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.meaning.evaluate import Subject
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from stackcast.udfs.filters.meaning.terms import TermBlock
+from stackcast.udfs.filters.nodes import Action, Rule, Update
+from stackcast.udfs.messages.specification import Specification
 
 
 class MatchingRules:

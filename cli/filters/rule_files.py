@@ -14,27 +14,27 @@ from typing import Any, BinaryIO
 import numpy as np
 import typer
 
-import schemas
-from cli.attributes.files import read_registry
-from cli.standard_streams import standard_input
-from udfs.errors import EventError, SubscriptionError, printable
-from udfs.filters.compiler.compile import (
+import stackcast.schemas
+from stackcast.cli.attributes.files import read_registry
+from stackcast.cli.standard_streams import standard_input
+from stackcast.udfs.errors import EventError, SubscriptionError, printable
+from stackcast.udfs.filters.compiler.compile import (
     CheckedRule,
     actions_of,
     table_of_rules,
     table_of_texts,
 )
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grouped import Grouped, GroupedCompiler
-from udfs.filters.language.rule import in_file, parse_rule
-from udfs.filters.language.rule_file import split_rules
-from udfs.filters.language.shapes import RuleTable, read_table
-from udfs.filters.meaning.normal_form import lane_terms
-from udfs.filters.meaning.state import add_updates, split
-from udfs.filters.nodes import Rule, Update
-from udfs.filters.rule_warnings import warnings_of
-from udfs.messages.attributes.events import Widths
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.grouped import Grouped, GroupedCompiler
+from stackcast.udfs.filters.language.rule import in_file, parse_rule
+from stackcast.udfs.filters.language.rule_file import split_rules
+from stackcast.udfs.filters.language.shapes import RuleTable, read_table
+from stackcast.udfs.filters.meaning.normal_form import lane_terms
+from stackcast.udfs.filters.meaning.state import add_updates, split
+from stackcast.udfs.filters.nodes import Rule, Update
+from stackcast.udfs.filters.rule_warnings import warnings_of
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 _FEW = 64
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cli.filters.rule_files import Compiled, RuleFile
-from udfs.filters.compiler.compile import CompiledFilter
-from udfs.filters.explanation.explain import Alternative, RuleEvaluation
-from udfs.filters.explanation.explain import Path as Way
-from udfs.filters.meaning.state import Cell
-from udfs.filters.nodes import Outcome
-from udfs.network_match.values import ProgramEntries, TableEntry
-from udfs.switches.entry import group_id, replicas
-from udfs.switches.match import Match
-from udfs.switches.ports import port_groups
+from stackcast.cli.filters.rule_files import Compiled, RuleFile
+from stackcast.udfs.filters.compiler.compile import CompiledFilter
+from stackcast.udfs.filters.explanation.explain import Alternative, RuleEvaluation
+from stackcast.udfs.filters.explanation.explain import Path as Way
+from stackcast.udfs.filters.meaning.state import Cell
+from stackcast.udfs.filters.nodes import Outcome
+from stackcast.udfs.network_match.values import ProgramEntries, TableEntry
+from stackcast.udfs.switches.entry import group_id, replicas
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.ports import port_groups
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
 """``stackcast receive``: the host's side of the stream, with recovery of lost notifications.
 
-Called by `cli.main`.
+Called by `stackcast.cli.main`.
 """

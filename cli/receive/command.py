@@ -13,14 +13,14 @@ from typing import Annotated, Any, Literal, Protocol
 
 import typer
 
-from cli.attributes.files import USUAL, WidthsOption, widths_of
-from cli.itch import message_row, message_text
-from cli.keys import KeyFile
-from cli.receive.failures import Failures, tell
-from cli.receive.host_watch import HostWatch
-from cli.receive.memberships import EventMembership, GroupMembership, Membership
-from cli.receive.own_addresses import OwnAddresses, is_loopback
-from cli.receive.sockets import (
+from stackcast.cli.attributes.files import USUAL, WidthsOption, widths_of
+from stackcast.cli.itch import message_row, message_text
+from stackcast.cli.keys import KeyFile
+from stackcast.cli.receive.failures import Failures, tell
+from stackcast.cli.receive.host_watch import HostWatch
+from stackcast.cli.receive.memberships import EventMembership, GroupMembership, Membership
+from stackcast.cli.receive.own_addresses import OwnAddresses, is_loopback
+from stackcast.cli.receive.sockets import (
     Wires,
     connected_socket,
     event_reader,
@@ -29,14 +29,14 @@ from cli.receive.sockets import (
     listen_socket,
     source_address,
 )
-from cli.signals import stop_on_signal
-from jobs.adapters.wire.udp import parse_endpoint
-from udfs.errors import printable
-from udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
-from udfs.messages.reference import LENGTH, read_packet
-from udfs.messages.sequence import Topic, session_id
-from udfs.messages.summaries import Request, cookie_of, request
-from udfs.stop_request import StopRequest
+from stackcast.cli.signals import stop_on_signal
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.udfs.errors import printable
+from stackcast.udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
+from stackcast.udfs.messages.reference import LENGTH, read_packet
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.messages.summaries import Request, cookie_of, request
+from stackcast.udfs.stop_request import StopRequest
 
 #: Rounds of reading notifications after which summaries have their turn in any case.
 _ROUNDS = 64

@@ -7,7 +7,7 @@ from collections import Counter
 
 import typer
 
-from udfs.errors import printable
+from stackcast.udfs.errors import printable
 
 #: Shortest time between two lines about errors of the same activity, in seconds.
 _QUIET_SECONDS = 30.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cli.receive.failures import tell
-from cli.receive.kernel_counters import read_counters
-from cli.receive.sockets import Wires
+from stackcast.cli.receive.failures import tell
+from stackcast.cli.receive.kernel_counters import read_counters
+from stackcast.cli.receive.sockets import Wires
 
 #: Seconds without a datagram before the first renewal and report.
 _SILENCE = 5.0

@@ -17,11 +17,11 @@ from itertools import product
 from pathlib import Path
 from typing import Protocol
 
-from cli.receive.igmp_reports import send_report
-from cli.receive.kernel_counters import read_memberships
-from udfs.errors import ReceiveError
-from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
-from udfs.messages.attributes.events import ETHERTYPE
+from stackcast.cli.receive.igmp_reports import send_report
+from stackcast.cli.receive.kernel_counters import read_memberships
+from stackcast.udfs.errors import ReceiveError
+from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
+from stackcast.udfs.messages.attributes.events import ETHERTYPE
 
 # Linux constants that Python's socket module does not name.
 _IP_MULTICAST_ALL = 49

@@ -12,13 +12,13 @@ from ipaddress import IPv4Address
 
 import typer
 
-from cli.receive.failures import Failures
-from cli.receive.memberships import Membership, is_ipv4
-from jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
-from udfs.errors import MessageError, ReceiveError
-from udfs.messages.attributes.events import Widths
-from udfs.messages.attributes.keyed_events import packet_of_event
-from udfs.messages.summaries import is_summary
+from stackcast.cli.receive.failures import Failures
+from stackcast.cli.receive.memberships import Membership, is_ipv4
+from stackcast.jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
+from stackcast.udfs.errors import MessageError, ReceiveError
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.attributes.keyed_events import packet_of_event
+from stackcast.udfs.messages.summaries import is_summary
 
 _LARGEST = 65_535
 _BUFFER = 32 << 20

@@ -5,8 +5,8 @@
 
 from pyspark.sql import SparkSession
 
-from udfs.columns import match
-from udfs.filters.subscriptions import Subscription
+from stackcast.udfs.columns import match
+from stackcast.udfs.filters.subscriptions import Subscription
 
 spark = SparkSession.builder.getOrCreate()
 history = spark.sql("""

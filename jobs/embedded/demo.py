@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream import micro_batches
-from jobs.adapters.switches.lead import Refresher
-from jobs.embedded.kinds import SessionRun, in_background
-from jobs.embedded.lab import RunningLab, bring_up
-from jobs.embedded.progress import Progress
-from lab.traffic.packets import new_packets, open_records
-from lab.traffic.publisher import publish
-from lab.up.broker import free_ports
-from udfs.errors import SettingsError
-from udfs.stop_request import StopRequest
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.embedded.kinds import SessionRun, in_background
+from stackcast.jobs.embedded.lab import RunningLab, bring_up
+from stackcast.jobs.embedded.progress import Progress
+from stackcast.lab.traffic.packets import new_packets, open_records
+from stackcast.lab.traffic.publisher import publish
+from stackcast.lab.up.broker import free_ports
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.stop_request import StopRequest
 
 #: Where nothing else is asked for: records a second, and messages until they come again.
 SPEED = "40"
@@ -37,13 +37,13 @@ def running(settings: Settings, lifecycle: Lifecycle, progress: Progress) -> Ite
 
     All of it is taken down at the end, whatever came in between. Raises SettingsError BAD_VALUE
     where the settings name a Kafka, a match or a format that the lab's session is not for, and as
-    `jobs.embedded.lab.bring_up` and `jobs.adapters.stream.micro_batches.start`.
+    `stackcast.jobs.embedded.lab.bring_up` and `stackcast.jobs.adapters.stream.micro_batches.start`.
     """
     settings, kind = _demonstrated(settings), SessionRun()
     with ExitStack() as stack:
         up = stack.enter_context(bring_up(settings, lifecycle, kind, progress))
         # Damaged records are a part of the show, and a page of it tells of them.
-        progress.leave_to_file("jobs.adapters.stream.delivery")
+        progress.leave_to_file("stackcast.jobs.adapters.stream.delivery")
         stop = StopRequest()
         # The topic must be there before the stream looks for it.
         kind.publish(up.settings, None, stop)

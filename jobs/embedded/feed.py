@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.wire import Sink
-from lab.traffic.feed import GROUPS, event_frames, feed_frames
-from lab.traffic.packets import new_packets, session_of
-from lab.traffic.publisher import Speed, paced
-from lab.traffic.topic_log import TopicLog
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.sequence import Topic, sequence_number, session_id
-from udfs.network.network import Host
-from udfs.stop_request import StopRequest
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.wire import Sink
+from stackcast.lab.traffic.feed import GROUPS, event_frames, feed_frames
+from stackcast.lab.traffic.packets import new_packets, session_of
+from stackcast.lab.traffic.publisher import Speed, paced
+from stackcast.lab.traffic.topic_log import TopicLog
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.sequence import Topic, sequence_number, session_id
+from stackcast.udfs.network.network import Host
+from stackcast.udfs.stop_request import StopRequest
 
 log = logging.getLogger("stackcast.lab")
 

@@ -15,23 +15,23 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import Sink
-from jobs.embedded import feed as network_feed
-from lab.proof import attribute_reader, receipts, verification
-from lab.traffic import sensors
-from lab.traffic.packets import open_records
-from lab.traffic.publisher import Published, publish, publish_records
-from lab.traffic.topic_log import TopicLog
-from lab.up import deployment
-from lab.up.process import start_tied, stop_process
-from udfs.errors import LabError
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.specification import Specification
-from udfs.network.network import Host, Network
-from udfs.stop_request import StopRequest
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire import Sink
+from stackcast.jobs.embedded import feed as network_feed
+from stackcast.lab.proof import attribute_reader, receipts, verification
+from stackcast.lab.traffic import sensors
+from stackcast.lab.traffic.packets import open_records
+from stackcast.lab.traffic.publisher import Published, publish, publish_records
+from stackcast.lab.traffic.topic_log import TopicLog
+from stackcast.lab.up import deployment
+from stackcast.lab.up.process import start_tied, stop_process
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Host, Network
+from stackcast.udfs.stop_request import StopRequest
 
 Wait = Callable[[], Path]
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class RunKind(ABC):
         share: network_feed.Share = network_feed.ALL, topic: TopicLog | None = None,
     ) -> network_feed.Fed:  # fmt: skip
         """Sends a share of the records straight into the network; ``progress`` as of
-        `jobs.embedded.feed`."""
+        `stackcast.jobs.embedded.feed`."""
 
     def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
         """Returns the rows of the lab's tables."""
@@ -250,7 +250,7 @@ def _session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
         yield lambda: path
         return
     path = folder / "session.NASDAQ_ITCH50"
-    command = [sys.executable, "-m", "lab.traffic.trading_session", "--out", str(path)]
+    command = [sys.executable, "-m", "stackcast.lab.traffic.trading_session", "--out", str(path)]
     for option, value in (
         ("--messages", settings.lab_messages),
         ("--seed", settings.lab_seed),

@@ -12,20 +12,20 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.warm_up import warm_up
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import RunKind, in_background
-from jobs.embedded.progress import Progress
-from lab.fabric.topologies import NetworkOptions, load_network
-from lab.up import deployment
-from lab.up.lab import Lab
-from udfs.errors import LabError, SettingsError
-from udfs.network.network import Network
-from udfs.network.publishers import several
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream.warm_up import warm_up
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded.kinds import RunKind, in_background
+from stackcast.jobs.embedded.progress import Progress
+from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.lab.up import deployment
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import LabError, SettingsError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.publishers import several
 
 
 @dataclass(frozen=True)

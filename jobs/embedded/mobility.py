@@ -13,30 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import in_background
-from jobs.embedded.lab import fill, network_options, prepare, refresh
-from jobs.embedded.movement_stream import TOPIC, MovementStream
-from jobs.embedded.progress import Progress
-from jobs.embedded.replication import ReplicationLab
-from lab.fabric.topologies import load_network
-from lab.proof.movements import expected
-from lab.proof.replicas import Verdict, prove
-from lab.report import mobility as page
-from lab.traffic.city import City
-from lab.traffic.publisher import connect_producer, ensure_topic
-from lab.up.lab import Lab
-from lab.up.process import Child
-from udfs.errors import LabError
-from udfs.mobility.movements import neighbours
-from udfs.mobility.sightings import KEPT_MS
-from udfs.network.network import Network
-from udfs.network.programs import REPLICATING
-from udfs.network.rows import network_to_rows
-from udfs.stop_request import StopRequest
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded.kinds import in_background
+from stackcast.jobs.embedded.lab import fill, network_options, prepare, refresh
+from stackcast.jobs.embedded.movement_stream import TOPIC, MovementStream
+from stackcast.jobs.embedded.progress import Progress
+from stackcast.jobs.embedded.replication import ReplicationLab
+from stackcast.lab.fabric.topologies import load_network
+from stackcast.lab.proof.movements import expected
+from stackcast.lab.proof.replicas import Verdict, prove
+from stackcast.lab.report import mobility as page
+from stackcast.lab.traffic.city import City
+from stackcast.lab.traffic.publisher import connect_producer, ensure_topic
+from stackcast.lab.up.lab import Lab
+from stackcast.lab.up.process import Child
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.mobility.movements import neighbours
+from stackcast.udfs.mobility.sightings import KEPT_MS
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import REPLICATING
+from stackcast.udfs.network.rows import network_to_rows
+from stackcast.udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ def _trackers(up: ReplicationLab, where: Plan, out: Path) -> dict[str, Child]:
     return {
         edge: up.child(
             f"tracker-{edge}",
-            *("jobs.embedded.tracker", "--edge", edge, "--city", str(city), "--out", str(out)),
+            *("stackcast.jobs.embedded.tracker", "--edge", edge, "--city", str(city), "--out", str(out)),
             *("--middleware", "{}:{}".format(*up.middlewares[host])),
         )
         for edge, host in where.hosts.items()

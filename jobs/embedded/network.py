@@ -17,31 +17,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import GRANTS, Tables
-from jobs.adapters.wire import Opener, sink_options
-from jobs.embedded.feed import Fed, Share
-from jobs.embedded.kinds import RunKind
-from jobs.embedded.lab import RunningLab, bring_up
-from jobs.embedded.progress import Progress
-from jobs.embedded.proof import RunProof, shown_subscriptions
-from jobs.embedded.stream import drain
-from lab.proof import verification
-from lab.proof.receipts import receipts
-from lab.proof.summaries import SummaryTally, hold_summaries
-from lab.report.showcase import FilteredShowcase, without_receiver
-from lab.traffic.packets import session_of
-from lab.traffic.topic_log import TopicLog
-from udfs.filters.grants import Grants
-from udfs.filters.subscriptions import CheckedRule, check, select
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.sequence import Topic, session_id, split_sequence
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.network.publishers import receiving, sending, several
-from udfs.stop_request import StopRequest
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.tables.tables import GRANTS, Tables
+from stackcast.jobs.adapters.wire import Opener, sink_options
+from stackcast.jobs.embedded.feed import Fed, Share
+from stackcast.jobs.embedded.kinds import RunKind
+from stackcast.jobs.embedded.lab import RunningLab, bring_up
+from stackcast.jobs.embedded.progress import Progress
+from stackcast.jobs.embedded.proof import RunProof, shown_subscriptions
+from stackcast.jobs.embedded.stream import drain
+from stackcast.lab.proof import verification
+from stackcast.lab.proof.receipts import receipts
+from stackcast.lab.proof.summaries import SummaryTally, hold_summaries
+from stackcast.lab.report.showcase import FilteredShowcase, without_receiver
+from stackcast.lab.traffic.packets import session_of
+from stackcast.lab.traffic.topic_log import TopicLog
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.subscriptions import CheckedRule, check, select
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.publishers import receiving, sending, several
+from stackcast.udfs.stop_request import StopRequest
 
 log = logging.getLogger("stackcast.lab")
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from jobs.adapters.app.logs import hide_stops
+from stackcast.jobs.adapters.app.logs import hide_stops
 
 #: Where nobody looks at a terminal, what is under way is told so often, seconds.
 TELL_SECONDS = 5.0

@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.app.settings import Settings
-from lab.proof import verification
-from lab.report import page
-from udfs.network.drawing import drawing
-from udfs.network.network import Network
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.lab.proof import verification
+from stackcast.lab.report import page
+from stackcast.udfs.network.drawing import drawing
+from stackcast.udfs.network.network import Network
 
 #: Settings that the page has in any case, beside those that were given.
 _SHOWN = {

@@ -8,27 +8,27 @@ from typing import Any
 
 import networkx as nx
 
-from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.checkpoint.identity import QUOTA
-from jobs.adapters.planning.plans import NETWORK, network_at, sources
-from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.recorded_topics import topic_of_row
-from jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
-from jobs.embedded.kinds import RunKind
-from lab.proof import verification
-from lab.proof.recorded import Recorded
-from udfs.filters.advertisements import check_advertisements, select_advertisements
-from udfs.filters.grants import Grants
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.nodes import Node
-from udfs.filters.subscriptions import CheckedRule, check, select
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.sequence import Topic, session_id
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.network.publishers import listed, receiving, several
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.checkpoint.identity import QUOTA
+from stackcast.jobs.adapters.planning.plans import NETWORK, network_at, sources
+from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
+from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
+from stackcast.jobs.embedded.kinds import RunKind
+from stackcast.lab.proof import verification
+from stackcast.lab.proof.recorded import Recorded
+from stackcast.udfs.filters.advertisements import check_advertisements, select_advertisements
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.nodes import Node
+from stackcast.udfs.filters.subscriptions import CheckedRule, check, select
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.publishers import listed, receiving, several
 
 Row = Mapping[str, Any]
 
@@ -87,7 +87,7 @@ class RecordedBatches:
         return [one.batch for one in self.recorded]
 
     def read(self, record: bytes, batch: verification.Batch) -> Iterator[verification.FoundMessage]:
-        """Reads a record as it was read in a batch: a `lab.proof.verification.RecordReader`."""
+        """Reads a record as it was read in a batch: a `stackcast.lab.proof.verification.RecordReader`."""
         for found in self._reader(record, batch):
             silent = found.reason or not batch.announced
             if silent or any(matches(condition, found.event) for condition in batch.announced):

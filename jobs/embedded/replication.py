@@ -13,10 +13,10 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
-from lab.up.broker import free_ports
-from lab.up.lab import Lab
-from lab.up.process import Child
-from udfs.network.network import Network
+from stackcast.lab.up.broker import free_ports
+from stackcast.lab.up.lab import Lab
+from stackcast.lab.up.process import Child
+from stackcast.udfs.network.network import Network
 
 _READY_S = 120.0
 
@@ -92,4 +92,4 @@ class ReplicationLab:
         address = str(IPv4Address(self._network.host(host).ipv4))
         link = f"udp:{self._ends[host]}/{self.lab.tunnels[host]}"
         said = ("--address", address, "--listen", listen, "--link", link)
-        return self.child(f"{kind}-{host}", "cli.main", "states", kind, *said, *more)
+        return self.child(f"{kind}-{host}", "stackcast.cli.main", "states", kind, *said, *more)

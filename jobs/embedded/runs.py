@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.embedded import network, stream
-from jobs.embedded.kinds import RunKind, SensorRun, SessionRun
-from jobs.embedded.progress import Progress
-from lab.fabric.topologies import LINE
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.embedded import network, stream
+from stackcast.jobs.embedded.kinds import RunKind, SensorRun, SessionRun
+from stackcast.jobs.embedded.progress import Progress
+from stackcast.lab.fabric.topologies import LINE
 
 #: Rules of sensors overlap in many attributes, so fewer of them make as many table entries.
 SUBSCRIPTIONS = 200

@@ -15,28 +15,28 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.stream import micro_batches
-from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.slices import Slices
-from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import RunKind, in_background
-from jobs.embedded.lab import RunningLab, bring_up
-from jobs.embedded.progress import Progress
-from jobs.embedded.proof import RunProof, shown_subscriptions
-from jobs.embedded.recorded_batches import RecordedBatches
-from lab.proof import latency, verification
-from lab.proof.receipts import receipts
-from lab.proof.rule_matches import Place
-from lab.report.showcase import Showcase
-from lab.traffic.publisher import Published
-from udfs.messages.sequence import session_id
-from udfs.network.network import Network
-from udfs.stop_request import StopRequest
-from udfs.trees.publisher_trees import first_trees
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.slices import Slices
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded.kinds import RunKind, in_background
+from stackcast.jobs.embedded.lab import RunningLab, bring_up
+from stackcast.jobs.embedded.progress import Progress
+from stackcast.jobs.embedded.proof import RunProof, shown_subscriptions
+from stackcast.jobs.embedded.recorded_batches import RecordedBatches
+from stackcast.lab.proof import latency, verification
+from stackcast.lab.proof.receipts import receipts
+from stackcast.lab.proof.rule_matches import Place
+from stackcast.lab.report.showcase import Showcase
+from stackcast.lab.traffic.publisher import Published
+from stackcast.udfs.messages.sequence import session_id
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.stop_request import StopRequest
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 T = TypeVar("T")
 

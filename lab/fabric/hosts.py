@@ -11,10 +11,10 @@ from ipaddress import AddressValueError, IPv4Address
 from itertools import islice
 from pathlib import Path
 
-from lab.fabric.ports import UdpTunnel
-from udfs.errors import LabError
-from udfs.messages.attributes.events import ETHERTYPE
-from udfs.network.network import Network
+from stackcast.lab.fabric.ports import UdpTunnel
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.messages.attributes.events import ETHERTYPE
+from stackcast.udfs.network.network import Network
 
 _ATTRIBUTES = ETHERTYPE.to_bytes(2)
 _ETHERNET = 14

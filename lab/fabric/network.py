@@ -2,7 +2,7 @@
 
 A switch drops all frames until its program has been set over P4Runtime.
 
-    python -m lab.fabric.network --description network.json --out DIR [--external-host h3=IP:PORT]
+    python -m stackcast.lab.fabric.network --description network.json --out DIR [--external-host h3=IP:PORT]
         [--tunnel-host h4=IP:PORT] [--loss SHARE] [--again ADDRESSES]
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps the
@@ -40,7 +40,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lab.fabric.hosts import (
+from stackcast.lab.fabric.hosts import (
     ExternalHost,
     LabHost,
     NetworkCard,
@@ -49,16 +49,16 @@ from lab.fabric.hosts import (
     external_hosts,
     receivers,
 )
-from lab.fabric.injections import Injections
-from lab.fabric.switches import Fabric
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.errors import LabError, StackcastError, printable
-from udfs.network.encodings import label_format
-from udfs.network.labels import NARROW
-from udfs.network.network import Network
-from udfs.network.rows import network_from_rows
+from stackcast.lab.fabric.injections import Injections
+from stackcast.lab.fabric.switches import Fabric
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.errors import LabError, StackcastError, printable
+from stackcast.udfs.network.encodings import label_format
+from stackcast.udfs.network.labels import NARROW
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_from_rows
 
 _RECEIVE_BUFFER = 8 << 20
 _LARGEST = 65_535
@@ -376,7 +376,7 @@ def read_description(path: Path) -> Network:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the network of the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="lab.fabric.network", description="The lab's network.")
+    parser = argparse.ArgumentParser(prog="stackcast.lab.fabric.network", description="The lab's network.")
     parser.add_argument("--description", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")

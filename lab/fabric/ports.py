@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Protocol
 
-from udfs.errors import LabError
+from stackcast.udfs.errors import LabError
 
 #: Ports of v1model have 9 bits; its last number means "drop".
 LAST_PORT = 510

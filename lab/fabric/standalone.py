@@ -18,16 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab.fabric.injections import Injections
-from lab.fabric.ports import Link, Port
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.data_plane import CPU_PORT, DataPlane
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
-from lab.switch.p4runtime.files import parse_json, parse_p4info
-from lab.switch.p4runtime.roles import Roles
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.errors import LabError, SwitchError
+from stackcast.lab.fabric.injections import Injections
+from stackcast.lab.fabric.ports import Link, Port
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.data_plane import CPU_PORT, DataPlane
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
+from stackcast.lab.switch.p4runtime.files import parse_json, parse_p4info
+from stackcast.lab.switch.p4runtime.roles import Roles
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.errors import LabError, SwitchError
 
 _IN_TURN = 64
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)

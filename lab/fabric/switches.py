@@ -7,8 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lab.switch.data_plane import CPU_PORT, DataPlane
-from udfs.network.network import Network
+from stackcast.lab.switch.data_plane import CPU_PORT, DataPlane
+from stackcast.udfs.network.network import Network
 
 
 @dataclass(slots=True)

@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from udfs.errors import LabError, NetworkError
-from udfs.network.catalogue import published_network
-from udfs.network.encodings import label_format
-from udfs.network.network import Network
-from udfs.network.topology import fabric, line
+from stackcast.udfs.errors import LabError, NetworkError
+from stackcast.udfs.network.catalogue import published_network
+from stackcast.udfs.network.encodings import label_format
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, line
 
 #: Name of the line of three switches, the testbed of KUNDEL IV.
 LINE = "line"

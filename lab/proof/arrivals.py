@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.proof.receipts import Receipt, packet_receipt, receipt_bytes
+from stackcast.lab.proof.receipts import Receipt, packet_receipt, receipt_bytes
 
 #: Bytes that wait to be written, over all windows.
 _WAITING = 32 << 20

@@ -13,14 +13,14 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.proof.verification import Batch, FoundMessage, Framing, RecordReader
-from udfs.errors import MessageError
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.nodes import Node
-from udfs.messages.attributes.encodings import BITMASK_GROUP
-from udfs.messages.attributes.events import ETHERTYPE, LONGEST_JSON
-from udfs.messages.attributes.reference import read_event, write_event
-from udfs.messages.attributes.registry import Attribute, Registry
+from stackcast.lab.proof.verification import Batch, FoundMessage, Framing, RecordReader
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.nodes import Node
+from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP
+from stackcast.udfs.messages.attributes.events import ETHERTYPE, LONGEST_JSON
+from stackcast.udfs.messages.attributes.reference import read_event, write_event
+from stackcast.udfs.messages.attributes.registry import Attribute, Registry
 
 LONGEST = 1 << 20
 """Bytes of a record, where nobody says otherwise."""

@@ -1,8 +1,8 @@
 """The proof that nothing was lost, wrong, or sent to others, whatever crashed meanwhile.
 
-`lab.proof.verification` works out what each host is owed, by brute force. This module holds every
-datagram that the hosts wrote down against it; `lab.proof.ledger` holds the ledger against the
-topic. Unlike `lab.proof.verification.compare` it allows for batches that ran again, and for nothing
+`stackcast.lab.proof.verification` works out what each host is owed, by brute force. This module holds every
+datagram that the hosts wrote down against it; `stackcast.lab.proof.ledger` holds the ledger against the
+topic. Unlike `stackcast.lab.proof.verification.compare` it allows for batches that ran again, and for nothing
 else:
 
 - **owed**: a notification is the messages of one source packet that have the same receivers, or a
@@ -20,9 +20,9 @@ else:
 From the receipts alone one thing cannot be told: a try that broke off may have broken off one
 source packet earlier.
 
-A window of offsets is looked at a time (`lab.proof.recorded.Window`), so memory is bounded by its
-size, not by the topic's: receipts are sorted into windows on disk (`lab.proof.arrivals`), and
-`lab.proof.order` carries from one window to the next what order and copies need. The verdict is the
+A window of offsets is looked at a time (`stackcast.lab.proof.recorded.Window`), so memory is bounded by its
+size, not by the topic's: receipts are sorted into windows on disk (`stackcast.lab.proof.arrivals`), and
+`stackcast.lab.proof.order` carries from one window to the next what order and copies need. The verdict is the
 same whatever the size.
 """
 
@@ -36,14 +36,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.proof.arrivals import Arrival, Arrivals
-from lab.proof.order import Order, Owned
-from lab.proof.receipts import Receipt
-from lab.proof.recorded import Recorded, Takers, Window, windows
-from lab.proof.timeline import keeps_state
-from lab.proof.verdict import DeliveryVerdict, Fault
-from lab.proof.verification import Expectation
-from udfs.messages.sequence import Topic, session_id, split_sequence
+from stackcast.lab.proof.arrivals import Arrival, Arrivals
+from stackcast.lab.proof.order import Order, Owned
+from stackcast.lab.proof.receipts import Receipt
+from stackcast.lab.proof.recorded import Recorded, Takers, Window, windows
+from stackcast.lab.proof.timeline import keeps_state
+from stackcast.lab.proof.verdict import DeliveryVerdict, Fault
+from stackcast.lab.proof.verification import Expectation
+from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
 
 #: Offsets that are looked at together, by default: some 1 GB where packets of ten messages go to
 #: sixteen hosts.

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.proof.receipts import Receipt
-from udfs.errors import LabError
-from udfs.messages.sequence import split_sequence
+from stackcast.lab.proof.receipts import Receipt
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.messages.sequence import split_sequence
 
 Record = tuple[bytes, int]
 """Session and Kafka offset."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from lab.proof.recorded import Recorded
-from lab.proof.verdict import DeliveryVerdict, Fault
+from stackcast.lab.proof.recorded import Recorded
+from stackcast.lab.proof.verdict import DeliveryVerdict, Fault
 
 
 class Offsets:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.proof.recorded import Recorded, Window
-from lab.proof.verdict import DeliveryVerdict, Fault
-from udfs.messages.sequence import Topic, session_id, split_sequence
+from stackcast.lab.proof.recorded import Recorded, Window
+from stackcast.lab.proof.verdict import DeliveryVerdict, Fault
+from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
 
 #: Visits that are held at a time.
 _BLOCK = 1 << 14
@@ -35,7 +35,7 @@ class Owned(NamedTuple):
 class Order:
     """Adds the faults ``order`` and ``copies`` to a verdict: `window` after window, then `end`.
 
-    visits: `lab.proof.arrivals.VISIT`, filled in here.
+    visits: `stackcast.lab.proof.arrivals.VISIT`, filled in here.
     """
 
     def __init__(

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from udfs.errors import LabError, MessageError
-from udfs.messages.reference import HEADER, read_packet
-from udfs.messages.summaries import is_summary
+from stackcast.udfs.errors import LabError, MessageError
+from stackcast.udfs.messages.reference import HEADER, read_packet
+from stackcast.udfs.messages.summaries import is_summary
 
 KEY = struct.Struct(">10sQ")
 """Payload of an event that the lab sends: session and sequence number, as in MoldUDP64."""

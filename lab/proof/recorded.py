@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.proof.verification import Batch
-from udfs.messages.sequence import Topic, session_id
+from stackcast.lab.proof.verification import Batch
+from stackcast.udfs.messages.sequence import Topic, session_id
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.meaning.evaluate import fields_of
-from udfs.filters.nodes import Node
+from stackcast.udfs.filters.meaning.evaluate import fields_of
+from stackcast.udfs.filters.nodes import Node
 
 #: So many are taken of each block of events.
 _OF_A_BLOCK = 3

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.proof.receipts import datagrams_of
-from udfs.messages.reference import HEADER
-from udfs.messages.sequence import OFFSET_SHIFT
-from udfs.messages.summaries import Summary, digest, is_summary, unpack
+from stackcast.lab.proof.receipts import datagrams_of
+from stackcast.udfs.messages.reference import HEADER
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT
+from stackcast.udfs.messages.summaries import Summary, digest, is_summary, unpack
 
 
 @dataclass

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from udfs.filters.meaning.evaluate import is_stateful
-from udfs.filters.meaning.interpreter import EventResult, Interpreter
-from udfs.filters.nodes import Forward, Rule
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.specification import Specification
+from stackcast.udfs.filters.meaning.evaluate import is_stateful
+from stackcast.udfs.filters.meaning.interpreter import EventResult, Interpreter
+from stackcast.udfs.filters.nodes import Forward, Rule
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.specification import Specification
 
 
 def keeps_state(rule: CheckedRule) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from udfs.messages.sequence import split_sequence
+from stackcast.udfs.messages.sequence import split_sequence
 
 KINDS = {
     "missing": "owed to the host, and never received",

@@ -21,19 +21,19 @@ from typing import NamedTuple
 import networkx as nx
 import numpy as np
 
-from lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
-from lab.proof.rule_matches import Place, RuleMatches, event_columns
-from lab.proof.timeline import Timeline, keeps_state
-from udfs.errors import MessageError
-from udfs.filters.meaning.evaluate import matches_columns
-from udfs.filters.nodes import Node
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import Topic, sequence_number, session_id, split_sequence
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
+from stackcast.lab.proof.rule_matches import Place, RuleMatches, event_columns
+from stackcast.lab.proof.timeline import Timeline, keeps_state
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.filters.meaning.evaluate import matches_columns
+from stackcast.udfs.filters.nodes import Node
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.sequence import Topic, sequence_number, session_id, split_sequence
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 __all__ = [
     "PACKETS",

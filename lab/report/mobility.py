@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab.report.page import write_json
-from lab.up.folder import write_whole
-from udfs.mobility.movements import Scanner
-from udfs.network.drawing import drawing
-from udfs.network.network import Network
-from udfs.report.page import render
-from udfs.switches.bridge import spanning_links
+from stackcast.lab.report.page import write_json
+from stackcast.lab.up.folder import write_whole
+from stackcast.udfs.mobility.movements import Scanner
+from stackcast.udfs.network.drawing import drawing
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.report.page import render
+from stackcast.udfs.switches.bridge import spanning_links
 
 _ANY_WIDTH = 1000
 
@@ -30,7 +30,7 @@ _ANY_WIDTH = 1000
 class MobilityReport:
     """All that the page shows.
 
-    verdict: as a mapping, of `lab.proof.replicas.Verdict`. runs_on: edge, or ``controller``, to its
+    verdict: as a mapping, of `stackcast.lab.proof.replicas.Verdict`. runs_on: edge, or ``controller``, to its
     host. status: what the network counted. settings: by key. seconds: that the run took.
     """
 

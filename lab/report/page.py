@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab.up.folder import write_whole
-from udfs.errors import printable
-from udfs.report.page import render
+from stackcast.lab.up.folder import write_whole
+from stackcast.udfs.errors import printable
+from stackcast.udfs.report.page import render
 
 # Two words or more a line: what the reader of the table calls each key of the summary.
 _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
@@ -53,7 +53,7 @@ class ReportData:
         verdict if they are there.
     hosts: ``Tallies.rows()``: host, expected, received, missing, extra, duplicates, ...
     batches: ``{batch_id, rows, seconds, versions}``; ``versions`` is a mapping table -> version.
-    nodes, links: the map, as `udfs.network.drawing.drawing` makes it.
+    nodes, links: the map, as `stackcast.udfs.network.drawing.drawing` makes it.
     subscriptions: ``{id, host, filter, matched}``; ``matched`` counts messages.
     notifications: samples: ``{id, partition, offset, message, event, subscriptions, receivers,
         labels, edges}``: ``message`` is the index in its packet, ``event`` maps field -> readable

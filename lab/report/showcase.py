@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from lab.proof.rule_matches import Place, event_columns
-from lab.proof.timeline import keeps_state
-from lab.proof.verification import Batch, Expectation, FoundMessage, RecordReader, packet_reader
-from udfs.errors import MessageError
-from udfs.filters.meaning.evaluate import matches_columns
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
-from udfs.network_match.routing import ports_towards
-from udfs.trees.encoders import encoder_of
+from stackcast.lab.proof.rule_matches import Place, event_columns
+from stackcast.lab.proof.timeline import keeps_state
+from stackcast.lab.proof.verification import Batch, Expectation, FoundMessage, RecordReader, packet_reader
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.filters.meaning.evaluate import matches_columns
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.network_match.routing import ports_towards
+from stackcast.udfs.trees.encoders import encoder_of
 
 #: So many, and more only where each rule that matched has no other.
 SAMPLES = 300

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from lab.switch.bmv2.program import Program
-from udfs.switches.entry import SwitchEntry
+from stackcast.lab.switch.bmv2.program import Program
+from stackcast.udfs.switches.entry import SwitchEntry
 
 CPU_PORT = 510
 """The port of a switch's controller: no link, where the program has headers for one."""

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, cycle
 from typing import NamedTuple
 
-from lab.proof.attribute_reader import read_json
-from lab.proof.receipts import KEY
-from lab.traffic.packets import SESSION
-from udfs.errors import LabError
-from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
-from udfs.messages.attributes.events import ETHERTYPE
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.attributes.registry import Registry
-from udfs.network.network import Host
-from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP, multicast_mac
+from stackcast.lab.proof.attribute_reader import read_json
+from stackcast.lab.proof.receipts import KEY
+from stackcast.lab.traffic.packets import SESSION
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
+from stackcast.udfs.messages.attributes.events import ETHERTYPE
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.network.network import Host
+from stackcast.udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP, multicast_mac
 
 _IPV4, _UDP = 20, 8
 _DONT_FRAGMENT = 0x4000

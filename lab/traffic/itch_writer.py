@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import schemas
-from udfs.errors import SpecificationError
-from udfs.messages.specification import Header, Specification, parse_specification
+import stackcast.schemas
+from stackcast.udfs.errors import SpecificationError
+from stackcast.udfs.messages.specification import Header, Specification, parse_specification
 
 # Big-endian codes of the integer widths that struct knows; every other width, and all text,
 # is written as bytes.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from random import Random
 
-from lab.traffic.itch_writer import MessageWriter
-from lab.traffic.symbols import Symbol
+from stackcast.lab.traffic.itch_writer import MessageWriter
+from stackcast.lab.traffic.symbols import Symbol
 
 BUY, SELL = b"B", b"S"
 

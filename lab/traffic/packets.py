@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import BinaryIO, cast
 
-from lab.traffic.itch_writer import itch_specification
-from udfs.errors import LabError, MessageError
-from udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
+from stackcast.lab.traffic.itch_writer import itch_specification
+from stackcast.udfs.errors import LabError, MessageError
+from stackcast.udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
 
 SESSION = b"STACKCAST1"
 """Session of the only or the first publisher."""

@@ -15,10 +15,10 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaConfigurationError, TopicAlreadyExistsError
 from kafka.errors import KafkaError as ClientError
 
-from lab.traffic.itch_writer import STAMPED, timestamp
-from lab.traffic.packets import SESSION, Packet, new_packets, whole_packets
-from udfs.errors import KafkaError
-from udfs.stop_request import StopRequest
+from stackcast.lab.traffic.itch_writer import STAMPED, timestamp
+from stackcast.lab.traffic.packets import SESSION, Packet, new_packets, whole_packets
+from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.stop_request import StopRequest
 
 #: At recorded speed, silences of the record (before the opening, say) are kept up to this long.
 LONGEST_SILENCE_S = 5.0

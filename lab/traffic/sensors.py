@@ -13,8 +13,8 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from lab.traffic.subscriptions import DrawnSubscription
-from udfs.messages.attributes.registry import FORMAT, Registry, Type
+from stackcast.lab.traffic.subscriptions import DrawnSubscription
+from stackcast.udfs.messages.attributes.registry import FORMAT, Registry, Type
 
 START = 1_772_323_200
 """Seconds since 1970 of the first event, 2026-03-01T00:00:00Z."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypedDict
 
-from lab.traffic.symbols import Symbol, popularity, symbols
+from stackcast.lab.traffic.symbols import Symbol, popularity, symbols
 
 #: Where the price of a stock will roughly be during a session, in parts of its base price.
 _NEAR, _FAR = 0.995, 1.005

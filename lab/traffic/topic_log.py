@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError as ClientError
 
-from lab.traffic.publisher import connect_producer, ensure_topic, topic_id
-from udfs.errors import KafkaError
-from udfs.messages.reference import HEADER
-from udfs.messages.sequence import Topic, sequence_number, session_id
+from stackcast.lab.traffic.publisher import connect_producer, ensure_topic, topic_id
+from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.messages.reference import HEADER
+from stackcast.udfs.messages.sequence import Topic, sequence_number, session_id
 
 _PATIENCE_S = 60.0
 

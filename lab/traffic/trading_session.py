@@ -4,7 +4,7 @@ All 23 message types occur in about the proportions of a real day. Orders add up
 cancelled, deleted or replaced is live and has the shares; bids stay below asks. Time is strictly
 increasing.
 
-    python -m lab.traffic.trading_session --messages N --seed S --symbols K --out FILE [--packets]
+    python -m stackcast.lab.traffic.trading_session --messages N --seed S --symbols K --out FILE [--packets]
 
 writes one into a file.
 """
@@ -20,11 +20,11 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from lab.traffic.itch_writer import MessageWriter
-from lab.traffic.market import HALTED, PAUSED, QUOTING, TRADING, Market, Stock
-from lab.traffic.packets import packetize, write_records
-from lab.traffic.symbols import popularity, symbols
-from udfs.errors import LabError, StackcastError, printable
+from stackcast.lab.traffic.itch_writer import MessageWriter
+from stackcast.lab.traffic.market import HALTED, PAUSED, QUOTING, TRADING, Market, Stock
+from stackcast.lab.traffic.packets import packetize, write_records
+from stackcast.lab.traffic.symbols import popularity, symbols
+from stackcast.udfs.errors import LabError, StackcastError, printable
 
 SECOND = 1_000_000_000
 _MINUTE = 60 * SECOND
@@ -301,7 +301,7 @@ def _counted(messages: Iterable[bytes], progress: Progress) -> Iterator[bytes]:
 def main(arguments: list[str] | None = None) -> int:
     """Writes the session of the command line; returns the exit code."""
     parser = argparse.ArgumentParser(
-        "lab.traffic.trading_session", description="Writes a trading session."
+        "stackcast.lab.traffic.trading_session", description="Writes a trading session."
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--messages", type=int, default=100_000)

@@ -22,8 +22,8 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError as ClientError
 
-from lab.up.process import start_tied, stop_process
-from udfs.errors import LabError
+from stackcast.lab.up.process import start_tied, stop_process
+from stackcast.udfs.errors import LabError
 
 # What the broker needs that pyspark already ships; its own jars leave these out.
 _FROM_PYSPARK = (

@@ -27,14 +27,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from lab.fabric.hosts import check_external
-from lab.fabric.topologies import NetworkOptions, load_network
-from lab.traffic.publisher import ensure_topic
-from lab.up import deployment
-from lab.up.folder import FolderLock, claim, write_whole
-from lab.up.lab import Lab
-from udfs.errors import LabError, StackcastError, printable
-from udfs.stop_request import StopRequest
+from stackcast.lab.fabric.hosts import check_external
+from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up import deployment
+from stackcast.lab.up.folder import FolderLock, claim, write_whole
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import LabError, StackcastError, printable
+from stackcast.udfs.stop_request import StopRequest
 
 _UP_S, _DOWN_S = 120.0, 30.0
 _LOOK_S = 0.5
@@ -87,7 +87,7 @@ def up(options: LabOptions) -> dict[str, Any]:
     _state(folder).unlink(missing_ok=True)
     with output.open("wb") as stream:
         child = subprocess.Popen(
-            [sys.executable, "-m", "lab.up.daemon", json.dumps(asdict(options))],
+            [sys.executable, "-m", "stackcast.lab.up.daemon", json.dumps(asdict(options))],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

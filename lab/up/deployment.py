@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.fabric.hosts import receivers
-from lab.traffic import sensors
-from lab.traffic.subscriptions import subscriptions
-from lab.up.lab import Lab
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.network.encodings import label_bits
-from udfs.network.network import Network
-from udfs.network.programs import matching_program
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.trees.publisher_trees import first_trees
+from stackcast.lab.fabric.hosts import receivers
+from stackcast.lab.traffic import sensors
+from stackcast.lab.traffic.subscriptions import subscriptions
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.network.encodings import label_bits
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import matching_program
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 #: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
 WINDOW = 64

@@ -8,7 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
-from udfs.errors import LabError
+from stackcast.udfs.errors import LabError
 
 #: Says that a folder was taken by a lab when it was empty, so that all in it is the lab's.
 MARKER = ".stackcast-lab"

@@ -18,14 +18,14 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from lab.fabric.hosts import check_external, receivers
-from lab.up.broker import Broker, default_class_path
-from lab.up.folder import FolderLock, clear
-from lab.up.process import Child
-from udfs.errors import LabError
-from udfs.network.encodings import label_bits
-from udfs.network.network import Network
-from udfs.network.rows import network_to_rows
+from stackcast.lab.fabric.hosts import check_external, receivers
+from stackcast.lab.up.broker import Broker, default_class_path
+from stackcast.lab.up.folder import FolderLock, clear
+from stackcast.lab.up.process import Child
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.network.encodings import label_bits
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_to_rows
 
 _READY_S = 60
 _ANSWER_S = 60
@@ -34,7 +34,7 @@ _ANSWER_S = 60
 class Lab:
     """Broker and network, brought up and taken down together; a context manager.
 
-    Entering takes the folder, which must be new, empty or a lab's (`lab.up.folder.claim`), so that
+    Entering takes the folder, which must be new, empty or a lab's (`stackcast.lab.up.folder.claim`), so that
     it may be prepared; ``clear`` removes what an earlier run left; ``up`` starts things; leaving
     takes everything down and gives the folder back.
 
@@ -224,7 +224,7 @@ class Lab:
         form = {"encoding": labels.encoding, "label_bits": label_bits(labels)}
         description.write_text(json.dumps({**rows, **form}))
         log = self.folder / "log" / "network.log"
-        arguments: list[str | Path] = [sys.executable, "-m", "lab.fabric.network"]
+        arguments: list[str | Path] = [sys.executable, "-m", "stackcast.lab.fabric.network"]
         arguments += ["--description", description, "--out", self.folder, *more]
         if self._loss:
             arguments += ["--loss", str(self._loss)]

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from udfs.errors import LabError
+from stackcast.udfs.errors import LabError
 
 _LOG_LINES = 12
 _TIED = Path(__file__).with_name("tied.py")

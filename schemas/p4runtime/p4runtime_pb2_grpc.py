@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from schemas.p4runtime import p4runtime_pb2 as p4_dot_v1_dot_p4runtime__pb2
+from stackcast.schemas.p4runtime import p4runtime_pb2 as p4_dot_v1_dot_p4runtime__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__

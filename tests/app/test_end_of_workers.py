@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from waiting import still_runs, until
 
-from jobs.adapters.app.session import end_workers
+from stackcast.jobs.adapters.app.session import end_workers
 
 pytestmark = pytest.mark.integration
 

@@ -3,7 +3,7 @@
 import pytest
 from py4j.protocol import ERROR, Py4JError, get_return_value
 
-from jobs.adapters.app.error_texts import table_error
+from stackcast.jobs.adapters.app.error_texts import table_error
 
 pytestmark = pytest.mark.unit
 

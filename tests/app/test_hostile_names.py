@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from cli import explain
-from cli import lab as lab_command
-from jobs import check_delivery, refresh_switches
-from jobs.adapters.app.logs import OneLine
-from jobs.adapters.switches.results import Comparison
-from lab.proof.verdict import DeliveryVerdict, Fault
-from lab.report import page
-from udfs.switches.entry import SwitchEntry
+from stackcast.cli import explain
+from stackcast.cli import lab as lab_command
+from stackcast.jobs import check_delivery, refresh_switches
+from stackcast.jobs.adapters.app.logs import OneLine
+from stackcast.jobs.adapters.switches.results import Comparison
+from stackcast.lab.proof.verdict import DeliveryVerdict, Fault
+from stackcast.lab.report import page
+from stackcast.udfs.switches.entry import SwitchEntry
 
 pytestmark = pytest.mark.unit
 
@@ -81,7 +81,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     ids=["inspect", "dissect", "receive", "unknown command"],
 )
 def test_a_command_writes_out_what_does_not_print(arguments: tuple[str, ...]):
-    ended = run("-m", "cli.main", *arguments)
+    ended = run("-m", "stackcast.cli.main", *arguments)
     assert ended.returncode != 0
     told = (ended.stdout + ended.stderr).decode()
     assert not obeyed(told) and "end" in told
@@ -91,14 +91,14 @@ def test_a_command_writes_out_what_does_not_print(arguments: tuple[str, ...]):
 def test_rules_and_hosts_of_files_are_shown_and_not_obeyed(tmp_path: Path):
     rules = tmp_path / "rules"
     rules.write_text(f"stock == GOOGL : fwd({HOSTILE})\n")
-    ended = run("-m", "cli.main", "filters", "check", str(rules))
+    ended = run("-m", "stackcast.cli.main", "filters", "check", str(rules))
     told = (ended.stdout + ended.stderr).decode()
     assert told and not obeyed(told)
 
 
 @pytest.mark.integration
 def test_what_a_job_prints_is_written_out():
-    told = run("-c", f"from jobs.adapters.app.logs import set_up; set_up(); print({HOSTILE!r})")
+    told = run("-c", f"from stackcast.jobs.adapters.app.logs import set_up; set_up(); print({HOSTILE!r})")
     assert told.returncode == 0
     assert not obeyed(told.stdout.decode()) and b"end" in told.stdout
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.keys import KeyFile
-from cli.main import app
-from jobs.adapters.app.key_files import keys_in, signing_key
-from jobs.adapters.app.settings import Settings
-from udfs.errors import SettingsError
-from udfs.messages.summaries import Summary
-from udfs.messages.summary_keys import HostKeys, SummaryKey
+from stackcast.cli.keys import KeyFile
+from stackcast.cli.main import app
+from stackcast.jobs.adapters.app.key_files import keys_in, signing_key
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.summaries import Summary
+from stackcast.udfs.messages.summary_keys import HostKeys, SummaryKey
 
 pytestmark = pytest.mark.unit
 

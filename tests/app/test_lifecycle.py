@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.error_texts import own_error
-from jobs.adapters.app.lifecycle import Lifecycle
-from udfs.errors import KafkaError, StreamError
+from stackcast.jobs.adapters.app.error_texts import own_error
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.udfs.errors import KafkaError, StreamError
 
 pytestmark = pytest.mark.unit
 
@@ -117,9 +117,9 @@ def test_a_batch_is_checked_only_after_a_stop_was_requested() -> None:
 def test_the_last_of_our_errors_in_a_text_is_the_reason() -> None:
     text = (
         "org.apache.spark.SparkException: Traceback (most recent call last):\n"
-        "udfs.errors.KafkaError: KAFKA.FETCH_REFUSED: first\n"
+        "stackcast.udfs.errors.KafkaError: KAFKA.FETCH_REFUSED: first\n"
         "During handling of the above exception, another exception occurred:\n"
-        "udfs.errors.SinkError: SINK.STALLED: second\n\tat org.apache.spark"
+        "stackcast.udfs.errors.SinkError: SINK.STALLED: second\n\tat org.apache.spark"
     )
     assert own_error(text) == "SINK.STALLED: second"
     assert own_error("java.io.EOFException: no more") == ""

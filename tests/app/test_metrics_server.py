@@ -18,10 +18,10 @@ from ports import free_port
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs.adapters.app.metrics_server import Health, serve
-from jobs.adapters.app.settings import Settings, seconds_of
-from jobs.adapters.stream.metrics import StreamMetrics
-from jobs.adapters.stream.watch import (
+from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app.settings import Settings, seconds_of
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics
+from stackcast.jobs.adapters.stream.watch import (
     BATCH_SECONDS,
     BROKER_SECONDS,
     JOURNAL_BATCHES,
@@ -31,7 +31,7 @@ from jobs.adapters.stream.watch import (
     health_of,
     local_folder,
 )
-from udfs.errors import SettingsError
+from stackcast.udfs.errors import SettingsError
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 JOB = """
 import sys
 from pathlib import Path
-from jobs import run_sql
+from stackcast.jobs import run_sql
 if not run_sql.take_terminal():
     sys.exit("no terminal")
 for statement in run_sql.typed(Path(sys.argv[1])):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint.identity import shaping
-from jobs.adapters.fetch.options import fetch_options
-from udfs.errors import KafkaError, SettingsError
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.identity import shaping
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.udfs.errors import KafkaError, SettingsError
 
 pytestmark = pytest.mark.unit
 

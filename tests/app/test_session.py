@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.session import slots
+from stackcast.jobs.adapters.app.session import slots
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
-from jobs.adapters.retune.options import RetuneOptions
-from udfs.errors import SettingsError
-from udfs.network.labels import NARROW, WIDE
-from udfs.network.source_routes import WIDE_SOURCE_ROUTES
+from stackcast.jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
+from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.network.labels import NARROW, WIDE
+from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 
 pytestmark = pytest.mark.unit
 

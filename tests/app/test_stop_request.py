@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from udfs.stop_request import StopRequest
+from stackcast.udfs.stop_request import StopRequest
 
 pytestmark = pytest.mark.unit
 
 #: Thousands of signals to a main thread that waits for the request all the time.
 SHOWER = """
 import signal
-from udfs.stop_request import StopRequest
+from stackcast.udfs.stop_request import StopRequest
 
 stop = StopRequest()
 handled = 0

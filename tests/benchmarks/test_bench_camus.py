@@ -20,8 +20,8 @@ from benchmarks.camus.workloads import WORKLOADS, Drawn
 from benchmarks.compile import independent
 from benchmarks.p4.workloads import PUBLISHER
 from benchmarks.support.results import Lines, load
-from lab.traffic.packets import write_records
-from lab.traffic.trading_session import TradingSession
+from stackcast.lab.traffic.packets import write_records
+from stackcast.lab.traffic.trading_session import TradingSession
 
 pytestmark = pytest.mark.unit
 

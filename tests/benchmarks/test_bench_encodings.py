@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from networks import mended, random_network
 
 from benchmarks.encodings import clos, document, figures, large, networks, ways
-from udfs.network.encodings import ENCODINGS, label_format
-from udfs.network.stored_routes import PORT_BITMAPS
-from udfs.network.topology import fabric, jellyfish
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.encoders import encoder_of
-from udfs.trees.source_routes import RouteEncoder
+from stackcast.udfs.network.encodings import ENCODINGS, label_format
+from stackcast.udfs.network.stored_routes import PORT_BITMAPS
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.source_routes import RouteEncoder
 
 pytestmark = pytest.mark.unit
 

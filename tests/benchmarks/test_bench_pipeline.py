@@ -18,14 +18,14 @@ from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import DEAR, FOLLOWERS, Packets, Rules, names
 from benchmarks.pipeline.world import FABRICS, network_of, properties
 from benchmarks.support.results import Lines, load
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.wire.options import SinkOptions
-from jobs.adapters.wire.udp import UdpSink
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.matching.matcher import Matcher
-from udfs.messages.moldudp64 import decode
-from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.stacks.frame import header_template
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.wire.options import SinkOptions
+from stackcast.jobs.adapters.wire.udp import UdpSink
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.messages.moldudp64 import decode
+from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
+from stackcast.udfs.stacks.frame import header_template
 
 pytestmark = pytest.mark.unit
 

@@ -26,12 +26,12 @@ from benchmarks.pipeline.throughput import CORE, FLOORS, MAIN, OURS, say
 from benchmarks.pipeline.ways import Seen, Turn
 from benchmarks.pipeline.workload import MOST, Packets, Rules
 from benchmarks.support.results import Lines, load
-from udfs.delivery.plan import Planner
-from udfs.delivery.task import Task
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.readers import Packets as Reader
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.delivery.plan import Planner
+from stackcast.udfs.delivery.task import Task
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.readers import Packets as Reader
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.sequence import Topic, session_id
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from benchmarks.support.map import Map
 from benchmarks.support.plot import Legend, Panel, svg
 from benchmarks.trees import document, networks, reasons
 from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, sample
-from udfs.network.topology import jellyfish
+from stackcast.udfs.network.topology import jellyfish
 
 pytestmark = pytest.mark.unit
 

@@ -18,8 +18,8 @@ from benchmarks.trees.other_encodings import (
     port_bitmaps,
     spread,
 )
-from udfs.network.topology import fabric, from_graph
-from udfs.trees.encode import Encoder
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 

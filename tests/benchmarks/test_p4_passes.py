@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.p4 import passes as counted
 from benchmarks.p4.text_program import by_hand
-from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
 
 pytestmark = pytest.mark.unit
 

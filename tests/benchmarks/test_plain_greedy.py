@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from networks import mended, random_network, random_publication, random_trees
 
 from benchmarks.trees.plain_greedy import STEINER, PlainGreedy
-from udfs.network.labels import MAX_LABELS
-from udfs.network.topology import fabric, from_graph
-from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.network.labels import MAX_LABELS
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.virtual_tree import VirtualTree, stored
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

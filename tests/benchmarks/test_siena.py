@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.support import plot
 from benchmarks.support.siena import NUMBER_OPERATORS, SienaWorkload
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import fields_of
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import fields_of
 
 pytestmark = pytest.mark.unit
 

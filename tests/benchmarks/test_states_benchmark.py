@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from benchmarks.states import document, tree
 from benchmarks.states.carry import CountedNetwork, long_lived
-from udfs.network.topology import fabric
-from udfs.states.frames import pack_frame, read_frame
-from udfs.states.messages import MessageKind, StateHeader, group_of
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.states.frames import pack_frame, read_frame
+from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
 
 pytestmark = pytest.mark.unit
 

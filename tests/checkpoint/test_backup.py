@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pcap_deployment import Deployment, records
 
-from jobs import backup as job
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.checkpoint import backup
-from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.tables.writers import Fence
-from udfs.errors import TableError
+from stackcast.jobs import backup as job
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.checkpoint import backup
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.udfs.errors import TableError
 
 pytestmark = pytest.mark.integration
 

@@ -16,17 +16,17 @@ from pcap_deployment import Deployment, records
 from pyspark.sql import DataFrame, SparkSession
 from waiting import until
 
-import schemas
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.checkpoint.identity import NAME
-from jobs.adapters.checkpoint.progress import position
-from jobs.adapters.stream.checks import after_failure, before_start
-from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.tables.tables import Tables
-from lab.traffic.publisher import ensure_topic
-from lab.up.broker import Broker
-from udfs.errors import StackcastError, StreamError
+import stackcast.schemas
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.checkpoint.identity import NAME
+from stackcast.jobs.adapters.checkpoint.progress import position
+from stackcast.jobs.adapters.stream.checks import after_failure, before_start
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.errors import StackcastError, StreamError
 
 pytestmark = pytest.mark.integration
 

@@ -12,11 +12,11 @@ import pytest
 from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
 
-from jobs.adapters.checkpoint.reports import Report, Reports
-from jobs.adapters.checkpoint.told import ToldHosts
-from lab.up.broker import Broker
-from udfs.delivery.told import Told
-from udfs.errors import StackcastError
+from stackcast.jobs.adapters.checkpoint.reports import Report, Reports
+from stackcast.jobs.adapters.checkpoint.told import ToldHosts
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.errors import StackcastError
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pcap_deployment import Deployment, records
 
-from jobs.adapters.checkpoint.files import LocalFolder
-from jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.checkpoint.files import LocalFolder
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 
 pytestmark = pytest.mark.integration
 

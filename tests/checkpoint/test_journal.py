@@ -14,12 +14,12 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.checkpoint import journal as journal_module
-from jobs.adapters.checkpoint.files import LocalFolder
-from jobs.adapters.checkpoint.journal import Journal
-from jobs.adapters.checkpoint.reports import TABLES, Report, Rows, merged
-from jobs.adapters.tables.tables import LEDGER
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.checkpoint import journal as journal_module
+from stackcast.jobs.adapters.checkpoint.files import LocalFolder
+from stackcast.jobs.adapters.checkpoint.journal import Journal
+from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, Rows, merged
+from stackcast.jobs.adapters.tables.tables import LEDGER
+from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.checkpoint.files import Folder, HadoopFolder, LocalFolder
-from jobs.adapters.checkpoint.journal import Journal
-from jobs.adapters.checkpoint.reports import TABLES, Report, Reports, Rows
-from jobs.adapters.planning import versions
-from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.tables.network_versions import SOURCES
-from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
+from stackcast.jobs.adapters.checkpoint.files import Folder, HadoopFolder, LocalFolder
+from stackcast.jobs.adapters.checkpoint.journal import Journal
+from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, Reports, Rows
+from stackcast.jobs.adapters.planning import versions
+from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.tables.network_versions import SOURCES
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.checkpoint.identity import SHAPING, SPECIFICATION, changed, shaping
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.checkpoint.identity import SHAPING, SPECIFICATION, changed, shaping
 
 pytestmark = pytest.mark.unit
 

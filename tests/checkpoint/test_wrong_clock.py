@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from jobs.adapters.tables.network_versions import waited
+from stackcast.jobs.adapters.tables.network_versions import waited
 
 pytestmark = pytest.mark.unit
 

@@ -23,12 +23,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 from typer.testing import CliRunner, Result
 
-from cli.attributes.files import RecordBatch
-from cli.attributes.publishing import paced
-from cli.main import app
-from lab.traffic.sensors import events
-from udfs.errors import AttributeTableError, StackcastError
-from udfs.messages.reference import build_packet
+from stackcast.cli.attributes.files import RecordBatch
+from stackcast.cli.attributes.publishing import paced
+from stackcast.cli.main import app
+from stackcast.lab.traffic.sensors import events
+from stackcast.udfs.errors import AttributeTableError, StackcastError
+from stackcast.udfs.messages.reference import build_packet
 
 pytestmark = pytest.mark.unit
 
@@ -252,7 +252,7 @@ def test_a_stopped_publisher_says_what_it_sent(number: int):
         far.bind(("127.0.0.1", 0))
         far.settimeout(600)
         tunnel = "{}:{}".format(*far.getsockname())
-        command = [sys.executable, "-m", "cli.main", "attributes", "publish", "-"]
+        command = [sys.executable, "-m", "stackcast.cli.main", "attributes", "publish", "-"]
         with Popen([*command, "--tunnel", tunnel], stdin=PIPE, stderr=PIPE, cwd=ROOT) as publisher:
             assert publisher.stdin
             publisher.stdin.write(b'{"humidity": 30}\n' * 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.explain import text_of
+from stackcast.cli.explain import text_of
 
 pytestmark = pytest.mark.unit
 

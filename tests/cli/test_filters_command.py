@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from filter_commands import CAMUS, EXAMPLES, lines, match, run, write
 
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 
@@ -380,7 +380,7 @@ def test_rules_with_state_see_the_events_in_order(tmp_path: Path):
 def test_tables_and_trees_agree_over_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stateful: bool
 ):
-    monkeypatch.setattr("cli.filters.command.BATCH", 7)
+    monkeypatch.setattr("stackcast.cli.filters.command.BATCH", 7)
     draw = random.Random(3)
     rules = [
         f"shares > {draw.randrange(9)} and stock != S{draw.randrange(3)} : fwd({i})"
@@ -427,7 +427,7 @@ def test_tables_and_trees_agree_over_batches(
 @pytest.mark.integration
 def test_lines_are_printed_before_all_events_are_there(tmp_path: Path):
     arguments = write(tmp_path, "shares > 100 : fwd(7)")
-    command = [sys.executable, "-m", "cli.main", "filters", "match", *arguments, "--events", "-"]
+    command = [sys.executable, "-m", "stackcast.cli.main", "filters", "match", *arguments, "--events", "-"]
     root = EXAMPLES.parents[1]
     with Popen([*command, "--with-rules"], stdin=PIPE, stdout=PIPE, cwd=root) as running:
         assert running.stdin is not None and running.stdout is not None

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from filter_commands import lines, match, run, write
 
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

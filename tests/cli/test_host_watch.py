@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from cli.receive import host_watch
-from cli.receive.host_watch import HostWatch
+from stackcast.cli.receive import host_watch
+from stackcast.cli.receive.host_watch import HostWatch
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scapy.layers.igmp import IGMPv3_MR
 
-from cli.receive.igmp_reports import internet_checksum, membership_report
+from stackcast.cli.receive.igmp_reports import internet_checksum, membership_report
 
 pytestmark = pytest.mark.unit
 

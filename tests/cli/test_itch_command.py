@@ -11,14 +11,14 @@ import itchcpp.parser
 import pytest
 from typer.testing import CliRunner
 
-from cli import main
-from cli.itch import app
-from lab.traffic import trading_session
-from lab.traffic.packets import check_records, open_records, packetize, write_records
-from lab.traffic.trading_session import TradingSession
-from udfs.errors import LabError
-from udfs.messages.reference import read_packet
-from udfs.messages.summaries import Summary
+from stackcast.cli import main
+from stackcast.cli.itch import app
+from stackcast.lab.traffic import trading_session
+from stackcast.lab.traffic.packets import check_records, open_records, packetize, write_records
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.messages.reference import read_packet
+from stackcast.udfs.messages.summaries import Summary
 
 pytestmark = pytest.mark.unit
 
@@ -210,7 +210,7 @@ def test_the_version_is_told():
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["stackcast", "itch", "inspect", str(tmp_path / "none")])
-    monkeypatch.setattr("cli.itch.open_records", lambda path, **_: path.open())
+    monkeypatch.setattr("stackcast.cli.itch.open_records", lambda path, **_: path.open())
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 2

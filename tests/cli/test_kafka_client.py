@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka_client import client_options
-from udfs.errors import KafkaError
+from stackcast.cli.kafka_client import client_options
+from stackcast.udfs.errors import KafkaError
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cli.receive.kernel_counters import parse_counters, parse_memberships
+from stackcast.cli.receive.kernel_counters import parse_counters, parse_memberships
 
 pytestmark = pytest.mark.unit
 

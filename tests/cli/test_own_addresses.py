@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.receive import own_addresses
-from cli.receive.own_addresses import OwnAddresses
+from stackcast.cli.receive import own_addresses
+from stackcast.cli.receive.own_addresses import OwnAddresses
 
 pytestmark = pytest.mark.unit
 

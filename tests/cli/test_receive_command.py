@@ -23,12 +23,12 @@ from ports import free_port
 from typer.testing import CliRunner
 from waiting import until
 
-from cli.main import app
-from lab.proof.receipts import Receipt, receipts
-from lab.traffic.trading_session import TradingSession
-from udfs.messages.reference import build_packet, read_packet
-from udfs.messages.sequence import Topic, session_id
-from udfs.messages.summary_keys import SummaryKey
+from stackcast.cli.main import app
+from stackcast.lab.proof.receipts import Receipt, receipts
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.messages.reference import build_packet, read_packet
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.messages.summary_keys import SummaryKey
 
 pytestmark = pytest.mark.integration
 
@@ -94,7 +94,7 @@ class Host:
         command = [*where, "--summary-port", str(self.summary_port), *arguments]
         with self.out.open("wb") as out, self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "receive", *command],
+                [sys.executable, "-m", "stackcast.cli.main", "receive", *command],
                 cwd=ROOT,
                 stdout=out,
                 stderr=errors,

@@ -13,9 +13,9 @@ from paths import ROOT, SUPPORT
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
-from udfs.messages.attributes.keyed_events import KEY
-from udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
+from stackcast.udfs.messages.attributes.keyed_events import KEY
+from stackcast.udfs.messages.attributes.reference import write_event
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +38,7 @@ for name in ("near", "far"):
     ip(f"link set {name} addrgenmode none arp off up")
 ip("addr add 10.0.0.7/24 dev far")
 ip(f"link set far address {sys.argv[2]}")
-command = [sys.executable, "-m", "cli.main", "receive", "--json", *sys.argv[1].split()]
+command = [sys.executable, "-m", "stackcast.cli.main", "receive", "--json", *sys.argv[1].split()]
 receiver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 line = receiver.stderr.readline()
 assert "listening at far" in line, line

@@ -28,12 +28,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from waiting import until
 
-from cli.receive.kernel_counters import read_counters
-from cli.receive.own_addresses import interface_addresses
-from udfs.messages.attributes.encodings import BITMASK_GROUP
-from udfs.messages.attributes.keyed_events import KEY
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.reference import build_packet
+from stackcast.cli.receive.kernel_counters import read_counters
+from stackcast.cli.receive.own_addresses import interface_addresses
+from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP
+from stackcast.udfs.messages.attributes.keyed_events import KEY
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.reference import build_packet
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +55,7 @@ class ReceiveCommand:
         prefix = ["setpriv", "--pdeathsig", "KILL", *limits]
         with self._out.open("wb") as out, self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "cli.main", "receive", *arguments],
+                [*prefix, sys.executable, "-m", "stackcast.cli.main", "receive", *arguments],
                 cwd=ROOT,
                 stdout=out,
                 stderr=errors,

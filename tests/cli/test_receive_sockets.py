@@ -13,13 +13,13 @@ from collections.abc import Iterator
 import pytest
 from lossy_network import notification, summary_bytes
 
-from cli.receive import failures as failures_module
-from cli.receive.command import ForwardOutlet, run
-from cli.receive.failures import Failures
-from cli.receive.host_watch import HostWatch
-from cli.receive.sockets import Wires
-from udfs.messages.recovery.receiver import Receiver, ReceiverOptions
-from udfs.stop_request import StopRequest
+from stackcast.cli.receive import failures as failures_module
+from stackcast.cli.receive.command import ForwardOutlet, run
+from stackcast.cli.receive.failures import Failures
+from stackcast.cli.receive.host_watch import HostWatch
+from stackcast.cli.receive.sockets import Wires
+from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions
+from stackcast.udfs.stop_request import StopRequest
 
 pytestmark = pytest.mark.integration
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tunnels import in_tunnel
 from typer.testing import CliRunner
 
-from cli.main import app
-from udfs.errors import StackcastError
-from udfs.network.encodings import ROUTES
-from udfs.network.labels import FORMATS, KINDS
-from udfs.network.tunnel import Tunnel, TunnelEnd
-from udfs.stacks.dissect import dissect
+from stackcast.cli.main import app
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.labels import FORMATS, KINDS
+from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from state_hosts import StateHosts, endpoint, state_hosts
 
-from lab.up.broker import Broker
+from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.integration
 
@@ -22,7 +22,7 @@ WAIT_S = 600
 
 
 def command(*given: str) -> list[str]:
-    return [sys.executable, "-m", "cli.main", "states", *given]
+    return [sys.executable, "-m", "stackcast.cli.main", "states", *given]
 
 
 @contextmanager

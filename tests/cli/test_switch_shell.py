@@ -12,9 +12,9 @@ from entry_tables import PIPELINE, SOME, host_port
 from fault_server import FaultServer, FaultyDevice
 from paths import ROOT
 
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.jobs.adapters.tables.tables import Tables
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +51,7 @@ def properties(tables: Tables, server: FaultServer, tmp_path: Path) -> Path:
 
 
 def run_shell(properties: Path, commands: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", "switch", "shell", *arguments]
+    command = [sys.executable, "-m", "stackcast.cli.main", "switch", "shell", *arguments]
     return subprocess.run(
         [*command, "--properties-file", str(properties)],
         cwd=ROOT,

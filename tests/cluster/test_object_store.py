@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from standalone_cluster import Cluster, release
 from waiting import until
 
-from jobs.adapters.tables.tables import Tables
-from lab.up.broker import Broker
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.up.broker import Broker
 
 pytestmark = [pytest.mark.long, pytest.mark.s3]
 

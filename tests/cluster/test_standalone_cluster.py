@@ -20,10 +20,10 @@ from secured_broker import SecuredBroker
 from standalone_cluster import Cluster, example, release
 from waiting import until
 
-from jobs.adapters.tables.tables import Tables
-from lab.proof.receipts import datagrams_of
-from lab.up.broker import default_class_path
-from udfs.messages.summaries import Summary, is_summary, unpack
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.proof.receipts import datagrams_of
+from stackcast.lab.up.broker import default_class_path
+from stackcast.udfs.messages.summaries import Summary, is_summary, unpack
 
 # tests/app/test_session.py and tests/stream/test_stream_checks.py protect how a stream waits for
 # executors, tests/stream/test_several_publishers.py what enters the network by links of places, and

@@ -15,16 +15,16 @@ from ports import free_port
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
-from jobs import console as job
-from jobs.adapters.app.metrics_server import Health, serve
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.application import Console
-from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.tables import Tables
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.specification import Specification
+from stackcast.jobs import console as job
+from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.console.application import Console
+from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ from paths import ROOT
 from pcap_deployment import NETWORK, PUBLISHER, Deployment, records
 from pyspark.sql import SparkSession
 
-from lab.up.broker import Broker
+from stackcast.lab.up.broker import Broker
 
 pytestmark = [
     pytest.mark.integration,

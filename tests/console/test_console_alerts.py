@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from paths import ROOT
 
-from jobs.adapters.console.alerts import read_alerts, read_metrics
+from stackcast.jobs.adapters.console.alerts import read_alerts, read_metrics
 
 pytestmark = pytest.mark.unit
 

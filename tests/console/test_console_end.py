@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.console import trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.console import trees
 
 pytestmark = pytest.mark.unit
 
@@ -56,8 +56,8 @@ def test_a_requested_end_leaves_no_traceback() -> None:
         [
             sys.executable,
             "-c",
-            "import logging; from jobs.adapters.app.logs import set_up; set_up()\n"
-            "from jobs.adapters.app.lifecycle import StopAsked\n"
+            "import logging; from stackcast.jobs.adapters.app.logs import set_up; set_up()\n"
+            "from stackcast.jobs.adapters.app.lifecycle import StopAsked\n"
             "for end in KeyboardInterrupt, StopAsked:\n"
             "    try: raise end\n"
             "    except end: logging.exception('while sending a command')\n"

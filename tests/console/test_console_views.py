@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from waiting import until
 
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.specification import Specification
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from browser import MISSING, Browser, browser, there
 
-from udfs.network.drawing import drawing
-from udfs.network.topology import fabric
-from udfs.report.page import render
+from stackcast.udfs.network.drawing import drawing
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.report.page import render
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(not there(), reason=MISSING)]
 

@@ -26,17 +26,17 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.columns import deliver
-from udfs.delivery.plan import Compilation, Planner
-from udfs.errors import MessageError
-from udfs.filters.advertisements import Advertisement
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.attributes.reference import read_event, write_event
-from udfs.messages.attributes.registry import Attribute, Registry
-from udfs.messages.readers import AttributeEvents, Encoding, Input
-from udfs.messages.sequence import Topic
+from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.plan import Compilation, Planner
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.filters.advertisements import Advertisement
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.attributes.reference import read_event, write_event
+from stackcast.udfs.messages.attributes.registry import Attribute, Registry
+from stackcast.udfs.messages.readers import AttributeEvents, Encoding, Input
+from stackcast.udfs.messages.sequence import Topic
 
 pytestmark = pytest.mark.unit
 

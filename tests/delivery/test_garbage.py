@@ -25,11 +25,11 @@ from delivery_cases import (
     message,
 )
 
-from udfs import columns
-from udfs.delivery.plan import Planner
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.readers import Packets
-from udfs.messages.reference import build_packet
+from stackcast.udfs import columns
+from stackcast.udfs.delivery.plan import Planner
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import build_packet
 
 pytestmark = pytest.mark.unit
 

@@ -18,16 +18,16 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from udfs.columns import STACKS, worked_out
-from udfs.errors import NetworkError, StackError
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees import header_stacks
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
-from udfs.trees.header_stacks import HeaderStacks, Stack, Stacks
-from udfs.trees.kernels.encode import encode
+from stackcast.udfs.columns import STACKS, worked_out
+from stackcast.udfs.errors import NetworkError, StackError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees import header_stacks
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.header_stacks import HeaderStacks, Stack, Stacks
+from stackcast.udfs.trees.kernels.encode import encode
 
 pytestmark = pytest.mark.unit
 

@@ -35,19 +35,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lossy_network import summary_bytes
 
-from lab.fabric.hosts import udp_payload
-from udfs.columns import deliver
-from udfs.delivery.plan import Compilation, Planner
-from udfs.errors import MessageError
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.readers import Packets
-from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.messages.sequence import session_id
-from udfs.network.topology import fabric
-from udfs.replay.notifications import Notifications, collect, recompute
-from udfs.stacks.dissect import dissect
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.fabric.hosts import udp_payload
+from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.plan import Compilation, Planner
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
+from stackcast.udfs.messages.sequence import session_id
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.replay.notifications import Notifications, collect, recompute
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

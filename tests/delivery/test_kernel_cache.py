@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from udfs import columns
-from udfs.delivery import compiled_mark, kernel_cache
+from stackcast.udfs import columns
+from stackcast.udfs.delivery import compiled_mark, kernel_cache
 
 pytestmark = pytest.mark.unit
 

@@ -9,13 +9,13 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.traffic.trading_session import TradingSession
-from udfs.delivery.plan import Planner
-from udfs.errors import MessageError
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.buffers import Batch, read_only
-from udfs.messages.readers import Packets
-from udfs.messages.reference import build_packet
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.delivery.plan import Planner
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.buffers import Batch, read_only
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import build_packet
 
 pytestmark = pytest.mark.unit
 

@@ -40,22 +40,22 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.columns import REPORT, deliver
-from udfs.delivery.plan import Addressing, Compilation, Planner
-from udfs.delivery.task import SAMPLE_BYTES
-from udfs.errors import MessageError, NetworkError, StreamError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.messages import record_batches
-from udfs.messages.readers import Packets
-from udfs.messages.record_batches import Records
-from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.messages.sequence import MAX_OFFSET, sequence_number, session_id, split_sequence
-from udfs.network.network import Network
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.encode import Encoder, Encoding
+from stackcast.udfs.columns import REPORT, deliver
+from stackcast.udfs.delivery.plan import Addressing, Compilation, Planner
+from stackcast.udfs.delivery.task import SAMPLE_BYTES
+from stackcast.udfs.errors import MessageError, NetworkError, StreamError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages import record_batches
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.record_batches import Records
+from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
+from stackcast.udfs.messages.sequence import MAX_OFFSET, sequence_number, session_id, split_sequence
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.encode import Encoder, Encoding
 
 pytestmark = pytest.mark.unit
 

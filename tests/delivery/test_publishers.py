@@ -35,23 +35,23 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.fabric.hosts import udp_payload
-from udfs.columns import deliver
-from udfs.delivery.plan import Compilation, Planner
-from udfs.errors import MessageError, NetworkError
-from udfs.filters.advertisements import Advertisement
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.readers import Packets
-from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.messages.sequence import session_id, split_sequence
-from udfs.messages.summaries import unpack
-from udfs.network.topology import fabric
-from udfs.replay.match_counts import MatchCounts
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.fabric.hosts import udp_payload
+from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.plan import Compilation, Planner
+from stackcast.udfs.errors import MessageError, NetworkError
+from stackcast.udfs.filters.advertisements import Advertisement
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
+from stackcast.udfs.messages.sequence import session_id, split_sequence
+from stackcast.udfs.messages.summaries import unpack
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.replay.match_counts import MatchCounts
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

@@ -35,20 +35,20 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.fabric.hosts import udp_payload
-from udfs.columns import deliver
-from udfs.delivery import receiver_summaries
-from udfs.delivery.plan import Compilation, Planner
-from udfs.delivery.receiver_summaries import ENOUGH, MOST
-from udfs.delivery.told import Telling, Told
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.readers import Packets
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import OFFSET_SHIFT, session_id
-from udfs.messages.summaries import Summary, unpack
-from udfs.messages.summary_keys import HostKeys, SummaryKey
-from udfs.network.network import Network
-from udfs.stacks.dissect import dissect
+from stackcast.lab.fabric.hosts import udp_payload
+from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery import receiver_summaries
+from stackcast.udfs.delivery.plan import Compilation, Planner
+from stackcast.udfs.delivery.receiver_summaries import ENOUGH, MOST
+from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
+from stackcast.udfs.messages.summaries import Summary, unpack
+from stackcast.udfs.messages.summary_keys import HostKeys, SummaryKey
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.unit
 

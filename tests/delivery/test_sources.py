@@ -36,20 +36,20 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.columns import deliver
-from udfs.delivery.partition_states import needs_arrival
-from udfs.delivery.plan import Compilation, Planner
-from udfs.errors import MessageError, StreamError
-from udfs.filters.matching.carried import pack, pack_sources, retain, unpack, unpack_sources
-from udfs.filters.matching.cells import CELL, Carried
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.nodes import Forward, Rule
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.readers import Packets
-from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.messages.sequence import session_id
-from udfs.messages.specification import Specification, parse_specification
-from udfs.stacks.dissect import dissect
+from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.partition_states import needs_arrival
+from stackcast.udfs.delivery.plan import Compilation, Planner
+from stackcast.udfs.errors import MessageError, StreamError
+from stackcast.udfs.filters.matching.carried import pack, pack_sources, retain, unpack, unpack_sources
+from stackcast.udfs.filters.matching.cells import CELL, Carried
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.nodes import Forward, Rule
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
+from stackcast.udfs.messages.sequence import session_id
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.unit
 

@@ -17,13 +17,13 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.stream.summary_turns import SummaryTurns
-from udfs.delivery.receiver_summaries import ENOUGH
-from udfs.delivery.told import Told
-from udfs.messages.recovery.receiver import Receiver, ReceiverOptions
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import OFFSET_SHIFT
-from udfs.messages.summaries import Summary, digest
+from stackcast.jobs.adapters.stream.summary_turns import SummaryTurns
+from stackcast.udfs.delivery.receiver_summaries import ENOUGH
+from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT
+from stackcast.udfs.messages.summaries import Summary, digest
 
 pytestmark = pytest.mark.unit
 

@@ -17,11 +17,11 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from secured_broker import SecuredBroker
 
-from jobs.adapters.fetch import client
-from jobs.adapters.fetch.client import Fetcher, Range, Reached
-from jobs.adapters.fetch.options import FetchOptions, fetch_options
-from lab.up.broker import Broker, default_class_path
-from udfs.errors import KafkaError
+from stackcast.jobs.adapters.fetch import client
+from stackcast.jobs.adapters.fetch.client import Fetcher, Range, Reached
+from stackcast.jobs.adapters.fetch.options import FetchOptions, fetch_options
+from stackcast.lab.up.broker import Broker, default_class_path
+from stackcast.udfs.errors import KafkaError
 
 pytestmark = pytest.mark.integration
 

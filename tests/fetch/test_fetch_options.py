@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.fetch.options import fetch_options
-from jobs.adapters.stream.input import fetch_of
-from udfs.errors import KafkaError
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.stream.input import fetch_of
+from stackcast.udfs.errors import KafkaError
 
 pytestmark = pytest.mark.unit
 

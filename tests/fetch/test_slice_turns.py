@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jobs.adapters.fetch import slices
-from jobs.adapters.fetch.client import Range, Reached
-from jobs.adapters.fetch.options import FetchOptions
-from jobs.adapters.fetch.slices import Read, Turn, follow
-from udfs.delivery.told import Telling, Told
+from stackcast.jobs.adapters.fetch import slices
+from stackcast.jobs.adapters.fetch.client import Range, Reached
+from stackcast.jobs.adapters.fetch.options import FetchOptions
+from stackcast.jobs.adapters.fetch.slices import Read, Turn, follow
+from stackcast.udfs.delivery.told import Telling, Told
 
 pytestmark = pytest.mark.unit
 

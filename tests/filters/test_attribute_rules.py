@@ -14,17 +14,17 @@ from attribute_records import read_records
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import EventError, SpecificationError, SubscriptionError
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.explanation.events import EventReader
-from udfs.filters.explanation.explain import shown_value
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import RuleTable, read_table
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.normal_form import normal_form
-from udfs.filters.meaning.state import describe
-from udfs.filters.nodes import Aggregate, Predicate, StatePredicate
-from udfs.messages.attributes.registry import AttributeField, Registry, attribute
+from stackcast.udfs.errors import EventError, SpecificationError, SubscriptionError
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.explanation.events import EventReader
+from stackcast.udfs.filters.explanation.explain import shown_value
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import RuleTable, read_table
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.normal_form import normal_form
+from stackcast.udfs.filters.meaning.state import describe
+from stackcast.udfs.filters.nodes import Aggregate, Predicate, StatePredicate
+from stackcast.udfs.messages.attributes.registry import AttributeField, Registry, attribute
 
 pytestmark = pytest.mark.unit
 

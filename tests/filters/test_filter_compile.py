@@ -13,9 +13,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import FilterError
-from udfs.filters import grouped as grouped_module
-from udfs.filters.compiler.compile import (
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters import grouped as grouped_module
+from stackcast.udfs.filters.compiler.compile import (
     CheckedRule,
     CompiledFilter,
     Subscription,
@@ -23,10 +23,10 @@ from udfs.filters.compiler.compile import (
     compile_rules,
     compile_texts,
 )
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.live_rules import LiveRules
-from udfs.filters.nodes import Call
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.live_rules import LiveRules
+from stackcast.udfs.filters.nodes import Call
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -20,11 +20,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-import udfs.filters.diagrams
-from udfs.errors import FilterError
-from udfs.filters.diagrams import diagrams as compiled
-from udfs.filters.diagrams.diagrams import DROPPED, NOBODY, Diagrams
-from udfs.filters.diagrams.segments import SegmentTree
+import stackcast.udfs.filters.diagrams
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.diagrams import diagrams as compiled
+from stackcast.udfs.filters.diagrams.diagrams import DROPPED, NOBODY, Diagrams
+from stackcast.udfs.filters.diagrams.segments import SegmentTree
 
 pytestmark = pytest.mark.unit
 
@@ -473,10 +473,10 @@ def test_without_compilation_the_same_diagrams_come_out(monkeypatch: pytest.Monk
     names = ["pool", "token_sets", "kernels", "walks", "diagrams", "segments"]
     monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
     for name in names:
-        monkeypatch.delitem(sys.modules, f"udfs.filters.diagrams.{name}")
-        monkeypatch.delattr(udfs.filters.diagrams, name)
-    plain = importlib.import_module("udfs.filters.diagrams.diagrams")
-    trees = importlib.import_module("udfs.filters.diagrams.segments")
+        monkeypatch.delitem(sys.modules, f"stackcast.udfs.filters.diagrams.{name}")
+        monkeypatch.delattr(stackcast.udfs.filters.diagrams, name)
+    plain = importlib.import_module("stackcast.udfs.filters.diagrams.diagrams")
+    trees = importlib.import_module("stackcast.udfs.filters.diagrams.segments")
     assert plain.diagram_kernels is not compiled.diagram_kernels
     chance = random.Random(5)
     terms: list[Term] = [

@@ -12,16 +12,16 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.explanation.events import EventReader
-from udfs.filters.explanation.explain import Explainer, evaluate_rule
-from udfs.filters.grouped import Grouped
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.explanation.events import EventReader
+from stackcast.udfs.filters.explanation.explain import Explainer, evaluate_rule
+from stackcast.udfs.filters.grouped import Grouped
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -13,19 +13,19 @@ from filter_cases import cases, rules
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from udfs.errors import FilterError, SpecificationError, StackcastError, SubscriptionError
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.explanation.events import EventError, EventReader
-from udfs.filters.language.rule import MAX_LENGTH, in_file, parse_rule
-from udfs.filters.language.rule_file import split_rules
-from udfs.filters.language.shapes import read_table
-from udfs.filters.matching.carried import unpack, unpack_sources
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.entries import program_entries
-from udfs.network_match.layout import program_layout
-from udfs.p4_program.program import generate
+from stackcast.udfs.errors import FilterError, SpecificationError, StackcastError, SubscriptionError
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.explanation.events import EventError, EventReader
+from stackcast.udfs.filters.language.rule import MAX_LENGTH, in_file, parse_rule
+from stackcast.udfs.filters.language.rule_file import split_rules
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.matching.carried import unpack, unpack_sources
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network_match.entries import program_entries
+from stackcast.udfs.network_match.layout import program_layout
+from stackcast.udfs.p4_program.program import generate
 
 pytestmark = pytest.mark.unit
 

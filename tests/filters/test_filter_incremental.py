@@ -13,13 +13,13 @@ from filter_cases import shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.change import TableChange
-from udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_rules
-from udfs.filters.compiler.incremental import IncrementalCompiler
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.nodes import Call, Update
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.change import TableChange
+from stackcast.udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_rules
+from stackcast.udfs.filters.compiler.incremental import IncrementalCompiler
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.nodes import Call, Update
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
 
@@ -335,7 +335,7 @@ def test_an_update_that_fails_at_its_very_end_leaves_all_as_it_was(monkeypatch):
     for step in ({}, rules, {"c": rule("shares == 5 and sum(price) > 1", "4", "5"), "a": None}):
         before = compiler.compiled, compiler.order
         with monkeypatch.context() as patched, pytest.raises(MemoryError):
-            patched.setattr("udfs.filters.compiler.incremental.table_change", fail)
+            patched.setattr("stackcast.udfs.filters.compiler.incremental.table_change", fail)
             compiler.update({"d": rule("shares == 6 and sum(price) > 7", "6", "7")} | step)
         assert (compiler.compiled, compiler.order) == before
         change = compiler.update(step)
@@ -371,8 +371,8 @@ def test_edits_of_one_rule_with_state_leave_nothing_behind_and_the_others_alone(
 
 
 def test_more_cells_than_a_row_can_name_are_refused(monkeypatch):
-    monkeypatch.setattr("udfs.filters.compiler.levels.MOST_LEVELS", 20)
-    monkeypatch.setattr("udfs.filters.compiler.incremental.MOST_LEVELS", 20)
+    monkeypatch.setattr("stackcast.udfs.filters.compiler.levels.MOST_LEVELS", 20)
+    monkeypatch.setattr("stackcast.udfs.filters.compiler.incremental.MOST_LEVELS", 20)
     rules = {n: rule(f"shares == {n} and sum(price) > 9", "1") for n in range(30)}
     compiler = IncrementalCompiler(SPEC)
     first = {n: rules[n] for n in range(6)}
@@ -397,7 +397,7 @@ def test_more_cells_than_a_row_can_name_are_refused(monkeypatch):
 
 
 def test_a_compiler_that_is_edited_for_long_forgets_what_it_no_longer_needs(monkeypatch):
-    monkeypatch.setattr("udfs.filters.compiler.incremental._COMPACT_ROWS", 200)
+    monkeypatch.setattr("stackcast.udfs.filters.compiler.incremental._COMPACT_ROWS", 200)
     rng = random.Random(8)
     compiler = IncrementalCompiler(SPEC)
     live = many(100, rng)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language.rule import MAX_CONSTANTS, MAX_LENGTH, parse_rule
-from udfs.filters.nodes import (
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.rule import MAX_CONSTANTS, MAX_LENGTH, parse_rule
+from stackcast.udfs.filters.nodes import (
     Aggregate,
     And,
     Call,
@@ -25,8 +25,8 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.intervals import Intervals
-from udfs.filters.meaning.evaluate import fields_of, matches, matches_columns
-from udfs.filters.meaning.normal_form import Term, lane_terms, normal_form, subject_name
-from udfs.filters.nodes import (
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.intervals import Intervals
+from stackcast.udfs.filters.meaning.evaluate import fields_of, matches, matches_columns
+from stackcast.udfs.filters.meaning.normal_form import Term, lane_terms, normal_form, subject_name
+from stackcast.udfs.filters.nodes import (
     Aggregate,
     And,
     Node,
@@ -24,7 +24,7 @@ from udfs.filters.nodes import (
     Predicate,
     StatePredicate,
 )
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

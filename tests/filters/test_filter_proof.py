@@ -27,22 +27,22 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from plain_matcher import PlainMatcher, PlainStatefulMatcher
 
-from udfs.errors import FilterError, SubscriptionError
-from udfs.filters.compiler.compile import CheckedRule, compile_rules, compile_texts, table_of_texts
-from udfs.filters.compiler.incremental import IncrementalCompiler
-from udfs.filters.compiler.levels import make_levels
-from udfs.filters.compiler.outcomes import token_order
-from udfs.filters.compiler.tables import KINDS, CompiledFilter
-from udfs.filters.diagrams.diagrams import Diagrams
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
-from udfs.filters.matching.cells import StatefulMatcher
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.meaning.state import clock_of
-from udfs.filters.nodes import And, Call, Node, Not, Predicate, Rule, Update
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.errors import FilterError, SubscriptionError
+from stackcast.udfs.filters.compiler.compile import CheckedRule, compile_rules, compile_texts, table_of_texts
+from stackcast.udfs.filters.compiler.incremental import IncrementalCompiler
+from stackcast.udfs.filters.compiler.levels import make_levels
+from stackcast.udfs.filters.compiler.outcomes import token_order
+from stackcast.udfs.filters.compiler.tables import KINDS, CompiledFilter
+from stackcast.udfs.filters.diagrams.diagrams import Diagrams
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.matching.cells import StatefulMatcher
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.meaning.state import clock_of
+from stackcast.udfs.filters.nodes import And, Call, Node, Not, Predicate, Rule, Update
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -11,12 +11,12 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from udfs.errors import SpecificationError, SubscriptionError
-from udfs.filters.language.rule import MAX_LENGTH, parse_rule
-from udfs.filters.language.shapes import RuleTable, read_numerals, read_table
-from udfs.filters.meaning.normal_form import normal_form
-from udfs.filters.nodes import Rule
-from udfs.messages.specification import Field, parse_specification
+from stackcast.udfs.errors import SpecificationError, SubscriptionError
+from stackcast.udfs.filters.language.rule import MAX_LENGTH, parse_rule
+from stackcast.udfs.filters.language.shapes import RuleTable, read_numerals, read_table
+from stackcast.udfs.filters.meaning.normal_form import normal_form
+from stackcast.udfs.filters.nodes import Rule
+from stackcast.udfs.messages.specification import Field, parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -7,11 +7,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import EventResult, Interpreter
-from udfs.filters.meaning.state import (
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import EventResult, Interpreter
+from stackcast.udfs.filters.meaning.state import (
     EMPTY,
     Cell,
     add_updates,
@@ -22,7 +22,7 @@ from udfs.filters.meaning.state import (
     split,
     updated,
 )
-from udfs.filters.nodes import (
+from stackcast.udfs.filters.nodes import (
     Aggregate,
     And,
     Call,
@@ -34,7 +34,7 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_formats import TYPED, TYPED_EVENTS, UNTYPED, UNTYPED_EVENTS, conditions
 
-import schemas
-from udfs.filters.grants import EVERYBODY, Grant, Grants, select_grants
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.live_rules import LiveRules
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.specification import parse_specification
+import stackcast.schemas
+from stackcast.udfs.filters.grants import EVERYBODY, Grant, Grants, select_grants
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.live_rules import LiveRules
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -13,21 +13,21 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.filters import grouped
-from udfs.filters.advertisements import Advertisement, Announced
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.grouped import Grouped
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.live_rules import LiveRules
-from udfs.filters.matching.carried import pack, unpack
-from udfs.filters.matching.cells import Carried, Stateful, StatefulMatcher
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.nodes import Node
-from udfs.filters.predicate_index import terms
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.filters import grouped
+from stackcast.udfs.filters.advertisements import Advertisement, Announced
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.grouped import Grouped
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.live_rules import LiveRules
+from stackcast.udfs.filters.matching.carried import pack, unpack
+from stackcast.udfs.filters.matching.cells import Carried, Stateful, StatefulMatcher
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.nodes import Node
+from stackcast.udfs.filters.predicate_index import terms
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

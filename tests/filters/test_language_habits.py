@@ -9,11 +9,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language.habits import begins_with
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.habits import begins_with
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

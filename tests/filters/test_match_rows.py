@@ -7,12 +7,12 @@ import random
 import pytest
 from pyspark.sql.functions import array_contains
 
-from udfs.columns import match
-from udfs.errors import SubscriptionError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.columns import match
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
 
 pytestmark = pytest.mark.integration
 

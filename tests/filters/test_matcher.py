@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_matcher import PlainMatcher
 
-import schemas
-from udfs.errors import SubscriptionError
-from udfs.filters.compiler.compile import CheckedRule, compile_rules
-from udfs.filters.compiler.tables import DEFAULT, ENTRY, KINDS, RANGE, CompiledFilter
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.matching import kernels
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.evaluate import fields_of, matches, matches_columns
-from udfs.filters.meaning.normal_form import normal_form
-from udfs.filters.nodes import And, Node, Not, Or, Outcome, Predicate
-from udfs.messages.moldudp64 import decode
-from udfs.messages.reference import build_packet, read_message
-from udfs.messages.specification import parse_specification
+import stackcast.schemas
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.compiler.compile import CheckedRule, compile_rules
+from stackcast.udfs.filters.compiler.tables import DEFAULT, ENTRY, KINDS, RANGE, CompiledFilter
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.matching import kernels
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.evaluate import fields_of, matches, matches_columns
+from stackcast.udfs.filters.meaning.normal_form import normal_form
+from stackcast.udfs.filters.nodes import And, Node, Not, Or, Outcome, Predicate
+from stackcast.udfs.messages.moldudp64 import decode
+from stackcast.udfs.messages.reference import build_packet, read_message
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

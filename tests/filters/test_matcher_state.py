@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_matcher import PlainStatefulMatcher
 
-from udfs.errors import SubscriptionError
-from udfs.filters.compiler.compile import CheckedRule, compile_rules
-from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.matching.cells import Carried, StatefulMatcher
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.interpreter import EventResult, Interpreter
-from udfs.filters.meaning.state import Cell
-from udfs.filters.nodes import Call, Rule, Update
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.compiler.compile import CheckedRule, compile_rules
+from stackcast.udfs.filters.compiler.tables import CompiledFilter
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.matching.cells import Carried, StatefulMatcher
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.interpreter import EventResult, Interpreter
+from stackcast.udfs.filters.meaning.state import Cell
+from stackcast.udfs.filters.nodes import Call, Rule, Update
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -16,16 +16,16 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lab.proof.attribute_reader import read_json
-from udfs.errors import AttributeTableError, MessageError, SpecificationError, SubscriptionError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.events import REASONS
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.network_match.generic.boxes import boxes_of
-from udfs.network_match.generic.entries import event_entries
-from udfs.network_match.generic.passes import Limits, passes_of
+from stackcast.lab.proof.attribute_reader import read_json
+from stackcast.udfs.errors import AttributeTableError, MessageError, SpecificationError, SubscriptionError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.events import REASONS
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.network_match.generic.boxes import boxes_of
+from stackcast.udfs.network_match.generic.entries import event_entries
+from stackcast.udfs.network_match.generic.passes import Limits, passes_of
 
 pytestmark = pytest.mark.unit
 

@@ -13,15 +13,15 @@ from filter_cases import batches, cases, lanes_of, rules
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.compiler.compile import table_of_texts
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.nodes import Rule
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
-from udfs.filters.predicate_index.terms import FlatTerms
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.compiler.compile import table_of_texts
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.nodes import Rule
+from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.filters.prefixes import cover, split
+from stackcast.udfs.filters.prefixes import cover, split
 
 pytestmark = pytest.mark.unit
 

@@ -15,9 +15,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.row_matcher import RowMatcher
-from udfs.filters.subscriptions import Subscription
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.row_matcher import RowMatcher
+from stackcast.udfs.filters.subscriptions import Subscription
 
 pytestmark = pytest.mark.unit
 

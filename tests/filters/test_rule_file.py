@@ -7,11 +7,11 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language import rule_file
-from udfs.filters.language.rule import in_file, parse_rule
-from udfs.filters.language.rule_file import split_rules
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language import rule_file
+from stackcast.udfs.filters.language.rule import in_file, parse_rule
+from stackcast.udfs.filters.language.rule_file import split_rules
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,12 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.rule_warnings import SubscriptionWarnings, warnings_of
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.rule_warnings import SubscriptionWarnings, warnings_of
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

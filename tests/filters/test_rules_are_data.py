@@ -26,9 +26,9 @@ RULES = [
 #: this runs in a process of its own.
 PROGRAM = """
 import json, sys
-import schemas
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.specification import parse_specification
+import stackcast.schemas
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.specification import parse_specification
 
 specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 compiled = None

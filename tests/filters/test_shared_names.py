@@ -7,13 +7,13 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.normal_form import normal_form
-from udfs.filters.nodes import And, Not, Predicate
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.normal_form import normal_form
+from stackcast.udfs.filters.nodes import And, Not, Predicate
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-import schemas
-from udfs.filters.subscriptions import Subscription, check, select
-from udfs.messages.specification import parse_specification
+import stackcast.schemas
+from stackcast.udfs.filters.subscriptions import Subscription, check, select
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

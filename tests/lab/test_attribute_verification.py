@@ -18,23 +18,23 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.app.settings import Settings
-from jobs.embedded.feed import feed_events
-from jobs.embedded.network import expected as expected_in_network
-from lab.fabric.hosts import LabHost, NetworkCard
-from lab.proof.attribute_reader import FRAMES, event_reader, frame_reader, read_json
-from lab.proof.receipts import KEY, Receipt, event_receipt, receipts
-from lab.proof.verification import Batch, broadcast_bytes, compare, expected, unicast_bytes
-from lab.report.showcase import FilteredShowcase, Showcase
-from lab.traffic import sensors
-from lab.traffic.feed import GROUPS, event_frames
-from udfs.errors import LabError, MessageError
-from udfs.filters.nodes import Or
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.attributes.events import REASONS
-from udfs.messages.sequence import Topic, sequence_number, session_id
-from udfs.network.topology import fabric, line
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.embedded.feed import feed_events
+from stackcast.jobs.embedded.network import expected as expected_in_network
+from stackcast.lab.fabric.hosts import LabHost, NetworkCard
+from stackcast.lab.proof.attribute_reader import FRAMES, event_reader, frame_reader, read_json
+from stackcast.lab.proof.receipts import KEY, Receipt, event_receipt, receipts
+from stackcast.lab.proof.verification import Batch, broadcast_bytes, compare, expected, unicast_bytes
+from stackcast.lab.report.showcase import FilteredShowcase, Showcase
+from stackcast.lab.traffic import sensors
+from stackcast.lab.traffic.feed import GROUPS, event_frames
+from stackcast.udfs.errors import LabError, MessageError
+from stackcast.udfs.filters.nodes import Or
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.attributes.events import REASONS
+from stackcast.udfs.messages.sequence import Topic, sequence_number, session_id
+from stackcast.udfs.network.topology import fabric, line
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

@@ -15,13 +15,13 @@ from kafka import KafkaConsumer, TopicPartition
 from typer.testing import CliRunner
 from waiting import still_runs, until
 
-from cli.itch import app
-from lab.traffic.packets import packetize, write_records
-from lab.traffic.publisher import Published, ensure_topic, publish
-from lab.traffic.trading_session import TradingSession
-from lab.up.broker import Broker, default_class_path, free_ports
-from udfs.errors import KafkaError, LabError
-from udfs.messages.reference import read_packet
+from stackcast.cli.itch import app
+from stackcast.lab.traffic.packets import packetize, write_records
+from stackcast.lab.traffic.publisher import Published, ensure_topic, publish
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up.broker import Broker, default_class_path, free_ports
+from stackcast.udfs.errors import KafkaError, LabError
+from stackcast.udfs.messages.reference import read_packet
 
 pytestmark = pytest.mark.integration
 
@@ -134,7 +134,7 @@ def test_the_broker_starts_on_another_port_if_a_program_takes_the_first_one(tmp_
                 return free_ports(count)
             return [server.getsockname()[1], *free_ports(count - 1)]
 
-        monkeypatch.setattr("lab.up.broker.free_ports", choose)
+        monkeypatch.setattr("stackcast.lab.up.broker.free_ports", choose)
         with Broker(default_class_path(), tmp_path) as broker:
             ensure_topic(broker.bootstrap_servers, "any")
     assert next(calls) == 2
@@ -161,7 +161,7 @@ def test_the_broker_dies_with_its_parent(tmp_path):
     """Even if the parent is killed and cannot clean up."""
     code = (
         "import sys, time\n"
-        "from lab.up.broker import Broker, default_class_path\n"
+        "from stackcast.lab.up.broker import Broker, default_class_path\n"
         "broker = Broker(default_class_path(), sys.argv[1]).start()\n"
         "print(broker.pid, flush=True)\n"
         "time.sleep(3600)\n"

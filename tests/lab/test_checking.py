@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from whole_proof import whole_verdict
 
-from lab.proof.checking import check_receipts
-from lab.proof.ledger import Offsets, check_ledger
-from lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
-from lab.proof.recorded import Recorded, Takers, Window, windows
-from lab.proof.verdict import SHOWN, DeliveryVerdict
-from lab.proof.verification import Batch, Expectation, expected
-from udfs.errors import LabError
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import Topic, session_id
-from udfs.messages.specification import Specification
+from stackcast.lab.proof.checking import check_receipts
+from stackcast.lab.proof.ledger import Offsets, check_ledger
+from stackcast.lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
+from stackcast.lab.proof.recorded import Recorded, Takers, Window, windows
+from stackcast.lab.proof.verdict import SHOWN, DeliveryVerdict
+from stackcast.lab.proof.verification import Batch, Expectation, expected
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.unit
 

@@ -31,14 +31,14 @@ from paths import ROOT
 from tunnels import tunnelled
 from waiting import until
 
-from jobs import attribute_stream, console, itch_stream
-from jobs.adapters.app import application, session
-from jobs.adapters.tables.tables import Tables
-from lab.fabric.topologies import NetworkOptions, load_network
-from lab.traffic.packets import write_records
-from lab.traffic.trading_session import TradingSession
-from lab.up.lab import FolderLock
-from udfs.network.network import Network
+from stackcast.jobs import attribute_stream, console, itch_stream
+from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.lab.traffic.packets import write_records
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up.lab import FolderLock
+from stackcast.udfs.network.network import Network
 
 pytestmark = pytest.mark.integration
 
@@ -321,7 +321,7 @@ def test_other_stacks_and_tunnels_between_islands_deliver_the_same(
     settings: dict[str, object],
 ):
     if tunnels:
-        monkeypatch.setattr("jobs.embedded.lab.load_network", islands)
+        monkeypatch.setattr("stackcast.jobs.embedded.lab.load_network", islands)
     result = run_in_session("itch_stream", {**SMALL, **settings})
     network = json.loads((result.lab / "network.json").read_text())
     between = [link for link in network["links"] if link["neighbor_port"] is not None]

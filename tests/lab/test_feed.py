@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from lab.fabric.hosts import udp_payload
-from lab.traffic.feed import feed_frames
-from udfs.errors import LabError
-from udfs.network.topology import fabric
+from stackcast.lab.fabric.hosts import udp_payload
+from stackcast.lab.traffic.feed import feed_frames
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.unit
 

@@ -17,12 +17,12 @@ from command_line import stackcast
 from embedded_jobs import children
 from waiting import still_runs, until
 
-from lab.fabric.topologies import NetworkOptions, load_network
-from lab.traffic.publisher import ensure_topic
-from lab.up.folder import MARKER, FolderLock
-from lab.up.lab import Lab
-from udfs.errors import LabError
-from udfs.network.rows import network_from_rows, tree_from_row
+from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up.folder import MARKER, FolderLock
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row
 
 pytestmark = pytest.mark.integration
 
@@ -201,7 +201,7 @@ def assert_watched(folder: Path, counters: dict[str, Any]) -> None:
     (link,) = (name for name in counters["link_bytes"] if name.startswith("feed1->"))
     switch = link.partition("->")[2]
     options = ("--watch", link.replace("->", ","), "--watch", switch, "--watch", "h1")
-    command = [sys.executable, "-m", "cli.main", "lab", "status", "--folder", folder, *options]
+    command = [sys.executable, "-m", "stackcast.cli.main", "lab", "status", "--folder", folder, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         lines = [watching.stdout.readline() for _ in range(6)]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.fabric.hosts import external_hosts
-from lab.up.folder import MARKER, FolderLock
-from lab.up.lab import Lab
-from udfs.errors import LabError
-from udfs.network.topology import fabric
+from stackcast.lab.fabric.hosts import external_hosts
+from stackcast.lab.up.folder import MARKER, FolderLock
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.unit
 

@@ -27,22 +27,22 @@ from scapy.layers.l2 import Ether
 from virtual_trees_cases import stacked
 from waiting import still_runs, until
 
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from lab.traffic.packets import packetize
-from lab.traffic.trading_session import TradingSession
-from lab.up.process import Child
-from udfs.errors import LabError
-from udfs.network.encodings import ROUTES, label_bits
-from udfs.network.labels import WIDE
-from udfs.network.network import Network
-from udfs.network.rows import network_to_rows
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
-from udfs.trees.encoders import encoder_of
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.lab.traffic.packets import packetize
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up.process import Child
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.network.encodings import ROUTES, label_bits
+from stackcast.udfs.network.labels import WIDE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_to_rows
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.encoders import encoder_of
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +68,7 @@ def command(folder: Path, *options: str, network: Network = SMALL) -> list[str]:
     labels = {"encoding": network.labels.encoding, "label_bits": label_bits(network.labels)}
     description = folder / "network.json"
     description.write_text(json.dumps({**rows, **labels}))
-    line = [sys.executable, "-m", "lab.fabric.network", "--description", str(description)]
+    line = [sys.executable, "-m", "stackcast.lab.fabric.network", "--description", str(description)]
     return [*line, "--out", str(folder), *options]
 
 
@@ -317,7 +317,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from pathlib import Path; from lab.up.process import Child\n"
+            "import sys; from pathlib import Path; from stackcast.lab.up.process import Child\n"
             "child = Child('network', sys.argv[2:], Path(sys.argv[1]) / 'network.log')\n"
             f"print(child.start({LIMIT}), flush=True); sys.stdin.read()",
             str(tmp_path),

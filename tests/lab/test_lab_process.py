@@ -13,8 +13,8 @@ import pytest
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from waiting import still_runs
 
-from lab.up.process import Child
-from udfs.errors import LabError
+from stackcast.lab.up.process import Child
+from stackcast.udfs.errors import LabError
 
 pytestmark = pytest.mark.integration
 

@@ -7,12 +7,12 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from lab.traffic.itch_writer import itch_specification
-from lab.traffic.subscriptions import subscriptions
-from lab.traffic.trading_session import TradingSession
-from udfs.filters.language.rule import And, Node, Not, Or, Predicate, parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.reference import read_message
+from stackcast.lab.traffic.itch_writer import itch_specification
+from stackcast.lab.traffic.subscriptions import subscriptions
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.filters.language.rule import And, Node, Not, Or, Predicate, parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.reference import read_message
 
 pytestmark = pytest.mark.unit
 

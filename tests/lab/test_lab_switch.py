@@ -17,15 +17,15 @@ from program_switches import open_ports
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from lab.fabric.hosts import BadFrame, NetworkCard, udp_payload
-from lab.fabric.network import Ingress
-from lab.fabric.switches import Fabric
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.errors import SwitchError
-from udfs.network.labels import NARROW, TREE, SwitchTables
-from udfs.network.network import Host, Link, Network, Switch
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.stack_entries import table_entries
+from stackcast.lab.fabric.hosts import BadFrame, NetworkCard, udp_payload
+from stackcast.lab.fabric.network import Ingress
+from stackcast.lab.fabric.switches import Fabric
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.labels import NARROW, TREE, SwitchTables
+from stackcast.udfs.network.network import Host, Link, Network, Switch
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.stack_entries import table_entries
 
 pytestmark = pytest.mark.unit
 

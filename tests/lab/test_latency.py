@@ -11,13 +11,13 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.fabric.hosts import LabHost
-from lab.fabric.network import Ingress
-from lab.proof.latency import arrivals, latencies, summary
-from lab.proof.receipts import Receipt, receipts
-from udfs.errors import LabError
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import sequence_number
+from stackcast.lab.fabric.hosts import LabHost
+from stackcast.lab.fabric.network import Ingress
+from stackcast.lab.proof.latency import arrivals, latencies, summary
+from stackcast.lab.proof.receipts import Receipt, receipts
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import sequence_number
 
 pytestmark = pytest.mark.unit
 

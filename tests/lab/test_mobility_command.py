@@ -10,8 +10,8 @@ import embedded_jobs
 import pytest
 from paths import ROOT
 
-from jobs import mobility_tracking
-from jobs.adapters.app import application, session
+from stackcast.jobs import mobility_tracking
+from stackcast.jobs.adapters.app import application, session
 
 pytestmark = pytest.mark.integration
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from lab.proof.movements import expected
-from lab.proof.replicas import prove, staleness
-from lab.report.mobility import MobilityReport, print_table, render_html
-from lab.traffic.city import City
-from udfs.mobility.movements import movements, neighbours, touching
-from udfs.mobility.sightings import KEPT_MS, Sightings
-from udfs.network.topology import fabric
+from stackcast.lab.proof.movements import expected
+from stackcast.lab.proof.replicas import prove, staleness
+from stackcast.lab.report.mobility import MobilityReport, print_table, render_html
+from stackcast.lab.traffic.city import City
+from stackcast.udfs.mobility.movements import movements, neighbours, touching
+from stackcast.udfs.mobility.sightings import KEPT_MS, Sightings
+from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from jobs.embedded.progress import Progress
+from stackcast.jobs.embedded.progress import Progress
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.proof.verification import Expectation, Receipt, compare
+from stackcast.lab.proof.verification import Expectation, Receipt, compare
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from delivery_cases import ITCH, NETWORK, TREES, message
 
-from jobs.adapters.app.settings import Settings
-from jobs.embedded.kinds import SessionRun
-from jobs.embedded.recorded_batches import RecordedBatches
-from udfs.messages.reference import build_packet
-from udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.embedded.kinds import SessionRun
+from stackcast.jobs.embedded.recorded_batches import RecordedBatches
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 
 pytestmark = pytest.mark.unit
 

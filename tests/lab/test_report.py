@@ -19,7 +19,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.report.page import ReportData, print_table, render_html, verdict, write_html, write_json
+from stackcast.lab.report.page import ReportData, print_table, render_html, verdict, write_html, write_json
 
 pytestmark = pytest.mark.unit
 
@@ -133,9 +133,9 @@ def test_page_is_complete_in_itself() -> None:
 
 
 def test_licence_of_the_vendored_library_lies_beside_it() -> None:
-    import udfs.report  # noqa: PLC0415
+    import stackcast.udfs.report  # noqa: PLC0415
 
-    folder = Path(udfs.report.__file__).parent
+    folder = Path(stackcast.udfs.report.__file__).parent
     assert "Permission is hereby granted" in (folder / "cytoscape.LICENSE").read_text()
 
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 from program_switches import fill, open_ports
 
-from lab.fabric.hosts import LabHost, NetworkCard
-from lab.fabric.switches import Fabric
-from lab.proof.attribute_reader import frame_reader
-from lab.proof.receipts import event_receipt, receipts
-from lab.proof.verification import Batch, compare, expected
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.server import P4RuntimeServer
-from lab.traffic import sensors
-from lab.traffic.feed import event_frames
-from lab.traffic.packets import SESSION
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.sequence import Topic
-from udfs.network.programs import ATTRIBUTES
-from udfs.network.topology import line
-from udfs.network_match.generic.network import AttributeFilters
+from stackcast.lab.fabric.hosts import LabHost, NetworkCard
+from stackcast.lab.fabric.switches import Fabric
+from stackcast.lab.proof.attribute_reader import frame_reader
+from stackcast.lab.proof.receipts import event_receipt, receipts
+from stackcast.lab.proof.verification import Batch, compare, expected
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.lab.traffic import sensors
+from stackcast.lab.traffic.feed import event_frames
+from stackcast.lab.traffic.packets import SESSION
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.network.programs import ATTRIBUTES
+from stackcast.udfs.network.topology import line
+from stackcast.udfs.network_match.generic.network import AttributeFilters
 
 pytestmark = pytest.mark.integration
 

@@ -9,17 +9,17 @@ from decimal import Decimal
 import networkx as nx
 import pytest
 
-from lab.fabric.topologies import NetworkOptions, load_network
-from lab.proof.attribute_reader import read_json
-from lab.traffic import sensors
-from lab.traffic.publisher import publish_records
-from lab.up import deployment
-from udfs.errors import KafkaError, LabError, MessageError
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.nodes import And, Not, Or, Predicate
-from udfs.filters.subscriptions import Subscription, check
-from udfs.network.topology import fabric, line
-from udfs.network_match.generic.table import generic_table
+from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.lab.proof.attribute_reader import read_json
+from stackcast.lab.traffic import sensors
+from stackcast.lab.traffic.publisher import publish_records
+from stackcast.lab.up import deployment
+from stackcast.udfs.errors import KafkaError, LabError, MessageError
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.nodes import And, Not, Or, Predicate
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.network.topology import fabric, line
+from stackcast.udfs.network_match.generic.table import generic_table
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +48,7 @@ grpc, address = target.split()
 assert grpc == "--grpc-server-addr", target
 ports = [part for number, end in links for part in ("--port", f"{number}={end}")]
 line = ["lab", "switch", "--device-id", device, "--grpc", address, *ports]
-os.execv(sys.executable, [sys.executable, "-m", "cli.main", *line])
+os.execv(sys.executable, [sys.executable, "-m", "stackcast.cli.main", *line])
 """
 
 #: Prints frames that arrive at the hosts' interfaces, as lines of JSON, until its input ends.

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from networks import relabelled
 from paths import ROOT
 
-from lab.proof.verification import Batch, expected
-from lab.report import showcase
-from lab.report.showcase import Showcase
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.nodes import Forward, Rule
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.reference import build_packet, read_message
-from udfs.messages.sequence import Topic
-from udfs.messages.specification import parse_specification
-from udfs.network.encodings import ROUTES
-from udfs.network.topology import fabric
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.proof.verification import Batch, expected
+from stackcast.lab.report import showcase
+from stackcast.lab.report.showcase import Showcase
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.nodes import Forward, Rule
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.reference import build_packet, read_message
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

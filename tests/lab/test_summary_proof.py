@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from lossy_network import Stream
 
-from lab.proof.summaries import hold_summaries
-from udfs.messages.sequence import Topic, session_id
+from stackcast.lab.proof.summaries import hold_summaries
+from stackcast.udfs.messages.sequence import Topic, session_id
 
 pytestmark = pytest.mark.unit
 

@@ -23,12 +23,12 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.traffic.itch_writer import MessageWriter, itch_specification, timestamp
-from lab.traffic.packets import groups, open_records, packetize, write_records
-from lab.traffic.symbols import symbols
-from lab.traffic.trading_session import TradingSession
-from udfs.errors import LabError
-from udfs.messages.reference import read_message, read_packet
+from stackcast.lab.traffic.itch_writer import MessageWriter, itch_specification, timestamp
+from stackcast.lab.traffic.packets import groups, open_records, packetize, write_records
+from stackcast.lab.traffic.symbols import symbols
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.messages.reference import read_message, read_packet
 
 pytestmark = pytest.mark.unit
 

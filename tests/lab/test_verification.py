@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from lab.proof.verification import (
+from stackcast.lab.proof.verification import (
     Batch,
     Expectation,
     Receipt,
@@ -31,12 +31,12 @@ from lab.proof.verification import (
     receipts,
     unicast_bytes,
 )
-from udfs.errors import LabError
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import Topic, sequence_number, session_id
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network.topology import fabric
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import Topic, sequence_number, session_id
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from paths import ROOT
 
-from jobs.adapters.app.settings import describe
+from stackcast.jobs.adapters.app.settings import describe
 
 OPERATIONS = ROOT / "docs" / "operations.md"
 COMMAND = "./spark-submit.sh make docs"

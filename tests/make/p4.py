@@ -22,12 +22,12 @@ from feature_cases import FEATURES, PORTS, receivable
 from paths import P4
 from real_switch import RealSwitch
 
-import schemas
-from cli.attributes.files import widths_of
-from udfs.messages.specification import parse_specification
-from udfs.network.programs import ATTRIBUTES
-from udfs.network_match.layout import program_layout
-from udfs.p4_program.program import files
+import stackcast.schemas
+from stackcast.cli.attributes.files import widths_of
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.programs import ATTRIBUTES
+from stackcast.udfs.network_match.layout import program_layout
+from stackcast.udfs.p4_program.program import files
 
 GENERATED = "packet_subscriptions"
 

@@ -2,7 +2,7 @@
 
 The definitions are in ``schemas/p4runtime/proto``, unchanged from P4Runtime 1.4.1. The compiler of
 grpcio-tools writes modules that import each other as ``p4.v1`` and ``p4.config.v1``; their imports
-are changed, because the modules are part of the package ``schemas.p4runtime``.
+are changed, because the modules are part of the package ``stackcast.schemas.p4runtime``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paths import ROOT
 
 FOLDER = ROOT / "schemas" / "p4runtime"
 PROTO = FOLDER / "proto"
-PACKAGE = "schemas.p4runtime"
+PACKAGE = "stackcast.schemas.p4runtime"
 
 _IMPORT = re.compile(r"^from p4(?:\.config)?\.v1 import ", re.MULTILINE)
 

@@ -22,7 +22,7 @@ from paths import ROOT
 
 PACKAGES = ("udfs", "jobs", "lab", "cli", "schemas", "benchmarks")
 #: Packages whose sub-packages are rooms of their own.
-DEEPER = ("jobs.adapters",)
+DEEPER = ("stackcast.jobs.adapters",)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from udfs.errors import MessageError
-from udfs.messages.attributes.encodings import ENCODINGS
-from udfs.messages.attributes.events import REASONS, Events
-from udfs.messages.attributes.reference import read_event, write_event
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.events import REASONS, Events
+from stackcast.udfs.messages.attributes.reference import read_event, write_event
 
 pytestmark = pytest.mark.unit
 
@@ -341,7 +341,7 @@ def test_of_any_bytes_the_kernels_say_what_the_plain_reader_says(
 FENCED = """
 import ctypes, mmap, sys
 import numpy as np
-from udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
 
 page, pages = mmap.PAGESIZE, 4
 memory = mmap.mmap(-1, (pages + 2) * page)

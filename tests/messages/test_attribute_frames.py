@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 
-from udfs.errors import MessageError
-from udfs.messages.attributes.encodings import ENCODINGS, header_bytes, type_bits
-from udfs.messages.attributes.events import REASONS, Events
-from udfs.messages.attributes.frames import (
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS, header_bytes, type_bits
+from stackcast.udfs.messages.attributes.events import REASONS, Events
+from stackcast.udfs.messages.attributes.frames import (
     BITMASK_GROUP,
     ID_PAIRS_GROUP,
     events_of_frames,
     frames,
     headers_of,
 )
-from udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.attributes.reference import write_event
 
 pytestmark = pytest.mark.unit
 

@@ -17,15 +17,15 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lab.proof.attribute_reader import read_json
-from udfs.errors import MessageError
-from udfs.messages.attributes.events import REASONS, Events, Widths
-from udfs.messages.attributes.json_events import JsonReader
-from udfs.messages.attributes.registry import Attribute, Registry, attribute
-from udfs.messages.attributes.time_kernels import time_at
-from udfs.messages.attributes.times import seconds_of
-from udfs.messages.attributes.unknown_names import MOST_NAMES, count_names, types_of
-from udfs.messages.buffers import Batch
+from stackcast.lab.proof.attribute_reader import read_json
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.attributes.events import REASONS, Events, Widths
+from stackcast.udfs.messages.attributes.json_events import JsonReader
+from stackcast.udfs.messages.attributes.registry import Attribute, Registry, attribute
+from stackcast.udfs.messages.attributes.time_kernels import time_at
+from stackcast.udfs.messages.attributes.times import seconds_of
+from stackcast.udfs.messages.attributes.unknown_names import MOST_NAMES, count_names, types_of
+from stackcast.udfs.messages.buffers import Batch
 
 pytestmark = pytest.mark.unit
 

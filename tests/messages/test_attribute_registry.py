@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from udfs.errors import StackcastError
-from udfs.messages.attributes.events import WIDTHS
-from udfs.messages.attributes.json_events import raw_values
-from udfs.messages.attributes.registry import Attribute, Registry, Type, attribute, is_name
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.messages.attributes.events import WIDTHS
+from stackcast.udfs.messages.attributes.json_events import raw_values
+from stackcast.udfs.messages.attributes.registry import Attribute, Registry, Type, attribute, is_name
 
 pytestmark = pytest.mark.unit
 

@@ -11,19 +11,19 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.proof import verification
-from lab.proof.attribute_reader import event_reader, frame_reader
-from lab.traffic.feed import event_frames
-from udfs.errors import AttributeTableError, MessageError
-from udfs.messages.attributes.encodings import ENCODINGS
-from udfs.messages.attributes.events import REASONS, Widths
-from udfs.messages.attributes.frames import events_of_frames
-from udfs.messages.attributes.reference import read_event, write_event
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.messages.buffers import Batch
-from udfs.messages.readers import AttributeEvents
-from udfs.network.topology import line
-from udfs.stacks.dissect import dissect_event
+from stackcast.lab.proof import verification
+from stackcast.lab.proof.attribute_reader import event_reader, frame_reader
+from stackcast.lab.traffic.feed import event_frames
+from stackcast.udfs.errors import AttributeTableError, MessageError
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.events import REASONS, Widths
+from stackcast.udfs.messages.attributes.frames import events_of_frames
+from stackcast.udfs.messages.attributes.reference import read_event, write_event
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.readers import AttributeEvents
+from stackcast.udfs.network.topology import line
+from stackcast.udfs.stacks.dissect import dissect_event
 
 pytestmark = pytest.mark.unit
 

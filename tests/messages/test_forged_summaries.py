@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lossy_network import notification, summary_bytes
 
-from udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
+from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
 
 pytestmark = pytest.mark.unit
 

@@ -22,12 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-import schemas
-from udfs.errors import MessageError, SpecificationError
-from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, REASONS, Messages, decode
-from udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
-from udfs.messages.sequence import MAX_MESSAGES
-from udfs.messages.specification import Field, Header, parse_specification
+import stackcast.schemas
+from stackcast.udfs.errors import MessageError, SpecificationError
+from stackcast.udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, REASONS, Messages, decode
+from stackcast.udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
+from stackcast.udfs.messages.sequence import MAX_MESSAGES
+from stackcast.udfs.messages.specification import Field, Header, parse_specification
 
 pytestmark = pytest.mark.unit
 
@@ -261,9 +261,9 @@ def test_the_largest_packet_is_read_whole():
 FENCED = """
 import ctypes, mmap, sys
 import numpy as np
-import schemas
-from udfs.messages.moldudp64 import decode
-from udfs.messages.specification import parse_specification
+import stackcast.schemas
+from stackcast.udfs.messages.moldudp64 import decode
+from stackcast.udfs.messages.specification import parse_specification
 
 specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 fields = [f for h in specification.headers if h.message_type is not None for f in h.fields]

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from udfs.errors import SpecificationError
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import SpecificationError
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.unit
 

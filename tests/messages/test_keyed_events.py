@@ -7,11 +7,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import MessageError
-from udfs.messages.attributes.events import Widths
-from udfs.messages.attributes.keyed_events import KEY, packet_of_event
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.reference import read_packet
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.attributes.keyed_events import KEY, packet_of_event
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.reference import read_packet
 
 pytestmark = pytest.mark.unit
 

@@ -14,9 +14,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 from kafka.record.util import calc_crc32c
 
-from udfs.errors import KafkaError
-from udfs.messages import record_kernels
-from udfs.messages.record_batches import (
+from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.messages import record_kernels
+from stackcast.udfs.messages.record_batches import (
     LATEST_MS,
     Aborted,
     Records,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from lossy_network import notification, summary_bytes
 
-from udfs.messages.recovery.receiver import Loss, Output, Receiver, ReceiverOptions, State
-from udfs.messages.recovery.session import TRANSITIONS, Trigger
-from udfs.messages.reference import build_packet
-from udfs.messages.summaries import Request
+from stackcast.udfs.messages.recovery.receiver import Loss, Output, Receiver, ReceiverOptions, State
+from stackcast.udfs.messages.recovery.session import TRANSITIONS, Trigger
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.summaries import Request
 
 pytestmark = pytest.mark.unit
 

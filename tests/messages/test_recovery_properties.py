@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lossy_network import Faults, Stream, World, notification
 
-from udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
+from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
 
 pytestmark = pytest.mark.unit
 

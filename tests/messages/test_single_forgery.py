@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lossy_network import GONE, Faults, Stream, World, notification, summary_bytes
 
-from udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
+from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import SpecificationError
-from udfs.messages.specification import Field, Specification, parse_specification
+from stackcast.udfs.errors import SpecificationError
+from stackcast.udfs.messages.specification import Field, Specification, parse_specification
 
 pytestmark = pytest.mark.unit
 

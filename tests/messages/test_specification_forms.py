@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from udfs.errors import SpecificationError
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.errors import SpecificationError
+from stackcast.udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from udfs.errors import MessageError
-from udfs.messages.reference import read_packet
-from udfs.messages.summaries import (
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.reference import read_packet
+from stackcast.udfs.messages.summaries import (
     GONE,
     Request,
     Summary,
@@ -27,7 +27,7 @@ from udfs.messages.summaries import (
     splitmix64,
     unpack,
 )
-from udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.unit
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lossy_network import notification, summary_bytes
 
-from udfs.errors import SettingsError
-from udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
-from udfs.messages.summaries import Summary, authentication, is_summary, unpack
-from udfs.messages.summary_keys import HostKeys, SummaryKey, SummarySigner, read_keys
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
+from stackcast.udfs.messages.summaries import Summary, authentication, is_summary, unpack
+from stackcast.udfs.messages.summary_keys import HostKeys, SummaryKey, SummarySigner, read_keys
 
 pytestmark = pytest.mark.unit
 

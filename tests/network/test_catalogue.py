@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.fabric.topologies import NetworkOptions, load_network
-from udfs.errors import LabError, NetworkError
-from udfs.network.catalogue import graphml_graph, topohub_graph
-from udfs.network.labels import WIDE
-from udfs.network.topology import from_graph, read_graph
+from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.udfs.errors import LabError, NetworkError
+from stackcast.udfs.network.catalogue import graphml_graph, topohub_graph
+from stackcast.udfs.network.labels import WIDE
+from stackcast.udfs.network.topology import from_graph, read_graph
 
 pytestmark = pytest.mark.unit
 

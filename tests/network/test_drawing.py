@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from udfs.network.catalogue import geography, topohub_graph
-from udfs.network.drawing import layout
-from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.network.catalogue import geography, topohub_graph
+from stackcast.udfs.network.drawing import layout
+from stackcast.udfs.network.network import Host, Link, Network, Switch
+from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
 
 pytestmark = pytest.mark.unit
 

@@ -8,19 +8,19 @@ import json
 import pytest
 from networks import bytes_on_links, relabelled
 
-from lab.fabric.network import read_description
-from lab.up import deployment
-from udfs.errors import LabError, NetworkError, StackError
-from udfs.network.encodings import ROUTES
-from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE
-from udfs.network.network import Network
-from udfs.network.programs import FILTERING, STACKS, check_labels
-from udfs.network.rows import network_from_rows, network_to_rows
-from udfs.network.source_routes import WIDE_SOURCE_ROUTES
-from udfs.network.topology import fabric
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
+from stackcast.lab.fabric.network import read_description
+from stackcast.lab.up import deployment
+from stackcast.udfs.errors import LabError, NetworkError, StackError
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import FILTERING, STACKS, check_labels
+from stackcast.udfs.network.rows import network_from_rows, network_to_rows
+from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 

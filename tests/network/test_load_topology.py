@@ -5,8 +5,8 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from jobs import load_topology
-from jobs.adapters.tables.topologies import (
+from stackcast.jobs import load_topology
+from stackcast.jobs.adapters.tables.topologies import (
     FABRIC,
     JELLYFISH,
     Asked,
@@ -15,10 +15,10 @@ from jobs.adapters.tables.topologies import (
     build,
     sizes,
 )
-from udfs.errors import NetworkError
-from udfs.network.labels import NARROW, WIDE
-from udfs.network.measures import measure
-from udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import NARROW, WIDE
+from stackcast.udfs.network.measures import measure
+from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
 
 pytestmark = pytest.mark.unit
 

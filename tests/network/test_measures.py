@@ -9,11 +9,11 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from udfs.network import measures
-from udfs.network.labels import WIDE
-from udfs.network.measures import measure
-from udfs.network.network import Network
-from udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.network import measures
+from stackcast.udfs.network.labels import WIDE
+from stackcast.udfs.network.measures import measure
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
 
 pytestmark = pytest.mark.unit
 

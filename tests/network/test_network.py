@@ -10,14 +10,14 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import NetworkError
-from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.rows import network_from_rows, network_to_rows, tree_from_row, tree_to_row
-from udfs.network.topology import fabric, from_graph
-from udfs.network.tunnel import Tunnel, TunnelEnd
-from udfs.network.virtual_tree import VirtualTree, tree_ports
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.steiner import steiner_tree
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Host, Link, Network, Switch
+from stackcast.udfs.network.rows import network_from_rows, network_to_rows, tree_from_row, tree_to_row
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
+from stackcast.udfs.network.virtual_tree import VirtualTree, tree_ports
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.steiner import steiner_tree
 
 pytestmark = pytest.mark.unit
 

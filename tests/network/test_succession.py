@@ -7,15 +7,15 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import NetworkError
-from udfs.network.labels import NARROW, WIDE
-from udfs.network.network import Network
-from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
-from udfs.network.succession import Succession, SwitchSettings, succession
-from udfs.network.topology import fabric, jellyfish
-from udfs.network.virtual_tree import tree_ports
-from udfs.switches.rollout import NetworkVersion, check_meaning
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import NARROW, WIDE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
+from stackcast.udfs.network.succession import Succession, SwitchSettings, succession
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.network.virtual_tree import tree_ports
+from stackcast.udfs.switches.rollout import NetworkVersion, check_meaning
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

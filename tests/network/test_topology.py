@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from udfs.errors import NetworkError
-from udfs.network.jellyfish import jellyfish_links
-from udfs.network.labels import WIDE
-from udfs.network.topology import fabric, from_graph, jellyfish, read_graph
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.jellyfish import jellyfish_links
+from stackcast.udfs.network.labels import WIDE
+from stackcast.udfs.network.topology import fabric, from_graph, jellyfish, read_graph
 
 pytestmark = pytest.mark.unit
 
@@ -71,7 +71,7 @@ def test_a_jellyfish_is_the_same_on_any_machine():
         (4, 7),
         (5, 6),
     ]
-    program = "from udfs.network.topology import jellyfish; n = jellyfish(60, 5, seed=3)\n"
+    program = "from stackcast.udfs.network.topology import jellyfish; n = jellyfish(60, 5, seed=3)\n"
     program += "print([(x.switch, x.port, x.neighbor) for x in n.links])"
     said = {
         subprocess.run(

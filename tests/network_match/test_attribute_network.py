@@ -15,20 +15,20 @@ from paths import P4, ROOT
 from program_switches import fill, open_ports
 from rollout_world import FakeSession, World, hasty
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.program import P4Program
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.errors import NetworkError, SwitchError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.network.network import Network
-from udfs.network.programs import (
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.errors import NetworkError, SwitchError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import (
     ATTRIBUTES,
     EVENT,
     FILTERING,
@@ -36,27 +36,27 @@ from udfs.network.programs import (
     PASSES,
     matching_program,
 )
-from udfs.network.programs import VALUES as VALUE_TABLES
-from udfs.network.rows import network_to_rows
-from udfs.network.topology import fabric, line
-from udfs.network_match.generic.boxes import boxes_of
-from udfs.network_match.generic.entries import event_entries
-from udfs.network_match.generic.network import AttributeFilters
-from udfs.network_match.generic.passes import Limits, passes_of
-from udfs.switches.bridge import BRIDGE
-from udfs.switches.derivation import derive
-from udfs.switches.entry import (
+from stackcast.udfs.network.programs import VALUES as VALUE_TABLES
+from stackcast.udfs.network.rows import network_to_rows
+from stackcast.udfs.network.topology import fabric, line
+from stackcast.udfs.network_match.generic.boxes import boxes_of
+from stackcast.udfs.network_match.generic.entries import event_entries
+from stackcast.udfs.network_match.generic.network import AttributeFilters
+from stackcast.udfs.network_match.generic.passes import Limits, passes_of
+from stackcast.udfs.switches.bridge import BRIDGE
+from stackcast.udfs.switches.derivation import derive
+from stackcast.udfs.switches.entry import (
     GROUPS,
     SwitchEntry,
     difference,
     entry_from_row,
     entry_to_row,
 )
-from udfs.switches.ordering import withheld, write_steps
-from udfs.switches.rollout import NetworkVersion
-from udfs.switches.routes import ROUTE
-from udfs.switches.sources import SOURCE
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.switches.ordering import withheld, write_steps
+from stackcast.udfs.switches.rollout import NetworkVersion
+from stackcast.udfs.switches.routes import ROUTE
+from stackcast.udfs.switches.sources import SOURCE
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

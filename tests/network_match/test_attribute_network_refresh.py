@@ -14,18 +14,18 @@ from paths import P4
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.network_versions import TABLE
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import SinkOptions, open_sink
-from jobs.embedded import network
-from jobs.embedded.feed import Fed
-from jobs.embedded.kinds import SensorRun
-from lab.traffic import sensors
-from lab.up import deployment
-from lab.up.lab import Lab
-from udfs.network.topology import line
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.network_versions import TABLE
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.jobs.embedded import network
+from stackcast.jobs.embedded.feed import Fed
+from stackcast.jobs.embedded.kinds import SensorRun
+from stackcast.lab.traffic import sensors
+from stackcast.lab.up import deployment
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.network.topology import line
 
 pytestmark = pytest.mark.integration
 

@@ -8,11 +8,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.network.topology import fabric
-from udfs.network_match.generic.network import AttributeFilters
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network_match.generic.network import AttributeFilters
 
 pytestmark = pytest.mark.unit
 

@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 from paths import P4
 from program_switches import fill, open_ports
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.nodes import Forward, Rule
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.network.programs import PASSES
-from udfs.network.topology import line
-from udfs.network_match.generic import entries as generic_entries
-from udfs.network_match.generic.boxes import boxes_of
-from udfs.network_match.generic.cells import cells_of
-from udfs.network_match.generic.entries import event_entries
-from udfs.network_match.generic.network import AttributeFilters
-from udfs.network_match.generic.passes import Limits, passes_of
-from udfs.switches.entry import SwitchEntry
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.nodes import Forward, Rule
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.network.programs import PASSES
+from stackcast.udfs.network.topology import line
+from stackcast.udfs.network_match.generic import entries as generic_entries
+from stackcast.udfs.network_match.generic.boxes import boxes_of
+from stackcast.udfs.network_match.generic.cells import cells_of
+from stackcast.udfs.network_match.generic.entries import event_entries
+from stackcast.udfs.network_match.generic.network import AttributeFilters
+from stackcast.udfs.network_match.generic.passes import Limits, passes_of
+from stackcast.udfs.switches.entry import SwitchEntry
 
 pytestmark = pytest.mark.unit
 

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from p4_tables import Switch, by_brute_force, entries_of, grouped
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.compile import table_of_texts
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.fitting import fit
-from udfs.network_match.layout import ProgramOptions, program_layout
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.compile import table_of_texts
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network_match.fitting import fit
+from stackcast.udfs.network_match.layout import ProgramOptions, program_layout
 
 pytestmark = pytest.mark.unit
 

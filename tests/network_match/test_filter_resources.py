@@ -14,17 +14,17 @@ from p4_tables import by_table, entries_of, grouped
 from paths import ROOT
 
 from benchmarks.support.siena import SienaWorkload
-from lab.traffic.subscriptions import subscriptions
-from udfs.filters.compiler.compile import compile_table, compile_texts, table_of_texts
-from udfs.filters.compiler.order import choose_order, field_uses
-from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.explanation.dot import dot
-from udfs.filters.language.shapes import read_table
-from udfs.filters.prefixes import split
-from udfs.messages.specification import parse_specification
-from udfs.network_match.entries import program_entries
-from udfs.network_match.layout import ProgramOptions, program_layout
-from udfs.network_match.resources import prefix_count, render, report
+from stackcast.lab.traffic.subscriptions import subscriptions
+from stackcast.udfs.filters.compiler.compile import compile_table, compile_texts, table_of_texts
+from stackcast.udfs.filters.compiler.order import choose_order, field_uses
+from stackcast.udfs.filters.compiler.tables import CompiledFilter
+from stackcast.udfs.filters.explanation.dot import dot
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.prefixes import split
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network_match.entries import program_entries
+from stackcast.udfs.network_match.layout import ProgramOptions, program_layout
+from stackcast.udfs.network_match.resources import prefix_count, render, report
 
 pytestmark = pytest.mark.unit
 

@@ -10,15 +10,15 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-import schemas
-from udfs.errors import NetworkError
-from udfs.filters.compiler.compile import compile_rules
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.specification import parse_specification
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
+import stackcast.schemas
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.filters.compiler.compile import compile_rules
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
 
 pytestmark = pytest.mark.unit
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from udfs.errors import NetworkError
-from udfs.network.programs import EVENT, PASSES, VALUES
-from udfs.network_match.bit_vectors import BitVectors, FieldVectors
-from udfs.network_match.generic.entries import REQUIRE, SEND, event_entries
-from udfs.network_match.generic.passes import Pass
-from udfs.network_match.generic.table import GenericRow
-from udfs.switches.match import Match
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.programs import EVENT, PASSES, VALUES
+from stackcast.udfs.network_match.bit_vectors import BitVectors, FieldVectors
+from stackcast.udfs.network_match.generic.entries import REQUIRE, SEND, event_entries
+from stackcast.udfs.network_match.generic.passes import Pass
+from stackcast.udfs.network_match.generic.table import GenericRow
+from stackcast.udfs.switches.match import Match
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from generic_rows import SENSORS, holds, outcomes, rule, rule_sets, wanted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.network_match.generic.table import WAYS, GenericRow, generic_table
+from stackcast.udfs.network_match.generic.table import WAYS, GenericRow, generic_table
 
 pytestmark = pytest.mark.unit
 

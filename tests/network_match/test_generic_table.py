@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from paths import ROOT, SUPPORT
 
 from benchmarks.attributes.entries import entries_of_per_field_tables
-from udfs.errors import FilterError
-from udfs.filters.meaning.evaluate import fields_of
-from udfs.filters.nodes import Call
-from udfs.filters.subscriptions import Subscription, check
-from udfs.network_match.generic.table import WAYS, GenericRow, generic_table, refused
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.meaning.evaluate import fields_of
+from stackcast.udfs.filters.nodes import Call
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.network_match.generic.table import WAYS, GenericRow, generic_table, refused
 
 pytestmark = pytest.mark.unit
 
@@ -177,7 +177,7 @@ def test_rows_are_the_same_whatever_the_hash_seed(tmp_path):
     script = tmp_path / "rows.py"
     script.write_text(
         "from generic_rows import SENSORS, rule\n"
-        "from udfs.network_match.generic.table import WAYS, generic_table\n"
+        "from stackcast.udfs.network_match.generic.table import WAYS, generic_table\n"
         "rules = [rule(f'temp > {i} and hum != {i} or gas < {9 * i}', f'h{i}', 'x')"
         " for i in range(3)]\n"
         "for ways in (*((way,) for way in WAYS), WAYS):\n"

@@ -17,31 +17,31 @@ from paths import ROOT
 from program_switches import open_ports
 from rollout_world import by_old_or_new
 
-import schemas
-from jobs import check_delivery, itch_stream
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.embedded import network as embedded_network
-from jobs.embedded.feed import Share, feed
-from lab.fabric.hosts import udp_payload
-from lab.fabric.switches import Fabric
-from lab.proof import verification
-from lab.proof.verification import Receipt
-from lab.report.showcase import FilteredShowcase
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.traffic.feed import feed_frames
-from lab.traffic.packets import new_packets
-from lab.traffic.subscriptions import subscriptions
-from lab.traffic.trading_session import TradingSession
-from udfs.errors import SettingsError
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.reference import read_packet
-from udfs.messages.specification import parse_specification
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.network_match.filters import NetworkFilters
-from udfs.switches.entry import SwitchEntry, difference
-from udfs.switches.ordering import write_steps
+import stackcast.schemas
+from stackcast.jobs import check_delivery, itch_stream
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.embedded import network as embedded_network
+from stackcast.jobs.embedded.feed import Share, feed
+from stackcast.lab.fabric.hosts import udp_payload
+from stackcast.lab.fabric.switches import Fabric
+from stackcast.lab.proof import verification
+from stackcast.lab.proof.verification import Receipt
+from stackcast.lab.report.showcase import FilteredShowcase
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.traffic.feed import feed_frames
+from stackcast.lab.traffic.packets import new_packets
+from stackcast.lab.traffic.subscriptions import subscriptions
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.reference import read_packet
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network_match.filters import NetworkFilters
+from stackcast.udfs.switches.entry import SwitchEntry, difference
+from stackcast.udfs.switches.ordering import write_steps
 
 pytestmark = pytest.mark.unit
 

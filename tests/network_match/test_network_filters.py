@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4_tables import Switch, read_back
 
-import schemas
-from udfs.errors import FilterError
-from udfs.filters.compiler.compile import compile_rules
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.specification import parse_specification
-from udfs.network.topology import fabric
-from udfs.network_match.entries import program_entries
-from udfs.network_match.filters import GENERATIONS, START, NetworkFilters
-from udfs.network_match.layout import STATE_BITS, program_layout
-from udfs.network_match.refusals import refused_by_program, rules_without
-from udfs.network_match.routing import ports_towards
-from udfs.switches.entry import SwitchEntry, difference
-from udfs.switches.ordering import write_steps
+import stackcast.schemas
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.compile import compile_rules
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network_match.entries import program_entries
+from stackcast.udfs.network_match.filters import GENERATIONS, START, NetworkFilters
+from stackcast.udfs.network_match.layout import STATE_BITS, program_layout
+from stackcast.udfs.network_match.refusals import refused_by_program, rules_without
+from stackcast.udfs.network_match.routing import ports_towards
+from stackcast.udfs.switches.entry import SwitchEntry, difference
+from stackcast.udfs.switches.ordering import write_steps
 
 pytestmark = pytest.mark.unit
 

@@ -7,20 +7,20 @@ import json
 import pytest
 from paths import P4
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
-from udfs.errors import FilterError, NetworkError, SettingsError, SwitchError
-from udfs.network.programs import FILTERING
-from udfs.network.topology import fabric
-from udfs.network_match.filters import START, event_ports
-from udfs.p4_program.program import MAIN
-from udfs.switches import derivation
-from udfs.switches.derivation import derive
-from udfs.switches.entry import GROUPS, entry_to_row
-from udfs.switches.rollout import NetworkVersion
-from udfs.switches.routes import ROUTE
-from udfs.switches.sources import SOURCE
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
+from stackcast.udfs.errors import FilterError, NetworkError, SettingsError, SwitchError
+from stackcast.udfs.network.programs import FILTERING
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network_match.filters import START, event_ports
+from stackcast.udfs.p4_program.program import MAIN
+from stackcast.udfs.switches import derivation
+from stackcast.udfs.switches.derivation import derive
+from stackcast.udfs.switches.entry import GROUPS, entry_to_row
+from stackcast.udfs.switches.rollout import NetworkVersion
+from stackcast.udfs.switches.routes import ROUTE
+from stackcast.udfs.switches.sources import SOURCE
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 
@@ -186,7 +186,7 @@ def test_too_many_entries_are_an_error_and_the_next_edit_works(monkeypatch):
         raise FilterError("TOO_LARGE", "too many rows")
 
     with monkeypatch.context() as patched:
-        patched.setattr("udfs.network_match.filters.fitting_rules", too_large)
+        patched.setattr("stackcast.udfs.network_match.filters.fitting_rules", too_large)
         with pytest.raises(FilterError):
             entries(match, [row(1, "stock == MSFT")], 2, first)
     assert entries(match, [row(1, "stock == AAPL")], 3, first) == first

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4_tables import Switch, by_table, divide
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.messages.specification import parse_specification
-from udfs.network_match.cell_tags import HeldCells
-from udfs.network_match.entries import Match, ProgramEntries, program_entries
-from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
-from udfs.switches.entry import entry_to_row
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.network_match.entries import Match, ProgramEntries, program_entries
+from stackcast.udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
+from stackcast.udfs.switches.entry import entry_to_row
 
 pytestmark = pytest.mark.unit
 
@@ -235,7 +235,7 @@ def test_the_division_of_an_average_is_exact(value, count):
     st.integers(0, 128),
 )
 def test_a_match_is_one_value_in_a_table_and_the_same_match_again(kind, value, other, length):
-    from udfs.switches.match import canonical  # noqa: PLC0415
+    from stackcast.udfs.switches.match import canonical  # noqa: PLC0415
 
     own, more = (canonical(int.from_bytes(b, "big")) for b in (value, other))
     match = {

@@ -26,29 +26,29 @@ from pyspark.sql import SparkSession
 from rerequesting import Service
 from waiting import until
 
-from cli.explain import text_of
-from jobs import attribute_stream, check_delivery
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import open_sink, sink_options
-from jobs.embedded.feed import feed_events
-from lab.proof.attribute_reader import frame_reader
-from lab.proof.receipts import datagrams_of, packet_receipt
-from lab.proof.verification import Batch
-from lab.traffic import sensors
-from lab.traffic.publisher import ensure_topic
-from lab.traffic.topic_log import TopicLog
-from lab.up import deployment
-from lab.up.broker import Broker
-from lab.up.lab import Lab
-from udfs.errors import LabError
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.reference import HEADER, build_packet
-from udfs.messages.sequence import session_id
-from udfs.network.topology import line
+from stackcast.cli.explain import text_of
+from stackcast.jobs import attribute_stream, check_delivery
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire import open_sink, sink_options
+from stackcast.jobs.embedded.feed import feed_events
+from stackcast.lab.proof.attribute_reader import frame_reader
+from stackcast.lab.proof.receipts import datagrams_of, packet_receipt
+from stackcast.lab.proof.verification import Batch
+from stackcast.lab.traffic import sensors
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.traffic.topic_log import TopicLog
+from stackcast.lab.up import deployment
+from stackcast.lab.up.broker import Broker
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.reference import HEADER, build_packet
+from stackcast.udfs.messages.sequence import session_id
+from stackcast.udfs.network.topology import line
 
 pytestmark = pytest.mark.integration
 
@@ -141,7 +141,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
         for host, address in addresses.items():
             hosts[host] = Program(
                 tmp_path,
-                *("-m", "cli.main", "receive", "--events", settings.attributes_encoding),
+                *("-m", "stackcast.cli.main", "receive", "--events", settings.attributes_encoding),
                 *("--rerequest", "{}:{}".format(*service.rerequests.address)),
                 *("--listen", address, "--summary-port", "0"),
                 *("--name", host, "--topic", settings.topic, "--topic-id", log.topic.id),

@@ -31,30 +31,30 @@ from pyspark.sql import SparkSession
 from rerequesting import Service
 from waiting import until
 
-import schemas
-from cli.explain import text_of
-from jobs import check_delivery
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import Opener, sink_options
-from jobs.embedded.feed import Share, feed
-from lab.proof.receipts import datagrams_of, packet_receipt
-from lab.traffic.publisher import ensure_topic
-from lab.traffic.topic_log import TopicLog
-from lab.traffic.trading_session import TradingSession
-from lab.up.broker import Broker
-from lab.up.lab import Lab
-from udfs.errors import LabError
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.reference import HEADER, build_packet, read_message, read_packet
-from udfs.messages.sequence import session_id
-from udfs.messages.specification import parse_specification
-from udfs.network.programs import FILTERING
-from udfs.network.rows import network_to_rows
-from udfs.network.topology import fabric
+import stackcast.schemas
+from stackcast.cli.explain import text_of
+from stackcast.jobs import check_delivery
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire import Opener, sink_options
+from stackcast.jobs.embedded.feed import Share, feed
+from stackcast.lab.proof.receipts import datagrams_of, packet_receipt
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.traffic.topic_log import TopicLog
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up.broker import Broker
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.reference import HEADER, build_packet, read_message, read_packet
+from stackcast.udfs.messages.sequence import session_id
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.programs import FILTERING
+from stackcast.udfs.network.rows import network_to_rows
+from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.integration
 
@@ -186,7 +186,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
             where = "{}:{}".format(*service.rerequests.address)
             hosts[host] = Program(
                 tmp_path,
-                *("-m", "cli.main", "receive", "--rerequest", where),
+                *("-m", "stackcast.cli.main", "receive", "--rerequest", where),
                 *("--listen", address, "--summary-port", "0"),
                 *("--topic", deployed.log.topic.name, "--topic-id", deployed.log.topic.id),
                 *("--partitions", str(len(PUBLISHERS))),

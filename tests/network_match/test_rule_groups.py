@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4_tables import Switch, read_back
 
-from udfs.filters.compiler.compile import compile_rules, table_of_rules
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network.topology import fabric
-from udfs.network_match.cell_tags import HeldCells
-from udfs.network_match.entries import program_entries
-from udfs.network_match.filters import NetworkFilters
-from udfs.network_match.fitting import fit, fitting_rules
-from udfs.network_match.groups import Groups
-from udfs.network_match.layout import ProgramOptions, program_layout
-from udfs.network_match.routing import ports_towards
-from udfs.switches.entry import SwitchEntry, difference
-from udfs.switches.ordering import write_steps
+from stackcast.udfs.filters.compiler.compile import compile_rules, table_of_rules
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.network_match.entries import program_entries
+from stackcast.udfs.network_match.filters import NetworkFilters
+from stackcast.udfs.network_match.fitting import fit, fitting_rules
+from stackcast.udfs.network_match.groups import Groups
+from stackcast.udfs.network_match.layout import ProgramOptions, program_layout
+from stackcast.udfs.network_match.routing import ports_towards
+from stackcast.udfs.switches.entry import SwitchEntry, difference
+from stackcast.udfs.switches.ordering import write_steps
 
 pytestmark = pytest.mark.unit
 

@@ -17,21 +17,21 @@ from pyspark.sql import SparkSession
 from rollout_world import by_old_or_new
 from waiting import until
 
-from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.network_versions import TABLE
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import SinkOptions, open_sink
-from jobs.embedded.network import expected
-from lab.proof import verification
-from lab.traffic.feed import feed_frames
-from lab.traffic.packets import new_packets
-from lab.traffic.trading_session import TradingSession
-from lab.up import deployment
-from lab.up.lab import Lab
-from udfs.errors import FilterError
-from udfs.filters.subscriptions import CheckedRule, check, select
-from udfs.network.topology import fabric
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.network_versions import TABLE
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.jobs.embedded.network import expected
+from stackcast.lab.proof import verification
+from stackcast.lab.traffic.feed import feed_frames
+from stackcast.lab.traffic.packets import new_packets
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up import deployment
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.subscriptions import CheckedRule, check, select
+from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.integration
 
@@ -180,9 +180,9 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
             raise FilterError("TOO_LARGE", "more rows than the test allows")
 
         with monkeypatch.context() as patched:
-            patched.setattr("udfs.network_match.filters.fitting_rules", too_large)
+            patched.setattr("stackcast.udfs.network_match.filters.fitting_rules", too_large)
             ready = deployed.ready()
-            with caplog.at_level(logging.ERROR, "jobs.adapters.switches.derive"):
+            with caplog.at_level(logging.ERROR, "stackcast.jobs.adapters.switches.derive"):
                 deployed.spark.sql(f"DELETE FROM {deployed.name} WHERE id > 's0050'")
                 until(lambda: "FILTER.TOO_LARGE" in caplog.text)
             wait_for_rounds(refresher, 2)

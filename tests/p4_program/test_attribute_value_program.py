@@ -29,24 +29,24 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 from virtual_trees_cases import datagram, plain_frame
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from schemas.p4runtime import p4info_pb2
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.events import ETHERTYPE, FINE, WIDTHS, code_of
-from udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.attributes.registry import attribute as make_attribute
-from udfs.network.programs import STATES
-from udfs.network_match.generic.boxes import boxes_of
-from udfs.network_match.generic.entries import CELLS, SEND_BY_STATE, event_entries
-from udfs.network_match.generic.passes import MAX_PASSES, WORDS, Limits, passes_of
-from udfs.network_match.generic.table import MAX_ROWS
-from udfs.switches.bridge import BRIDGE
-from udfs.switches.bridge import SEND as BRIDGE_SEND
-from udfs.switches.entry import canonical
-from udfs.switches.routes import DELIVER, ROUTE, SEND
-from udfs.switches.sources import HOST, SOURCE, TRUST, receiving_port
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.events import ETHERTYPE, FINE, WIDTHS, code_of
+from stackcast.udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.attributes.registry import attribute as make_attribute
+from stackcast.udfs.network.programs import STATES
+from stackcast.udfs.network_match.generic.boxes import boxes_of
+from stackcast.udfs.network_match.generic.entries import CELLS, SEND_BY_STATE, event_entries
+from stackcast.udfs.network_match.generic.passes import MAX_PASSES, WORDS, Limits, passes_of
+from stackcast.udfs.network_match.generic.table import MAX_ROWS
+from stackcast.udfs.switches.bridge import BRIDGE
+from stackcast.udfs.switches.bridge import SEND as BRIDGE_SEND
+from stackcast.udfs.switches.entry import canonical
+from stackcast.udfs.switches.routes import DELIVER, ROUTE, SEND
+from stackcast.udfs.switches.sources import HOST, SOURCE, TRUST, receiving_port
 
 pytestmark = pytest.mark.unit
 

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from paths import P4, TEST_P4
 from program_switches import open_ports
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.filters import NetworkMatch
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.errors import SettingsError
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.attributes.events import WIDTHS, Widths
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.network_match.generic.boxes import boxes_of
-from udfs.network_match.generic.entries import event_entries
-from udfs.network_match.generic.network import header_widths
-from udfs.network_match.generic.passes import Limits, passes_of
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.filters import NetworkMatch
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.attributes.events import WIDTHS, Widths
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.network_match.generic.boxes import boxes_of
+from stackcast.udfs.network_match.generic.entries import event_entries
+from stackcast.udfs.network_match.generic.network import header_widths
+from stackcast.udfs.network_match.generic.passes import Limits, passes_of
 
 pytestmark = pytest.mark.unit
 

@@ -13,16 +13,16 @@ from google.protobuf import text_format
 from p4_tables import by_table
 from paths import P4, ROOT
 
-from schemas.p4runtime import p4info_pb2
+from stackcast.schemas.p4runtime import p4info_pb2
 from tests.make.p4 import generated
-from udfs.errors import FilterError
-from udfs.filters.compiler.compile import compile_texts
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.entries import program_entries
-from udfs.network_match.framing import Repetition
-from udfs.network_match.layout import PREFIX, NamedAction, ProgramOptions, program_layout
-from udfs.network_match.table_sizes import stage_sizes
-from udfs.p4_program.program import files, generate
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network_match.entries import program_entries
+from stackcast.udfs.network_match.framing import Repetition
+from stackcast.udfs.network_match.layout import PREFIX, NamedAction, ProgramOptions, program_layout
+from stackcast.udfs.network_match.table_sizes import stage_sizes
+from stackcast.udfs.p4_program.program import files, generate
 
 pytestmark = pytest.mark.unit
 

@@ -32,8 +32,8 @@ from packet_cases import (
 )
 from pruning_model import REASONS, checksum, datagram
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.switches.sources import trusted_ports
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.switches.sources import trusted_ports
 
 pytestmark = pytest.mark.unit
 

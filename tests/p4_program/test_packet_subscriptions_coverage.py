@@ -9,12 +9,12 @@ import pytest
 from program_switches import OPEN
 from pruning_model import datagram
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network_match.layout import key_table, program_layout, take
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.match import Match
-from udfs.switches.ports import port_groups
-from udfs.switches.sources import receiving_port, trusted_ports
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network_match.layout import key_table, program_layout, take
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.ports import port_groups
+from stackcast.udfs.switches.sources import receiving_port, trusted_ports
 
 pytestmark = pytest.mark.unit
 

@@ -31,15 +31,15 @@ from pruning_model import datagram
 from real_switch import RealSwitch
 from tunnels import in_tunnel
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.encodings import ROUTES as FORMS
-from udfs.network.labels import LabelFormat, SwitchTables
-from udfs.network.source_routes import WIDE_SOURCE_ROUTES
-from udfs.network.tunnel import Tunnel, TunnelEnd
-from udfs.states.messages import StateHeader
-from udfs.states.switch_model import Message, Port, SwitchModel
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.tunnels import end_entries
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.encodings import ROUTES as FORMS
+from stackcast.udfs.network.labels import LabelFormat, SwitchTables
+from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES
+from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
+from stackcast.udfs.states.messages import StateHeader
+from stackcast.udfs.states.switch_model import Message, Port, SwitchModel
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.tunnels import end_entries
 
 pytestmark = [pytest.mark.integration, pytest.mark.bmv2]
 

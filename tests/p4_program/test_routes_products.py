@@ -9,21 +9,21 @@ import p4_products
 import pytest
 from google.protobuf import text_format
 
-from schemas.p4runtime import p4info_pb2
-from udfs.network.encodings import ROUTES
-from udfs.network.labels import MAX_PORT
-from udfs.network.source_routes import (
+from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.labels import MAX_PORT
+from stackcast.udfs.network.source_routes import (
     SOURCE_ROUTES,
     TAGS,
     WIDE_SOURCE_ROUTES,
     SourceRoute,
     SwitchLabels,
 )
-from udfs.network.stored_routes import BLOCK, HYBRID, PORT_BITMAPS, STORED_ROUTES
-from udfs.switches import sources as of_sources
-from udfs.switches.ports import FAN_OUT
-from udfs.switches.routes import DELIVER, ROUTE, SEND
-from udfs.switches.stack_entries import (
+from stackcast.udfs.network.stored_routes import BLOCK, HYBRID, PORT_BITMAPS, STORED_ROUTES
+from stackcast.udfs.switches import sources as of_sources
+from stackcast.udfs.switches.ports import FAN_OUT
+from stackcast.udfs.switches.routes import DELIVER, ROUTE, SEND
+from stackcast.udfs.switches.stack_entries import (
     HOST_PORT,
     LABELS_A_PASS,
     SPLIT,
@@ -31,7 +31,7 @@ from udfs.switches.stack_entries import (
     label_table,
     positions_of,
 )
-from udfs.switches.tunnels import END, LINK, PUT_ON, TAKE_OFF
+from stackcast.udfs.switches.tunnels import END, LINK, PUT_ON, TAKE_OFF
 
 #: Bits of a mask of ports, of which the highest is none.
 PORTS = MAX_PORT + 1

@@ -19,15 +19,15 @@ from program_switches import holding, sent
 from routes_cases import REASONS, modelled, stack_frame
 from virtual_trees_cases import datagram, plain_frame, spread
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.encodings import ROUTES
-from udfs.network.labels import SwitchTables
-from udfs.network.source_routes import WIDE_SOURCE_ROUTES, SourceRoute
-from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, StoredRoute
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publisher_trees import first_trees
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.labels import SwitchTables
+from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES, SourceRoute
+from stackcast.udfs.network.stored_routes import HYBRID, PORT_BITMAPS, StoredRoute
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 

@@ -17,12 +17,12 @@ from p4_tables import entries_of
 from packet_cases import right_sums
 from program_switches import open_ports
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.layout import ProgramOptions
-from udfs.p4_program.program import generate
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network_match.layout import ProgramOptions
+from stackcast.udfs.p4_program.program import generate
 
 pytestmark = [pytest.mark.long, pytest.mark.p4c]
 

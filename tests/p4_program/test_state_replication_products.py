@@ -9,15 +9,15 @@ import pytest
 from google.protobuf import text_format
 from state_cases import CAPACITY, REASONS, REGISTERS, SIZES, TABLE
 
-from schemas.p4runtime import p4info_pb2
-from udfs.network.programs import REPLICATING
-from udfs.states.messages import ACKNOWLEDGER, HEADER_BYTES, PROTO_ID, STATES_PORT, MessageKind
-from udfs.switches.derivation import DERIVATIONS
-from udfs.switches.ports import FAN_OUT
-from udfs.switches.ports import NARROW_PORTS as PORTS
-from udfs.switches.routes import DELIVER, ROUTE, SEND
-from udfs.switches.sources import HOST, SOURCE, TRUST
-from udfs.switches.state_entries import PROTOCOL, PUBLISHER, SPAN, TREE
+from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.udfs.network.programs import REPLICATING
+from stackcast.udfs.states.messages import ACKNOWLEDGER, HEADER_BYTES, PROTO_ID, STATES_PORT, MessageKind
+from stackcast.udfs.switches.derivation import DERIVATIONS
+from stackcast.udfs.switches.ports import FAN_OUT
+from stackcast.udfs.switches.ports import NARROW_PORTS as PORTS
+from stackcast.udfs.switches.routes import DELIVER, ROUTE, SEND
+from stackcast.udfs.switches.sources import HOST, SOURCE, TRUST
+from stackcast.udfs.switches.state_entries import PROTOCOL, PUBLISHER, SPAN, TREE
 
 pytestmark = pytest.mark.unit
 

@@ -18,15 +18,15 @@ from routes_cases import stack_frame
 from tunnels import end_of, in_tunnel, routed, some_tunnels, tunnelled
 from virtual_trees_cases import datagram, plain_frame
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.encodings import ALL
-from udfs.network.labels import NARROW
-from udfs.network.network import Link, Network
-from udfs.network.topology import line
-from udfs.network.tunnel import TUNNEL_PORT, Tunnel, TunnelEnd
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publisher_trees import first_trees
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.encodings import ALL
+from stackcast.udfs.network.labels import NARROW
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.network.topology import line
+from stackcast.udfs.network.tunnel import TUNNEL_PORT, Tunnel, TunnelEnd
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 

@@ -23,15 +23,15 @@ from scapy.layers.l2 import Ether
 from tunnels import in_tunnel
 from virtual_trees_cases import REASONS, datagram, modelled, plain_frame, stack_frame
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import NARROW, STOP, TREE, WIDE
-from udfs.network.network import Network
-from udfs.network.tunnel import Tunnel, TunnelEnd
-from udfs.network.virtual_tree import stored
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.switches.stack_entries import LABELS_A_PASS, switch_entries
-from udfs.switches.tunnels import end_entries
-from udfs.trees.encode import Encoder
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.labels import NARROW, STOP, TREE, WIDE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
+from stackcast.udfs.network.virtual_tree import stored
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.switches.stack_entries import LABELS_A_PASS, switch_entries
+from stackcast.udfs.switches.tunnels import end_entries
+from stackcast.udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 

@@ -9,21 +9,21 @@ import p4_products
 import pytest
 from google.protobuf import text_format
 
-from schemas.p4runtime import p4info_pb2
-from udfs.network.labels import FORMATS, MAX_LABELS, MAX_PORT
-from udfs.network.programs import STACKS
-from udfs.network.tunnel import TUNNEL_PORT
-from udfs.switches.ports import FAN_OUT
-from udfs.switches.routes import DELIVER, ROUTE, SEND
-from udfs.switches.sources import HOST, SOURCE, TRUST
-from udfs.switches.stack_entries import (
+from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.udfs.network.labels import FORMATS, MAX_LABELS, MAX_PORT
+from stackcast.udfs.network.programs import STACKS
+from stackcast.udfs.network.tunnel import TUNNEL_PORT
+from stackcast.udfs.switches.ports import FAN_OUT
+from stackcast.udfs.switches.routes import DELIVER, ROUTE, SEND
+from stackcast.udfs.switches.sources import HOST, SOURCE, TRUST
+from stackcast.udfs.switches.stack_entries import (
     HOST_PORT,
     LABELS_A_PASS,
     TAKE_STACK_OFF,
     label_table,
     positions_of,
 )
-from udfs.switches.tunnels import END, LINK, PUT_ON, TAKE_OFF
+from stackcast.udfs.switches.tunnels import END, LINK, PUT_ON, TAKE_OFF
 
 #: Bits of a mask of ports, of which the highest is none.
 PORTS = MAX_PORT + 1

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
-from jobs.adapters.tables.tables import Tables
-from udfs.network.network import Switch
-from udfs.network.rows import switch_to_row
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.network.network import Switch
+from stackcast.udfs.network.rows import switch_to_row
 
 pytestmark = pytest.mark.integration
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from waiting import until
 
-from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
-from jobs.adapters.planning.plan_tables import TRIES, PlanTables
-from jobs.adapters.tables.tables import LIVE
-from udfs.errors import TableError
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import Specification
+from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions
+from stackcast.jobs.adapters.planning.plan_tables import TRIES, PlanTables
+from stackcast.jobs.adapters.tables.tables import LIVE
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.unit
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning.plans import Plans
-from jobs.adapters.planning.versions import LINK_STATES
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning.plans import Plans
+from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from delivery_cases import ADDRESSING, HOSTS, ITCH, NETWORK, TREES, VERSIONS
 
-from jobs.adapters.planning import header_stacks
-from jobs.adapters.planning.header_stacks import StackJobs
-from udfs.delivery.plan import Compilation, Planner
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.readers import Packets
-from udfs.trees.header_stacks import Stack, Stacks
+from stackcast.jobs.adapters.planning import header_stacks
+from stackcast.jobs.adapters.planning.header_stacks import StackJobs
+from stackcast.udfs.delivery.plan import Compilation, Planner
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.trees.header_stacks import Stack, Stacks
 
 pytestmark = pytest.mark.unit
 

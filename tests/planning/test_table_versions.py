@@ -9,12 +9,12 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning.plans import sources, switch_sources
-from jobs.adapters.planning.versions import LINK_STATES, BatchVersions
-from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
-from jobs.adapters.tables.tables import Tables
-from udfs.switches import rollout
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning.plans import sources, switch_sources
+from stackcast.jobs.adapters.planning.versions import LINK_STATES, BatchVersions
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.switches import rollout
 
 pytestmark = pytest.mark.integration
 

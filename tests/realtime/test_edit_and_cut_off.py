@@ -12,11 +12,11 @@ from kafka import KafkaProducer
 from pcap_deployment import PARTITIONS, Deployment, records
 from waiting import until
 
-from jobs.adapters.stream.delivery import Delivered, LivePlan
-from jobs.adapters.stream.slices import Slice, Slices
-from udfs.errors import StreamError
-from udfs.messages.specification import Specification
-from udfs.stacks.dissect import dissect
+from stackcast.jobs.adapters.stream.delivery import Delivered, LivePlan
+from stackcast.jobs.adapters.stream.slices import Slice, Slices
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.adapters.fetch.client import Range
-from jobs.adapters.fetch.slices import Read, Turn
-from jobs.adapters.stream.slices import Slice, Slices
-from udfs.delivery.told import Telling
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.fetch.client import Range
+from stackcast.jobs.adapters.fetch.slices import Read, Turn
+from stackcast.jobs.adapters.stream.slices import Slice, Slices
+from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit
 

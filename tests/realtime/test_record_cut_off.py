@@ -14,11 +14,11 @@ from kafka import KafkaProducer
 from pcap_deployment import PARTITIONS, Deployment, records
 from waiting import until
 
-from jobs.adapters.checkpoint.progress import Progress
-from jobs.adapters.stream.delivery import BatchDelivery, Delivered
-from udfs.errors import StreamError
-from udfs.messages.specification import Specification
-from udfs.stacks.dissect import dissect
+from stackcast.jobs.adapters.checkpoint.progress import Progress
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery, Delivered
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.checkpoint.pins import Pin
-from jobs.adapters.stream.slices import Slices
+from stackcast.jobs.adapters.checkpoint.pins import Pin
+from stackcast.jobs.adapters.stream.slices import Slices
 
 pytestmark = pytest.mark.unit
 

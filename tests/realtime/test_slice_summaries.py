@@ -11,10 +11,10 @@ from kafka import KafkaProducer
 from kafka_topics import kafka_topic
 from pcap_deployment import MODEL, PARTITIONS, PUBLISHER, Deployment, records
 
-from jobs.adapters.wire.pcap import read_pcap
-from udfs.messages.sequence import OFFSET_SHIFT, session_id
-from udfs.messages.summaries import Summary
-from udfs.stacks.dissect import dissect
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
+from stackcast.udfs.messages.summaries import Summary
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 

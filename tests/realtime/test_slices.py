@@ -17,13 +17,13 @@ from pcap_deployment import PARTITIONS, Deployment, records
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs.adapters.stream import slices
-from jobs.adapters.stream.delivery import Delivered
-from jobs.adapters.stream.micro_batches import in_real_time
-from jobs.adapters.stream.slices import Slices
-from udfs.errors import SettingsError, StreamError
-from udfs.messages.specification import Specification
-from udfs.stacks.dissect import dissect
+from stackcast.jobs.adapters.stream import slices
+from stackcast.jobs.adapters.stream.delivery import Delivered
+from stackcast.jobs.adapters.stream.micro_batches import in_real_time
+from stackcast.jobs.adapters.stream.slices import Slices
+from stackcast.udfs.errors import SettingsError, StreamError
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 

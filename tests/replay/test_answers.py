@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lossy_network import splitmix64
 
-from udfs.messages.summaries import GONE, Request, Summary
-from udfs.replay.answers import (
+from stackcast.udfs.messages.summaries import GONE, Request, Summary
+from stackcast.udfs.replay.answers import (
     MOST_DATAGRAMS,
     Cookies,
     Gone,
@@ -20,7 +20,7 @@ from udfs.replay.answers import (
     network_prefix,
     turns,
 )
-from udfs.replay.notifications import Notifications
+from stackcast.udfs.replay.notifications import Notifications
 
 pytestmark = pytest.mark.unit
 

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from rerequesting import Client, Service, sent
 from waiting import until
 
-from jobs.adapters.replay.explanation import SentExplanation
-from lab.up.broker import Broker
-from udfs.errors import ReplayError
-from udfs.messages.sequence import OFFSET_SHIFT, session_id
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.errors import ReplayError
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
 
 pytestmark = pytest.mark.integration
 

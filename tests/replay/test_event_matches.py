@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from pcap_deployment import records
 
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.buffers import Batch, read_only
-from udfs.messages.readers import Packets
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.specification import Specification
-from udfs.replay.event_matches import NewestEvents
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.buffers import Batch, read_only
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.replay.event_matches import NewestEvents
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 
-from jobs.adapters.tables.who_gets import ATTEMPTS, TableAt, agreeing
-from udfs.errors import TableError
+from stackcast.jobs.adapters.tables.who_gets import ATTEMPTS, TableAt, agreeing
+from stackcast.udfs.errors import TableError
 
 pytestmark = pytest.mark.unit
 

@@ -12,16 +12,16 @@ from kafka_topics import kafka_topic
 from pcap_deployment import NETWORK, Deployment, receipts, records
 from waiting import until
 
-from jobs import deliver_from, run_sql
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.replay.history import History
-from lab.proof import verification
-from udfs.errors import MessageError, ReplayError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.specification import Specification
+from stackcast.jobs import deliver_from, run_sql
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.replay.history import History
+from stackcast.lab.proof import verification
+from stackcast.udfs.errors import MessageError, ReplayError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
 

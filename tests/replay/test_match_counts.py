@@ -12,16 +12,16 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.replay.live_offsets import LiveOffsets
-from udfs.delivery.senders import senders_of
-from udfs.errors import MessageError
-from udfs.filters.advertisements import Advertisement
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.readers import Packets
-from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.replay.match_counts import MatchCounts
+from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
+from stackcast.udfs.delivery.senders import senders_of
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.filters.advertisements import Advertisement
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.readers import Packets
+from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
+from stackcast.udfs.replay.match_counts import MatchCounts
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.replay.offset_runs import offset_runs
+from stackcast.udfs.replay.offset_runs import offset_runs
 
 pytestmark = pytest.mark.unit
 

@@ -14,12 +14,12 @@ from pcap_deployment import Deployment, attribute_deployment
 from pyspark.sql import SparkSession
 from rerequesting import Client, Service, sent
 
-from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.replay.history import History
-from lab.up.broker import Broker
-from udfs.errors import StackcastError
-from udfs.messages.sequence import OFFSET_SHIFT, session_id
-from udfs.stop_request import StopRequest
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.replay.history import History
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
+from stackcast.udfs.stop_request import StopRequest
 
 pytestmark = pytest.mark.integration
 

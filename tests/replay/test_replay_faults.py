@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.adapters.replay.replay import Replay
-from udfs.errors import ReplayError, StreamError
-from udfs.replay.sent_ranges import SentRanges
+from stackcast.jobs.adapters.replay.replay import Replay
+from stackcast.udfs.errors import ReplayError, StreamError
+from stackcast.udfs.replay.sent_ranges import SentRanges
 
 pytestmark = pytest.mark.unit
 

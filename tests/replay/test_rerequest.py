@@ -46,19 +46,19 @@ from rerequesting import (
 )
 from waiting import until
 
-from cli.explain import text_of
-from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.tables.tables import Tables
-from lab.up.broker import Broker
-from udfs.errors import ReplayError
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.filters.subscriptions import check as check_rules
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import session_id, split_sequence
-from udfs.messages.summaries import GONE, Summary, is_summary, request, unpack
-from udfs.messages.summary_keys import HostKeys, SummaryKey
-from udfs.stacks.dissect import Dissection, dissect
+from stackcast.cli.explain import text_of
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.errors import ReplayError
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.filters.subscriptions import check as check_rules
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.sequence import session_id, split_sequence
+from stackcast.udfs.messages.summaries import GONE, Summary, is_summary, request, unpack
+from stackcast.udfs.messages.summary_keys import HostKeys, SummaryKey
+from stackcast.udfs.stacks.dissect import Dissection, dissect
 
 pytestmark = pytest.mark.integration
 
@@ -403,7 +403,7 @@ def test_service_and_receivers_as_programs_repair_losses(stream, tmp_path):
         receiver = Program(
             tmp_path,
             "-m",
-            *("cli.main", "receive", *options.split()),
+            *("stackcast.cli.main", "receive", *options.split()),
             *("--topic", settings.topic, "--topic-id", kafka_topic(settings).id),
             *("--partitions", "2", "--from-start"),
         )

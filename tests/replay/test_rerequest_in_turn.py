@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 from ports import free_port
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.replay import service
-from jobs.adapters.replay.ledger import KnownSession
-from jobs.adapters.replay.metrics import RerequestMetrics
-from udfs.messages.summaries import cookie_of, is_summary, request, unpack
-from udfs.replay.notifications import Notifications
-from udfs.replay.sent_ranges import Gap
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.replay import service
+from stackcast.jobs.adapters.replay.ledger import KnownSession
+from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
+from stackcast.udfs.messages.summaries import cookie_of, is_summary, request, unpack
+from stackcast.udfs.replay.notifications import Notifications
+from stackcast.udfs.replay.sent_ranges import Gap
 
 pytestmark = pytest.mark.integration
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.replay.ledger import KnownSession, SentLedger
-from udfs.messages.sequence import Topic, session_id
-from udfs.replay.sent_ranges import Gap, SentRange
+from stackcast.jobs.adapters.replay.ledger import KnownSession, SentLedger
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.replay.sent_ranges import Gap, SentRange
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.replay.sent_ranges import NOTHING, Gap, SentRange, SentRanges
+from stackcast.udfs.replay.sent_ranges import NOTHING, Gap, SentRange, SentRanges
 
 pytestmark = pytest.mark.unit
 

@@ -13,14 +13,14 @@ import yaml
 from paths import ROOT
 from prometheus_client import CollectorRegistry
 
-from jobs.adapters.app.metrics_server import Health, told_by_metrics
-from jobs.adapters.console.link_metrics import LinkMetrics
-from jobs.adapters.replay.metrics import RerequestMetrics
-from jobs.adapters.retune.metrics import RetuneMetrics
-from jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
-from jobs.adapters.stream.metrics import StreamMetrics
-from jobs.adapters.switches.metrics import SwitchMetrics
-from udfs.states.controller import Controller
+from stackcast.jobs.adapters.app.metrics_server import Health, told_by_metrics
+from stackcast.jobs.adapters.console.link_metrics import LinkMetrics
+from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
+from stackcast.jobs.adapters.retune.metrics import RetuneMetrics
+from stackcast.jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.udfs.states.controller import Controller
 
 pytestmark = pytest.mark.unit
 

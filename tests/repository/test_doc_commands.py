@@ -11,7 +11,7 @@ import typer.main
 from documents import DOOR, Command, commands
 from paths import ROOT
 
-from cli.main import app
+from stackcast.cli.main import app
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from doc_shell import Background, Shell, Step, clone, parameters
 from doc_steps import STATE_CONTROLLER_JOB, STATE_SERVICES, STATES, STATES_IN_SPARK, VARIANTS
 from state_hosts import StateHosts, endpoint, state_hosts
 
-from lab.traffic.publisher import ensure_topic
-from lab.up.broker import Broker
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.long
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
+from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
 from tests.make.docs import COMMAND, OPERATIONS, with_settings
-from udfs import errors
-from udfs.messages.readers import REASONS
+from stackcast.udfs import errors
+from stackcast.udfs.messages.readers import REASONS
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from lab.up.broker import var_folder
+from stackcast.lab.up.broker import var_folder
 
 pytestmark = pytest.mark.integration
 

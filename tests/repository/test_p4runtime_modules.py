@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf.internal import api_implementation
 from paths import ROOT
 
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from tests.make.p4runtime import FOLDER, generate
 
 pytestmark = pytest.mark.integration
@@ -41,15 +41,15 @@ def test_the_package_p4_is_not_installed() -> None:
 
 def test_the_shell_uses_our_messages_in_one_descriptor_pool() -> None:
     code = """
-from jobs.adapters.switches.shell import register_messages
+from stackcast.jobs.adapters.switches.shell import register_messages
 register_messages()
 import p4runtime_sh.shell
 from p4.v1 import p4runtime_pb2
 from p4.config.v1 import p4info_pb2
-import schemas.p4runtime.p4runtime_pb2, schemas.p4runtime.p4info_pb2
+import stackcast.schemas.p4runtime.p4runtime_pb2, stackcast.schemas.p4runtime.p4info_pb2
 assert p4runtime_pb2 is p4runtime_sh.p4runtime.p4runtime_pb2
-assert p4runtime_pb2 is schemas.p4runtime.p4runtime_pb2
-assert p4info_pb2 is p4runtime_sh.shell.p4info_pb2 is schemas.p4runtime.p4info_pb2
+assert p4runtime_pb2 is stackcast.schemas.p4runtime.p4runtime_pb2
+assert p4info_pb2 is p4runtime_sh.shell.p4info_pb2 is stackcast.schemas.p4runtime.p4info_pb2
 """
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     pool = descriptor_pool.Default()

@@ -29,8 +29,8 @@ def test_modules_lines_callers_and_cycles_are_counted_per_package():
     structures = {name: code.structure(name) for name in code.rooms}
     assert list(structures) == [
         "jobs",
-        "jobs.adapters",
-        "jobs.adapters.package",
+        "stackcast.jobs.adapters",
+        "stackcast.jobs.adapters.package",
         "udfs",
         "udfs.high",
         "udfs.low",

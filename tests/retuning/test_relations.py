@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_formats import TYPED, TYPED_EVENTS, UNTYPED, UNTYPED_EVENTS, conditions
 
-from udfs.errors import NetworkError, SubscriptionError
-from udfs.filters.advertisements import Advertisement, check_advertisements
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import parse_specification
-from udfs.network.topology import fabric
-from udfs.retuning import relations
-from udfs.retuning.relations import clients_of
-from udfs.trees.publications import Clients
+from stackcast.udfs.errors import NetworkError, SubscriptionError
+from stackcast.udfs.filters.advertisements import Advertisement, check_advertisements
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.retuning import relations
+from stackcast.udfs.retuning.relations import clients_of
+from stackcast.udfs.trees.publications import Clients
 
 pytestmark = pytest.mark.unit
 

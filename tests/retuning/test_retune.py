@@ -27,38 +27,38 @@ from stopping_job import StoppingJob
 from virtual_trees_cases import stacked
 from waiting import until
 
-from jobs import retune_trees
-from jobs.adapters.app import application
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.retune import planning, report, trials
-from jobs.adapters.retune.options import RetuneOptions
-from jobs.adapters.retune.planning import Planner, RetunePlan
-from jobs.adapters.retune.record import RecordedPublications, read_record
-from jobs.adapters.retune.writing import TreeWriter
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables import local
-from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
-from jobs.adapters.tables.writers import Fence
-from jobs.adapters.wire import SinkOptions, open_sink
-from lab.proof.receipts import datagrams_of
-from lab.up.process import Child
-from udfs.errors import NetworkError, SettingsError, TableError
-from udfs.network.labels import TREE, LabelFormat
-from udfs.network.rows import network_to_rows, tree_from_row, tree_to_row
-from udfs.network.source_routes import SOURCE_ROUTES
-from udfs.network.stored_routes import HYBRID, TREES
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.comparison import Record
-from udfs.retuning.steps import rules
-from udfs.stop_request import StopRequest
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.strategy import Situation, uniform
+from stackcast.jobs import retune_trees
+from stackcast.jobs.adapters.app import application
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.retune import planning, report, trials
+from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.adapters.retune.planning import Planner, RetunePlan
+from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
+from stackcast.jobs.adapters.retune.writing import TreeWriter
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables import local
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
+from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.lab.proof.receipts import datagrams_of
+from stackcast.lab.up.process import Child
+from stackcast.udfs.errors import NetworkError, SettingsError, TableError
+from stackcast.udfs.network.labels import TREE, LabelFormat
+from stackcast.udfs.network.rows import network_to_rows, tree_from_row, tree_to_row
+from stackcast.udfs.network.source_routes import SOURCE_ROUTES
+from stackcast.udfs.network.stored_routes import HYBRID, TREES
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.retuning.comparison import Record
+from stackcast.udfs.retuning.steps import rules
+from stackcast.udfs.stop_request import StopRequest
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.strategy import Situation, uniform
 
 pytestmark = pytest.mark.integration
 
@@ -167,7 +167,7 @@ def switches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fabric]:
     folder = tmp_path_factory.mktemp("switches")
     rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
     (folder / "network.json").write_text(json.dumps(rows))
-    line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
+    line = [sys.executable, "-m", "stackcast.lab.fabric.network", "--description", folder / "network.json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
         where = json.loads(child.start(600))
@@ -275,7 +275,7 @@ def test_a_process_that_was_suspended_before_its_commit_ends_and_leaves_the_tree
     report = ["--report", str(deployment.folder / "stopped")]
     older = StoppingJob(
         deployment.folder,
-        "jobs.adapters.tables.local:merge",
+        "stackcast.jobs.adapters.tables.local:merge",
         "retune_trees.py",
         *(*FEW, *report, "--rules", "1"),
         conf=conf,

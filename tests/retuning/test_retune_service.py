@@ -31,24 +31,24 @@ from rerequesting import Service, repaired
 from retuning_service import check_place_is_free, get, record_of_rows, retuning_service
 from waiting import until
 
-from jobs import check_delivery
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.retune.record import RecordedPublications, read_record
-from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.tables.conflicts import retried
-from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.recorded_topics import topic_of_row
-from jobs.adapters.tables.tables import TREES, Tables
-from lab.proof import verdict as verdicts
-from lab.proof.receipts import datagrams_of, packet_receipt, receipts
-from lab.traffic.publisher import ensure_topic
-from lab.up.lab import Lab
-from udfs.messages.sequence import OFFSET_SHIFT, session_id
-from udfs.network.rows import network_to_rows
-from udfs.network.topology import fabric
-from udfs.trees.strategies.registry import STRATEGIES
+from stackcast.jobs import check_delivery
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
+from stackcast.jobs.adapters.tables.tables import TREES, Tables
+from stackcast.lab.proof import verdict as verdicts
+from stackcast.lab.proof.receipts import datagrams_of, packet_receipt, receipts
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
+from stackcast.udfs.network.rows import network_to_rows
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
 
 pytestmark = pytest.mark.integration
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.retune import writing
-from jobs.adapters.retune.deployment import Deployment
-from jobs.adapters.retune.options import RetuneOptions
-from udfs.errors import TableError
-from udfs.network.rows import tree_from_row, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.retune import writing
+from stackcast.jobs.adapters.retune.deployment import Deployment
+from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.network.rows import tree_from_row, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

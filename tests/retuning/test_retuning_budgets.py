@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.capacity import Limits, tree_budgets
-from udfs.switches.entry import GROUPS
-from udfs.switches.ordering import check_limits
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.capacity import Limits, tree_budgets
+from stackcast.udfs.switches.entry import GROUPS
+from stackcast.udfs.switches.ordering import check_limits
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

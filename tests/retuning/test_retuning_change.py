@@ -10,12 +10,12 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.network.topology import fabric
-from udfs.retuning.change import TreeChange, plan_change
-from udfs.retuning.comparison import Trial
-from udfs.retuning.steps import rules
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.strategy import Edges, TreeCapacity, uniform
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.retuning.change import TreeChange, plan_change
+from stackcast.udfs.retuning.comparison import Trial
+from stackcast.udfs.retuning.steps import rules
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.strategy import Edges, TreeCapacity, uniform
 
 pytestmark = pytest.mark.unit
 

@@ -3,10 +3,10 @@
 import networkx as nx
 import pytest
 
-from udfs.network.topology import from_graph
-from udfs.retuning.comparison import Record
-from udfs.trees.publications import Publication, by_entry
-from udfs.trees.steiner import steiner_tree
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.retuning.comparison import Record
+from stackcast.udfs.trees.publications import Publication, by_entry
+from stackcast.udfs.trees.steiner import steiner_tree
 
 pytestmark = pytest.mark.unit
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import mended, random_network, relabelled
 
-from udfs.network.encodings import ROUTES
-from udfs.network.topology import fabric, jellyfish
-from udfs.retuning.comparison import Record
-from udfs.retuning.encodings import ENCODINGS, encoding_costs, least
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publications import Publication
-from udfs.trees.publisher_trees import first_trees
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.retuning.comparison import Record
+from stackcast.udfs.retuning.encodings import ENCODINGS, encoding_costs, least
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publications import Publication
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.retuning.comparison import Record, StrategyResult, evaluate
-from udfs.retuning.costs import PrunedTreeReplayer
-from udfs.retuning.mixture import choose, mix
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import (
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.retuning.comparison import Record, StrategyResult, evaluate
+from stackcast.udfs.retuning.costs import PrunedTreeReplayer
+from stackcast.udfs.retuning.mixture import choose, mix
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import (
     Edges,
     Situation,
     TreeCapacity,

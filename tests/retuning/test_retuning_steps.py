@@ -10,14 +10,14 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import NetworkError
-from udfs.network.labels import NARROW, WIDE
-from udfs.network.network import Link, Network
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.retuning.steps import TreeStep, next_step, rules, under_way
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.strategy import Edges, TreeCapacity, uniform
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import NARROW, WIDE
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree, stored
+from stackcast.udfs.retuning.steps import TreeStep, next_step, rules, under_way
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.strategy import Edges, TreeCapacity, uniform
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from google.rpc import code_pb2
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lab.switch.p4runtime.arbitration import Arbitration
-from lab.switch.p4runtime.refusal import Refusal
+from stackcast.lab.switch.p4runtime.arbitration import Arbitration
+from stackcast.lab.switch.p4runtime.refusal import Refusal
 
 pytestmark = pytest.mark.unit
 

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import TEST_P4
 
-from lab.switch.bmv2 import hashes
-from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.program import Program, load_program
-from lab.switch.bmv2.state import SwitchState
-from udfs.errors import SwitchError
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match
+from stackcast.lab.switch.bmv2 import hashes
+from stackcast.lab.switch.bmv2.packet import Packet
+from stackcast.lab.switch.bmv2.program import Program, load_program
+from stackcast.lab.switch.bmv2.state import SwitchState
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import Match
 
 pytestmark = pytest.mark.unit
 

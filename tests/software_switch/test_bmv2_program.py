@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4, TEST_P4
 
-from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.program import INTRINSIC, Program, load_program
-from lab.switch.bmv2.state import SwitchState
-from lab.switch.p4runtime.program import read_program
-from udfs.errors import SwitchError
+from stackcast.lab.switch.bmv2.packet import Packet
+from stackcast.lab.switch.bmv2.program import INTRINSIC, Program, load_program
+from stackcast.lab.switch.bmv2.state import SwitchState
+from stackcast.lab.switch.p4runtime.program import read_program
+from stackcast.udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from paths import TEST_P4
 from scapy.utils import checksum
 
-from lab.switch.bmv2 import hashes
-from lab.switch.bmv2.program import Program, load_program
-from lab.switch.bmv2.state import GREEN, RED, YELLOW, MeterArray
-from lab.switch.bmv2.tables import RankedTable
-from udfs.errors import SwitchError
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match, canonical
+from stackcast.lab.switch.bmv2 import hashes
+from stackcast.lab.switch.bmv2.program import Program, load_program
+from stackcast.lab.switch.bmv2.state import GREEN, RED, YELLOW, MeterArray
+from stackcast.lab.switch.bmv2.tables import RankedTable
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import Match, canonical
 
 pytestmark = pytest.mark.unit
 

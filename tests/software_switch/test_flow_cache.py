@@ -15,9 +15,9 @@ from feature_cases import FEATURES, Feature, keys, requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.switch.bmv2.flow_cache import CachedRun, FlowCache
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_entry
+from stackcast.lab.switch.bmv2.flow_cache import CachedRun, FlowCache
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_entry
 
 pytestmark = pytest.mark.unit
 

@@ -33,11 +33,11 @@ from google.rpc import code_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.switch.p4runtime.device import MOST_UPDATES, Device
-from lab.switch.p4runtime.program import read_program
-from lab.switch.p4runtime.refusal import Refusal
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2
-from udfs.errors import SwitchError
+from stackcast.lab.switch.p4runtime.device import MOST_UPDATES, Device
+from stackcast.lab.switch.p4runtime.program import read_program
+from stackcast.lab.switch.p4runtime.refusal import Refusal
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
 

@@ -33,20 +33,20 @@ from google.rpc import code_pb2, status_pb2
 from paths import P4
 from waiting import until
 
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.shell import register_messages
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import MOST_UPDATES, Device
-from lab.switch.p4runtime.endpoint import ServerCredentials
-from lab.switch.p4runtime.refusal import Refusal, batch_status, invalid
-from lab.switch.p4runtime.server import P4RuntimeServer
-from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
-from udfs.errors import LabError, SwitchError
-from udfs.network.topology import fabric
-from udfs.switches.entry import Difference, SwitchEntry, canonical, difference, group_entry
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.jobs.adapters.switches.shell import register_messages
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import MOST_UPDATES, Device
+from stackcast.lab.switch.p4runtime.endpoint import ServerCredentials
+from stackcast.lab.switch.p4runtime.refusal import Refusal, batch_status, invalid
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.udfs.errors import LabError, SwitchError
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.switches.entry import Difference, SwitchEntry, canonical, difference, group_entry
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

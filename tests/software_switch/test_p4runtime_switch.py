@@ -28,10 +28,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from schemas.p4runtime import p4runtime_pb2
-from udfs.errors import SwitchError
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
 

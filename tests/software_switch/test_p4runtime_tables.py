@@ -26,9 +26,9 @@ from google.rpc import code_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.switch.p4runtime.device import Device
-from schemas.p4runtime import p4runtime_pb2
-from udfs.switches.entry import default_entry
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.switches.entry import default_entry
 
 pytestmark = pytest.mark.unit
 

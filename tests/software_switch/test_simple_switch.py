@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4_coverage import executed, missed, statements_of
 
-from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.passes import PASS_LIMIT, Passes, Walk
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.errors import SwitchError
-from udfs.switches.entry import default_entry, group_entry, session_entry
+from stackcast.lab.switch.bmv2.packet import Packet
+from stackcast.lab.switch.bmv2.passes import PASS_LIMIT, Passes, Walk
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import default_entry, group_entry, session_entry
 
 pytestmark = pytest.mark.unit
 

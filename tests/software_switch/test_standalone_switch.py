@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from paths import P4
 from ports import free_port
 
-from lab.fabric.ports import LAST_PORT, Interface, UdpTunnel, read_ports, with_vlan_tag
-from lab.fabric.standalone import StandaloneSwitch, SwitchOptions, open_ports, serve
-from udfs.errors import LabError, SwitchError
+from stackcast.lab.fabric.ports import LAST_PORT, Interface, UdpTunnel, read_ports, with_vlan_tag
+from stackcast.lab.fabric.standalone import StandaloneSwitch, SwitchOptions, open_ports, serve
+from stackcast.udfs.errors import LabError, SwitchError
 
 pytestmark = pytest.mark.integration
 

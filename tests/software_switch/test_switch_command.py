@@ -26,15 +26,15 @@ from program_switches import fill
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
-from udfs.errors import SwitchError
-from udfs.network.network import Network
-from udfs.network.topology import from_graph
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,7 @@ class Running:
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "lab", "switch", *arguments],
+            [sys.executable, "-m", "stackcast.cli.main", "lab", "switch", *arguments],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -193,10 +193,10 @@ import json, signal, socket, subprocess, sys
 from pathlib import Path
 sys.path.insert(0, "tests/support")
 from program_switches import fill
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
-from udfs.network.topology import from_graph
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.network.topology import from_graph
 import networkx as nx
 
 def ip(words):
@@ -216,7 +216,7 @@ for host in network.hosts.values():
     far[host.name].bind((end, 3))
     far[host.name].settimeout(600)
 process = subprocess.Popen(
-    [sys.executable, "-m", "cli.main", "lab", "switch", *sys.argv[1:], *options],
+    [sys.executable, "-m", "stackcast.cli.main", "lab", "switch", *sys.argv[1:], *options],
     stdout=subprocess.PIPE, text=True,
 )
 ready = json.loads(process.stdout.readline())
@@ -285,7 +285,7 @@ def test_a_signal_ends_it_whatever_clients_still_ask(run: Runs):
 def refused(*arguments: str) -> str:
     """The line with which the command ends."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "lab", "switch", *arguments],
+        [sys.executable, "-m", "stackcast.cli.main", "lab", "switch", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -15,14 +15,14 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from typer.testing import CliRunner
 
-from cli import frames as command
-from jobs.adapters.wire import SinkOptions, open_sink
-from udfs.errors import SinkError, StackError
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import sequence_number
-from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE
-from udfs.stacks.dissect import dissect
-from udfs.stacks.frame import FrameTemplates, build_frames, header_template
+from stackcast.cli import frames as command
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.udfs.errors import SinkError, StackError
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import sequence_number
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.frame import FrameTemplates, build_frames, header_template
 
 pytestmark = pytest.mark.unit
 
@@ -268,7 +268,7 @@ def test_a_capture_that_ends_early_shows_what_it_holds(tmp_path):
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):
-    from cli import main  # noqa: PLC0415
+    from stackcast.cli import main  # noqa: PLC0415
 
     def fail() -> None:
         raise SinkError("PERMISSION", "first line\n  second line")

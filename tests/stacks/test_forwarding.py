@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import bytes_on_links
 
-from udfs.errors import NetworkError, StackError
-from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
-from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel, forward, network_tables
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.errors import NetworkError, StackError
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
+from stackcast.udfs.network.network import Host, Link, Network, Switch
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import ForwardingModel, forward, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from udfs.errors import StackError
-from udfs.network.labels import NARROW, WIDE
-from udfs.stacks.frame import FrameTemplates, build_frames, header_template
+from stackcast.udfs.errors import StackError
+from stackcast.udfs.network.labels import NARROW, WIDE
+from stackcast.udfs.stacks.frame import FrameTemplates, build_frames, header_template
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.stacks.segments import MOST_SEGMENTS, segment_bounds
+from stackcast.udfs.stacks.segments import MOST_SEGMENTS, segment_bounds
 
 pytestmark = pytest.mark.unit
 

@@ -7,15 +7,15 @@ import dataclasses
 import pytest
 from networks import relabelled
 
-from udfs.errors import NetworkError, StackError
-from udfs.network.encodings import ENCODINGS, label_bits, label_format
-from udfs.network.labels import NARROW, SwitchTables
-from udfs.network.network import Network
-from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, SOURCE_ROUTES
-from udfs.network.topology import fabric, line
-from udfs.stacks.forwarding import forward, path_of_stack
-from udfs.switches.ports import FAN_OUT, port_groups
-from udfs.trees.encoders import encoder_of
+from stackcast.udfs.errors import NetworkError, StackError
+from stackcast.udfs.network.encodings import ENCODINGS, label_bits, label_format
+from stackcast.udfs.network.labels import NARROW, SwitchTables
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.source_routes import BITMASK, MC_GROUP, PORT, SOURCE_ROUTES
+from stackcast.udfs.network.topology import fabric, line
+from stackcast.udfs.stacks.forwarding import forward, path_of_stack
+from stackcast.udfs.switches.ports import FAN_OUT, port_groups
+from stackcast.udfs.trees.encoders import encoder_of
 
 pytestmark = pytest.mark.unit
 

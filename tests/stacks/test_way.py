@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import mended, random_network, relabelled
 
-from udfs.network.encodings import ROUTES
-from udfs.network.topology import fabric
-from udfs.stacks.forwarding import ForwardingModel, forward, network_tables, path_of_stack
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encoders import encoder_of
-from udfs.trees.header_stacks import HeaderStacks
-from udfs.trees.publisher_trees import first_trees
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.forwarding import ForwardingModel, forward, network_tables, path_of_stack
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.header_stacks import HeaderStacks
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 

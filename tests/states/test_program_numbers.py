@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 from state_world import World
 
-from udfs.states.controller import SETTLE, Controller
-from udfs.states.messages import MOST_VNF, MessageKind, Signal, SignalKind, group_of
-from udfs.states.middleware import Middleware
-from udfs.states.outputs import CONTROLLER, Keep, Output, Record, Send
-from udfs.states.programs import FIRST_VNF, QUARANTINE, Program, Programs
-from udfs.states.requests import LEASE
-from udfs.states.segments import after, cut
+from stackcast.udfs.states.controller import SETTLE, Controller
+from stackcast.udfs.states.messages import MOST_VNF, MessageKind, Signal, SignalKind, group_of
+from stackcast.udfs.states.middleware import Middleware
+from stackcast.udfs.states.outputs import CONTROLLER, Keep, Output, Record, Send
+from stackcast.udfs.states.programs import FIRST_VNF, QUARANTINE, Program, Programs
+from stackcast.udfs.states.requests import LEASE
+from stackcast.udfs.states.segments import after, cut
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from state_world import TICK, World
 
-from udfs.errors import StateError
-from udfs.states.messages import MOST_BYTES, MessageKind, StateHeader, group_of
-from udfs.states.program import Update
-from udfs.states.segments import ASK_AGAIN, REORDERED, Stream, cut
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.messages import MOST_BYTES, MessageKind, StateHeader, group_of
+from stackcast.udfs.states.program import Update
+from stackcast.udfs.states.segments import ASK_AGAIN, REORDERED, Stream, cut
 
 pytestmark = pytest.mark.unit
 
@@ -176,7 +176,7 @@ def test_a_middleware_cannot_speak_for_programs_of_another() -> None:
     controller = made.controller
     other = made.clients["a"].program.vnf
     connection = made.hosts[2].connection
-    from udfs.states.messages import Signal, SignalKind  # noqa: PLC0415
+    from stackcast.udfs.states.messages import Signal, SignalKind  # noqa: PLC0415
 
     for kind in (SignalKind.SUB_REG, SignalKind.INIT_PUB, SignalKind.ACKNOWLEDGED):
         signal = Signal(kind, other, 1, 5, data=STATE.encode())

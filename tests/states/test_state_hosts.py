@@ -18,13 +18,13 @@ from state_cases import REASONS
 from state_hosts import REGISTERS, TABLE, StateHosts, state_hosts
 from waiting import until
 
-from cli.receive.kernel_counters import read_memberships
-from jobs.adapters.states.client import StatesClient
-from jobs.adapters.states.links import GroupLink
-from jobs.adapters.states.replica import Replica
-from udfs.errors import StateError
-from udfs.states.frames import pack_frame, read_frame
-from udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, STATES_PORT, MessageKind, group_of
+from stackcast.cli.receive.kernel_counters import read_memberships
+from stackcast.jobs.adapters.states.client import StatesClient
+from stackcast.jobs.adapters.states.links import GroupLink
+from stackcast.jobs.adapters.states.replica import Replica
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.frames import pack_frame, read_frame
+from stackcast.udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, STATES_PORT, MessageKind, group_of
 
 pytestmark = pytest.mark.integration
 

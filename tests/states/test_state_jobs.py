@@ -27,20 +27,20 @@ from pyspark.sql import SparkSession
 from state_hosts import StateHosts, endpoint, state_hosts
 from waiting import until
 
-from jobs import replica_controller, state_stream
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.states.client import StatesClient
-from jobs.adapters.states.fact_tables import FactTables
-from jobs.adapters.states.replica import Replica
-from jobs.adapters.states.row_states import STATES, StateNames
-from jobs.adapters.states.store import KafkaStore, topics_of
-from jobs.adapters.tables.tables import Tables
-from lab.traffic.publisher import ensure_topic
-from lab.up.broker import Broker
-from udfs.errors import StateError, TableError
-from udfs.filters.subscriptions import Subscription
-from udfs.states.outputs import Keep, Record
+from stackcast.jobs import replica_controller, state_stream
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.states.client import StatesClient
+from stackcast.jobs.adapters.states.fact_tables import FactTables
+from stackcast.jobs.adapters.states.replica import Replica
+from stackcast.jobs.adapters.states.row_states import STATES, StateNames
+from stackcast.jobs.adapters.states.store import KafkaStore, topics_of
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.errors import StateError, TableError
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.states.outputs import Keep, Record
 
 pytestmark = pytest.mark.integration
 
@@ -119,7 +119,7 @@ def shown(tables: Tables, folder: Path) -> list[str]:
     """Returns the lines that ``stackcast states show`` prints."""
     properties = folder / "show.conf"
     properties.write_text(f"spark.stackcast.tables {tables.location}\n")
-    command = [sys.executable, "-m", "cli.main", "states", "show", STATE]
+    command = [sys.executable, "-m", "stackcast.cli.main", "states", "show", STATE]
     command += ["--properties-file", str(properties)]
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     return subprocess.run(

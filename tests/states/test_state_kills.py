@@ -25,10 +25,10 @@ from quick_broker import QuickBroker
 from state_hosts import StateHosts, endpoint
 from waiting import until
 
-from jobs.adapters.states.client import StatesClient
-from jobs.adapters.states.overview import overview
-from jobs.adapters.tables.tables import Tables
-from lab.up.broker import Broker, default_class_path
+from stackcast.jobs.adapters.states.client import StatesClient
+from stackcast.jobs.adapters.states.overview import overview
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.up.broker import Broker, default_class_path
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +76,7 @@ class World:
             return f"udp:{endpoint(hosts.far[port])}/{endpoint(hosts.near[port])}"
 
         def states(part: str, port: int, *arguments: str) -> list[str]:
-            command = [sys.executable, "-m", "cli.main", "states", part, "--link", tunnel(port)]
+            command = [sys.executable, "-m", "stackcast.cli.main", "states", part, "--link", tunnel(port)]
             command += ["--address", f"10.0.0.{port}", "--listen", listens[port]]
             return [*command, *arguments]
 

@@ -9,8 +9,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import StateError
-from udfs.states.messages import (
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.messages import (
     MOST_BYTES,
     MOST_SEGMENTS,
     MOST_STATE,

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from paths import ROOT
 
-from jobs.adapters.states import metrics
-from jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
-from udfs.states.controller import Controller
-from udfs.states.messages import MOST_VNF, REGISTER_STATES, Signal, SignalKind
-from udfs.states.programs import FIRST_VNF
+from stackcast.jobs.adapters.states import metrics
+from stackcast.jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
+from stackcast.udfs.states.controller import Controller
+from stackcast.udfs.states.messages import MOST_VNF, REGISTER_STATES, Signal, SignalKind
+from stackcast.udfs.states.programs import FIRST_VNF
 
 pytestmark = pytest.mark.unit
 

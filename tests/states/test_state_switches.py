@@ -15,12 +15,12 @@ from program_switches import holding
 from state_cases import PUBLISH, REGISTER, REMOVE, entries_of, state_frame, told, wanted_copies
 from virtual_trees_cases import datagram, plain_frame
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.network import Network
-from udfs.network.topology import from_graph
-from udfs.states import subscriptions
-from udfs.states.messages import StateHeader
-from udfs.states.switch_model import Message, Port, SwitchModel
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.states import subscriptions
+from stackcast.udfs.states.messages import StateHeader
+from stackcast.udfs.states.switch_model import Message, Port, SwitchModel
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.states.subscriptions import Subscriptions, as_bits, needless, ports_of
+from stackcast.udfs.states.subscriptions import Subscriptions, as_bits, needless, ports_of
 
 pytestmark = pytest.mark.unit
 

@@ -21,8 +21,8 @@ from state_cases import (
     wanted_copies,
 )
 
-from udfs.states.messages import StateHeader
-from udfs.states.switch_controller import (
+from stackcast.udfs.states.messages import StateHeader
+from stackcast.udfs.states.switch_controller import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     Send,
@@ -30,7 +30,7 @@ from udfs.states.switch_controller import (
     SwitchController,
     acknowledged,
 )
-from udfs.states.switch_model import Message
+from stackcast.udfs.states.switch_model import Message
 
 pytestmark = pytest.mark.unit
 

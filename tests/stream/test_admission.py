@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 
-from jobs.adapters.stream.admission import GROWTH, Admission, RunningQuery
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.stream.admission import GROWTH, Admission, RunningQuery
+from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit
 

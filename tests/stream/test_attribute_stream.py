@@ -24,28 +24,28 @@ from pyspark.sql import Row, SparkSession
 from table_edits import change
 from waiting import until
 
-from jobs import run_sql
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.tables import Tables
-from jobs.embedded import stream
-from jobs.embedded.kinds import SensorRun
-from lab.proof import verification
-from lab.proof.attribute_reader import event_reader
-from lab.proof.receipts import Receipt, receipt_bytes, receipts
-from lab.traffic.publisher import Published
-from lab.up.lab import Lab
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.subscriptions import check, select
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.messages.sequence import session_id, split_sequence
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import line
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs import run_sql
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded import stream
+from stackcast.jobs.embedded.kinds import SensorRun
+from stackcast.lab.proof import verification
+from stackcast.lab.proof.attribute_reader import event_reader
+from stackcast.lab.proof.receipts import Receipt, receipt_bytes, receipts
+from stackcast.lab.traffic.publisher import Published
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.subscriptions import check, select
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.messages.sequence import session_id, split_sequence
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import line
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.micro_batches import await_executors
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream.micro_batches import await_executors
+from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit
 

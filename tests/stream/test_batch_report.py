@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.stream.report import BatchReport, Reach
-from udfs.delivery.publishers import Publishers
+from stackcast.jobs.adapters.stream.report import BatchReport, Reach
+from stackcast.udfs.delivery.publishers import Publishers
 
 pytestmark = pytest.mark.unit
 

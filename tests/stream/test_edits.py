@@ -7,7 +7,7 @@ from following import polled
 from pcap_deployment import Deployment, records
 from waiting import until
 
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.tables import Tables
 
 pytestmark = pytest.mark.integration
 

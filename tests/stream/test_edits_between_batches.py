@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.metrics import StreamMetrics
-from udfs.errors import FilterError
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics
+from stackcast.udfs.errors import FilterError
 
 pytestmark = pytest.mark.unit
 

@@ -22,25 +22,25 @@ from pyspark.sql import Row, SparkSession
 from scapy.utils import rdpcap
 from table_edits import change
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.tables import Tables
-from lab.proof import verification
-from lab.traffic.packets import groups
-from lab.traffic.publisher import ensure_topic
-from lab.traffic.trading_session import TradingSession
-from lab.up.lab import Lab
-from udfs.errors import KafkaError, TableError
-from udfs.messages.reference import build_packet, read_message
-from udfs.messages.sequence import session_id, split_sequence
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.stacks.dissect import dissect
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.proof import verification
+from stackcast.lab.traffic.packets import groups
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import KafkaError, TableError
+from stackcast.udfs.messages.reference import build_packet, read_message
+from stackcast.udfs.messages.sequence import session_id, split_sequence
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

@@ -20,13 +20,13 @@ from crash_world import NETWORK, ROOT, RULES, SEVERAL, Program, World
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs.adapters.tables.tables import Tables
-from jobs.check_delivery import Evidence
-from lab.proof.receipts import Receipt, receipt_bytes, receipts
-from lab.proof.verdict import DeliveryVerdict
-from lab.up.broker import Broker
-from udfs.errors import LabError
-from udfs.network.network import Network
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.check_delivery import Evidence
+from stackcast.lab.proof.receipts import Receipt, receipt_bytes, receipts
+from stackcast.lab.proof.verdict import DeliveryVerdict
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.network.network import Network
 
 pytestmark = pytest.mark.integration
 

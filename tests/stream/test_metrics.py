@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs.adapters.replay.metrics import OUTCOMES, RerequestMetrics
-from jobs.adapters.stream.metrics import StreamMetrics, in_unicast
-from jobs.adapters.stream.report import BatchReport
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.results import RefreshResult
-from udfs.errors import NetworkError, SinkError, SwitchError
-from udfs.messages.readers import REASONS
+from stackcast.jobs.adapters.replay.metrics import OUTCOMES, RerequestMetrics
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics, in_unicast
+from stackcast.jobs.adapters.stream.report import BatchReport
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.switches.results import RefreshResult
+from stackcast.udfs.errors import NetworkError, SinkError, SwitchError
+from stackcast.udfs.messages.readers import REASONS
 
 pytestmark = pytest.mark.unit
 
@@ -120,7 +120,7 @@ def test_a_batch_that_fails_is_counted_by_its_code_and_is_no_batch_delivered():
         raise SinkError("NO_INTERFACE", "there is no veth9")
     # As Spark hands on what a worker raised: text, with the code somewhere in it.
     with pytest.raises(RuntimeError), metrics.batch(1):
-        raise RuntimeError("PythonException:\n udfs.errors.SinkError: SINK.SEND_FAILED: down\n at")
+        raise RuntimeError("PythonException:\n stackcast.udfs.errors.SinkError: SINK.SEND_FAILED: down\n at")
     with pytest.raises(ValueError, match="odd"), metrics.batch(1):
         raise ValueError("odd")
     seen = read(metrics.registry)
@@ -246,7 +246,7 @@ def test_a_refresher_that_does_not_poll_is_not_healthy(monkeypatch: pytest.Monke
     metrics.polled(False)  # one that waits for another to end is well
     assert metrics.health().status == "ok"
     assert read(metrics.registry)["stackcast_refresher_leads",] == 0
-    monkeypatch.setattr("jobs.adapters.switches.metrics.SILENT_SECONDS", -1.0)
+    monkeypatch.setattr("stackcast.jobs.adapters.switches.metrics.SILENT_SECONDS", -1.0)
     assert metrics.health().status == "unhealthy"
 
 

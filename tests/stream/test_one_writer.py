@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pcap_deployment import Deployment, records
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.micro_batches import Consent, start
-from udfs.errors import StackcastError, TableError
-from udfs.messages.specification import Specification
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.micro_batches import Consent, start
+from stackcast.udfs.errors import StackcastError, TableError
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
 

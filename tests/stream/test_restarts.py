@@ -15,11 +15,11 @@ from kafka.admin import NewTopic
 from pcap_deployment import MODEL, PARTITIONS, PUBLISHER, Deployment, records
 from pyspark.sql import SparkSession
 
-from jobs.adapters.stream.admission import GROWTH
-from jobs.adapters.stream.kafka import PACKET
-from jobs.adapters.wire.pcap import read_pcap
-from udfs.messages.summaries import Summary
-from udfs.stacks.dissect import dissect
+from stackcast.jobs.adapters.stream.admission import GROWTH
+from stackcast.jobs.adapters.stream.kafka import PACKET
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.udfs.messages.summaries import Summary
+from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 

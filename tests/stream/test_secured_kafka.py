@@ -15,13 +15,13 @@ from pcap_deployment import Deployment, receipts, records
 from secured_broker import SecuredBroker
 from typer.testing import CliRunner
 
-from cli import main
-from jobs.adapters.fetch.client import Fetcher, Range
-from jobs.adapters.fetch.options import fetch_options
-from jobs.adapters.stream.kafka import Topics
-from jobs.check_delivery import Evidence
-from lab.up.broker import default_class_path
-from udfs.errors import KafkaError
+from stackcast.cli import main
+from stackcast.jobs.adapters.fetch.client import Fetcher, Range
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.check_delivery import Evidence
+from stackcast.lab.up.broker import default_class_path
+from stackcast.udfs.errors import KafkaError
 
 pytestmark = pytest.mark.integration
 

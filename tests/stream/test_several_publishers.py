@@ -15,29 +15,29 @@ from paths import P4
 from pcap_deployment import RULES, Deployment, records
 from rerequesting import Client, Service
 
-from jobs import retune_trees
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.replay import subscription_matches
-from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.replay.history import History
-from jobs.adapters.retune.record import read_record
-from jobs.adapters.wire import Opener, SinkOptions, sink_options
-from jobs.embedded.kinds import SessionRun
-from jobs.embedded.recorded_batches import RecordedBatches
-from lab.proof import verification
-from udfs.errors import MessageError, SettingsError, SinkError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import session_id
-from udfs.messages.specification import Specification
-from udfs.network.labels import TREE
-from udfs.network.network import Network
-from udfs.network.rows import network_from_rows, tree_from_row
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.stop_request import StopRequest
+from stackcast.jobs import retune_trees
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.replay import subscription_matches
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.replay.history import History
+from stackcast.jobs.adapters.retune.record import read_record
+from stackcast.jobs.adapters.wire import Opener, SinkOptions, sink_options
+from stackcast.jobs.embedded.kinds import SessionRun
+from stackcast.jobs.embedded.recorded_batches import RecordedBatches
+from stackcast.lab.proof import verification
+from stackcast.udfs.errors import MessageError, SettingsError, SinkError
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.reference import read_message, read_packet
+from stackcast.udfs.messages.sequence import session_id
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.labels import TREE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.stop_request import StopRequest
 
 pytestmark = pytest.mark.integration
 

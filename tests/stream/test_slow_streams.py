@@ -16,10 +16,10 @@ from ports import free_port
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.stream import watch
-from jobs.adapters.stream.micro_batches import start
-from lab.up.broker import Broker
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.stream import watch
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.integration
 

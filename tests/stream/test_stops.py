@@ -25,7 +25,7 @@ from pcap_deployment import PARTITIONS, Deployment, records
 from steered_stream import FAILURES, GO, SENDING, STEERING
 from waiting import until
 
-from lab.up.broker import Broker
+from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.integration
 

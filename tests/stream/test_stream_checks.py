@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint.identity import Identity, specification_digest
-from jobs.adapters.stream.checks import check_offsets, check_records, no_room
-from jobs.adapters.stream.truncation import Truncation
-from udfs.errors import StreamError
-from udfs.messages.sequence import MAX_OFFSET
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.identity import Identity, specification_digest
+from stackcast.jobs.adapters.stream.checks import check_offsets, check_records, no_room
+from stackcast.jobs.adapters.stream.truncation import Truncation
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.messages.sequence import MAX_OFFSET
 
 pytestmark = pytest.mark.unit
 

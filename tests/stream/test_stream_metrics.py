@@ -17,19 +17,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream import watch
-from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.tables.tables import Tables
-from lab.traffic.packets import groups
-from lab.traffic.publisher import ensure_topic
-from lab.traffic.trading_session import TradingSession
-from lab.up.broker import Broker
-from udfs.errors import SettingsError
-from udfs.messages.reference import build_packet
-from udfs.network.rows import network_to_rows
-from udfs.network.topology import fabric
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import watch
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.traffic.packets import groups
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.network.rows import network_to_rows
+from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.integration
 

@@ -17,15 +17,15 @@ from pcap_deployment import Deployment, receipts, records
 from pyspark.sql import SparkSession
 from table_edits import vacuum
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.stream import delivery
-from jobs.adapters.tables import network_versions
-from jobs.adapters.tables.network_versions import NetworkVersions
-from lab.proof import verification
-from udfs.errors import StreamError
-from udfs.messages.sequence import split_sequence
-from udfs.messages.specification import Specification
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.stream import delivery
+from stackcast.jobs.adapters.tables import network_versions
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.lab.proof import verification
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.messages.sequence import split_sequence
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.watch import BATCH_SECONDS
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.watch import BATCH_SECONDS
 
 pytestmark = pytest.mark.unit
 

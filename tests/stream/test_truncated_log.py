@@ -17,18 +17,18 @@ from rerequesting import Client, Service, sent
 from two_brokers import TwoBrokers
 from waiting import until
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.fetch.client import Fetcher, Range, Reached
-from jobs.adapters.fetch.options import fetch_options
-from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.stream.checks import after_failure
-from jobs.adapters.stream.micro_batches import Consent, start
-from jobs.adapters.tables.recorded_topics import topic_of_row
-from lab.proof import verification
-from udfs.errors import KafkaError, ReplayError, StreamError
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
-from udfs.messages.specification import Specification
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.fetch.client import Fetcher, Range, Reached
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.stream.checks import after_failure
+from stackcast.jobs.adapters.stream.micro_batches import Consent, start
+from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
+from stackcast.lab.proof import verification
+from stackcast.udfs.errors import KafkaError, ReplayError, StreamError
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
 

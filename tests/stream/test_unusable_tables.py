@@ -6,8 +6,8 @@ import pytest
 from pcap_deployment import Deployment, records
 from pyspark.sql import functions
 
-from udfs.errors import TableError
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.integration
 

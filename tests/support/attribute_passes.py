@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from udfs.network.programs import EVENT, PASSES
-from udfs.network.programs import VALUES as VALUE_TABLES
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match
+from stackcast.udfs.network.programs import EVENT, PASSES
+from stackcast.udfs.network.programs import VALUES as VALUE_TABLES
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import Match
 
 LAST = (1 << 32) - 1
 

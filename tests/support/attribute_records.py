@@ -18,9 +18,9 @@ from scapy.fields import (
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, bind_bottom_up, bind_layers
 
-from udfs.messages.attributes.events import LONGEST_JSON, Events
-from udfs.messages.attributes.json_events import JsonReader
-from udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.attributes.events import LONGEST_JSON, Events
+from stackcast.udfs.messages.attributes.json_events import JsonReader
+from stackcast.udfs.messages.attributes.registry import Registry
 
 
 def columns_of(records: Iterable[bytes]) -> tuple[NDArray[Any], NDArray[np.uint8]]:

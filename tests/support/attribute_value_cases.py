@@ -18,9 +18,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from virtual_trees_cases import datagram, plain_frame
 
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.match import Match
-from udfs.switches.routes import DELIVER, ROUTE, SEND
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.routes import DELIVER, ROUTE, SEND
 
 INFO, PROGRAM = p4_products.products("attribute_value")
 MATCH = "ingress.subscriptions"

@@ -7,7 +7,7 @@ import sys
 from typing import NamedTuple
 from unittest import mock
 
-from cli import main
+from stackcast.cli import main
 
 
 class Result(NamedTuple):

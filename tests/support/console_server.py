@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from jobs import console as job
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.application import Console
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs import console as job
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.console.application import Console
+from stackcast.jobs.adapters.tables.tables import Tables
 
 TOKEN = "a-token-of-the-tests"
 

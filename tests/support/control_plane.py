@@ -11,11 +11,11 @@ from google.protobuf import text_format
 from google.rpc import code_pb2
 from paths import TEST_P4
 
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.refusal import Refusal
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2
-from udfs.errors import SwitchError
-from udfs.switches.entry import SwitchEntry
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.refusal import Refusal
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import SwitchEntry
 
 INFO_FILE = TEST_P4 / "control_plane.p4info.txtpb"
 JSON_FILE = TEST_P4 / "control_plane.json"

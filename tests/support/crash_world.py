@@ -33,25 +33,25 @@ from pyspark.sql import SparkSession
 from table_edits import change
 from waiting import until
 
-from jobs import check_delivery
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.tables.tables import Tables
-from lab.fabric.network import Ingress
-from lab.proof.receipts import receipts
-from lab.proof.verdict import DeliveryVerdict
-from lab.traffic.packets import groups
-from lab.traffic.publisher import ensure_topic
-from lab.traffic.trading_session import TradingSession
-from lab.up.broker import Broker
-from udfs.messages.reference import build_packet
-from udfs.messages.summaries import is_summary
-from udfs.network.network import Network
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.stacks.frame import DATAGRAM, ETHERTYPE_IPV4
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs import check_delivery
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.fabric.network import Ingress
+from stackcast.lab.proof.receipts import receipts
+from stackcast.lab.proof.verdict import DeliveryVerdict
+from stackcast.lab.traffic.packets import groups
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.lab.up.broker import Broker
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.summaries import is_summary
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.stacks.frame import DATAGRAM, ETHERTYPE_IPV4
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 MARK = "STACKCAST_TEST_MARK"
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)

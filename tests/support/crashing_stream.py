@@ -25,14 +25,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.logs import set_up
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream import delivery as delivery_module
-from jobs.adapters.stream import micro_batches
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.logs import set_up
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import delivery as delivery_module
+from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 
 CRASH = "STACKCAST_TEST_CRASH"
 GROUP = "STACKCAST_TEST_GROUP"
@@ -54,14 +54,14 @@ class Step(NamedTuple):
 
 #: In the order of a batch; another thread writes the tables.
 STEPS = {
-    "pin": Step("jobs.adapters.checkpoint.pins.Pins", "put"),
-    "state": Step("jobs.adapters.checkpoint.state.CarriedState", "put"),
-    "dead letters": Step("jobs.adapters.stream.kafka.Topics", "write_dead_letters"),
-    "report": Step("jobs.adapters.checkpoint.reports.Reports", "put"),
-    "ledger": Step("jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
-    "statistics": Step("jobs.adapters.tables.tables.Tables", "append", "delivery_statistics"),
-    "publications": Step("jobs.adapters.tables.tables.Tables", "append", "publication_statistics"),
-    "batch": Step("jobs.adapters.stream.delivery.BatchDelivery", "process"),
+    "pin": Step("stackcast.jobs.adapters.checkpoint.pins.Pins", "put"),
+    "state": Step("stackcast.jobs.adapters.checkpoint.state.CarriedState", "put"),
+    "dead letters": Step("stackcast.jobs.adapters.stream.kafka.Topics", "write_dead_letters"),
+    "report": Step("stackcast.jobs.adapters.checkpoint.reports.Reports", "put"),
+    "ledger": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
+    "statistics": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "delivery_statistics"),
+    "publications": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "publication_statistics"),
+    "batch": Step("stackcast.jobs.adapters.stream.delivery.BatchDelivery", "process"),
 }
 #: Steps of a worker, and steps at which Spark itself writes a file.
 IN_WORKER = ("first frame", "last frame", "worker")

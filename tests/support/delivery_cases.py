@@ -17,17 +17,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-import schemas
-from udfs.delivery.plan import Addressing, Compilation
-from udfs.filters import grouped
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import Topic, session_id, split_sequence
-from udfs.messages.specification import parse_specification
-from udfs.network.topology import fabric
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
+import stackcast.schemas
+from stackcast.udfs.delivery.plan import Addressing, Compilation
+from stackcast.udfs.filters import grouped
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)

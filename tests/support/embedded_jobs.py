@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from waiting import still_runs
 
-from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
 
 Job = Callable[[Settings, Lifecycle], int]
 

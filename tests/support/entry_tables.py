@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 from paths import P4
 
-from jobs.adapters.switches.program import P4Program
-from udfs.errors import StackError
-from udfs.network.labels import HOP, NARROW, STOP, TREE, LabelFormat, SwitchTables
-from udfs.switches.entry import GROUPS, SwitchEntry, canonical, group_entry
-from udfs.switches.match import Match
-from udfs.switches.routes import ROUTE
-from udfs.switches.sources import HOST, SOURCE, TRUST
-from udfs.switches.stack_entries import HOST_PORT, TAKE_STACK_OFF, label_table
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.udfs.errors import StackError
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, LabelFormat, SwitchTables
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry, canonical, group_entry
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.routes import ROUTE
+from stackcast.udfs.switches.sources import HOST, SOURCE, TRUST
+from stackcast.udfs.switches.stack_entries import HOST_PORT, TAKE_STACK_OFF, label_table
 
 _ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop"}
 _TABLE = re.compile(r"ingress\.label_([1-9]\d*)\.look_up")

@@ -20,8 +20,8 @@ from typing import Any
 import grpc
 from google.rpc import code_pb2, status_pb2
 
-from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
-from udfs.switches.entry import SwitchEntry, canonical, group_entry, replicas
+from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.udfs.switches.entry import SwitchEntry, canonical, group_entry, replicas
 
 RIVAL = 1 << 40
 """Election id of the rival that a fault brings in."""

@@ -17,9 +17,9 @@ from paths import TEST_P4
 from scapy.layers.inet import IP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.switches.entry import SwitchEntry, canonical, group_entry, session_entry
-from udfs.switches.match import Match
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.switches.entry import SwitchEntry, canonical, group_entry, session_entry
+from stackcast.udfs.switches.match import Match
 
 PORTS = 12
 Copies = list[tuple[int, bytes]]

@@ -13,12 +13,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.nodes import Node, Not, Outcome, Predicate, Rule, StatePredicate
-from udfs.messages.specification import Field, Specification, parse_specification
-from udfs.network_match.entries import program_entries
-from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.tables import CompiledFilter
+from stackcast.udfs.filters.nodes import Node, Not, Outcome, Predicate, Rule, StatePredicate
+from stackcast.udfs.messages.specification import Field, Specification, parse_specification
+from stackcast.udfs.network_match.entries import program_entries
+from stackcast.udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 
 PORTS = {"h1": 1, "h2": 2, "h3": 3, "twin": 3}
 RECEIVERS = ("h1", "h2", "h1, h3", "h3, twin", "7", "h2, 9", "10, 9")

@@ -9,7 +9,7 @@ from typing import Any
 from paths import ROOT
 from typer.testing import CliRunner, Result
 
-from cli.main import app
+from stackcast.cli.main import app
 
 EXAMPLES = ROOT / "docs" / "examples"
 CAMUS = ["--format", str(EXAMPLES / "camus.spec"), "--rules", str(EXAMPLES / "camus.rules")]

@@ -12,14 +12,14 @@ from crashing_stream import committed
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs import refresh_switches
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs import refresh_switches
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.tables import Tables
 
 
 @contextmanager

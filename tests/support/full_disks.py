@@ -19,11 +19,11 @@ from typing import Any
 
 from pcap_deployment import Deployment, records
 
-import schemas
-from jobs.adapters.app import session
-from jobs.adapters.checkpoint.progress import position
-from udfs.errors import StackcastError
-from udfs.messages.specification import parse_specification
+import stackcast.schemas
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.checkpoint.progress import position
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.messages.specification import parse_specification
 
 #: Settings whose files are on a small disk of their own.
 PLACES = ("checkpoint", "tables", "pcap_path")

@@ -8,11 +8,11 @@ from decimal import Decimal
 import numpy as np
 from hypothesis import strategies as st
 
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.registry import Attribute, Registry
-from udfs.network_match.generic.table import GenericRow
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.registry import Attribute, Registry
+from stackcast.udfs.network_match.generic.table import GenericRow
 
 LAST = (1 << 32) - 1
 Event = Mapping[int, int]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.adapters.app.settings import Settings
-from lab.traffic.publisher import topic_id
-from udfs.messages.sequence import Topic
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.lab.traffic.publisher import topic_id
+from stackcast.udfs.messages.sequence import Topic
 
 
 def kafka_topic(settings: Settings) -> Topic:

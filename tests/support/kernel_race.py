@@ -23,7 +23,7 @@ from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
-from udfs.delivery import kernel_cache
+from stackcast.udfs.delivery import kernel_cache
 
 #: Module, name and signature of a kernel.
 Kernel = tuple[str, str, tuple]

@@ -23,9 +23,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from udfs.network.labels import HOP, STOP, TREE
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.network.labels import HOP, STOP, TREE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
 
 Arc = tuple[str, str]
 #: What a cut may lack of 1 unnoticed, and how far from a whole number a bound may be.

@@ -11,8 +11,8 @@ import random
 import struct
 from dataclasses import dataclass, field
 
-from udfs.messages.recovery.receiver import Loss, Notification, Output, Receiver, State
-from udfs.messages.reference import build_packet
+from stackcast.udfs.messages.recovery.receiver import Loss, Notification, Output, Receiver, State
+from stackcast.udfs.messages.reference import build_packet
 
 M = (1 << 64) - 1
 GONE = M

@@ -8,11 +8,11 @@ from collections import Counter
 
 import networkx as nx
 
-from udfs.network.labels import LabelFormat
-from udfs.network.network import Network
-from udfs.network.topology import from_graph
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingResult
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingResult
 
 STATES = ("active", "active", "active", "installing", "retiring", "retired")
 

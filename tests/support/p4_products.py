@@ -19,7 +19,7 @@ from pathlib import Path
 
 from paths import BENCHMARKS, P4, TEST_P4
 
-from udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.attributes.events import Widths
 
 FOLDER = P4
 #: The program of WERNECKE 5.2.6, which benchmarks compare with ours.

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from udfs.filters.compiler.compile import compile_texts, table_of_texts
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.evaluate import matches
-from udfs.messages.specification import Specification
-from udfs.network_match.bit_vectors import bit_vectors, merged
-from udfs.network_match.cell_tags import HeldCells
-from udfs.network_match.conjunctions import KeySets
-from udfs.network_match.entries import port_of, program_entries
-from udfs.network_match.groups import Groups
-from udfs.network_match.layout import (
+from stackcast.udfs.filters.compiler.compile import compile_texts, table_of_texts
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.meaning.evaluate import matches
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.bit_vectors import bit_vectors, merged
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.network_match.conjunctions import KeySets
+from stackcast.udfs.network_match.entries import port_of, program_entries
+from stackcast.udfs.network_match.groups import Groups
+from stackcast.udfs.network_match.layout import (
     FUNCTIONS,
     PREFIX,
     ProgramLayout,
@@ -29,10 +29,10 @@ from udfs.network_match.layout import (
     program_layout,
     take,
 )
-from udfs.network_match.port_terms import PortTerm, port_terms
-from udfs.network_match.values import ProgramEntries, TableEntry
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match
+from stackcast.udfs.network_match.port_terms import PortTerm, port_terms
+from stackcast.udfs.network_match.values import ProgramEntries, TableEntry
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import Match
 
 
 def by_table(held: ProgramEntries) -> dict[str, list[TableEntry]]:

@@ -12,12 +12,12 @@ from paths import ROOT
 from program_switches import OPEN, open_ports
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.messages.specification import parse_specification
-from udfs.network_match.cell_tags import HeldCells
-from udfs.switches.entry import SwitchEntry, canonical
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
 
 JSON = (ROOT / "p4/packet_subscriptions.json").read_bytes()
 ITCH = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")

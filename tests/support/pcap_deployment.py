@@ -17,27 +17,27 @@ from kafka_topics import kafka_topic
 from pyspark.sql import SparkSession
 from table_edits import change
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.stream.checks import after_failure
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.micro_batches import NO_CONSENT, Consent, start
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire.pcap import read_pcap
-from lab.proof import verification
-from lab.traffic.packets import groups
-from lab.traffic.publisher import ensure_topic
-from lab.traffic.trading_session import TradingSession
-from udfs.errors import StreamError
-from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.reference import build_packet
-from udfs.messages.specification import Specification
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.stream.checks import after_failure
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent, start
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.lab.proof import verification
+from stackcast.lab.traffic.packets import groups
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 #: Only against hangs, seconds.
 HANG_S = 900

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.matching.cells import FUNCTIONS, StatefulMatcher
-from udfs.filters.matching.lookup import Lookup, hashed
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.state import reading, updated
+from stackcast.udfs.filters.compiler.tables import CompiledFilter
+from stackcast.udfs.filters.matching.cells import FUNCTIONS, StatefulMatcher
+from stackcast.udfs.filters.matching.lookup import Lookup, hashed
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.state import reading, updated
 
 
 class PlainMatcher(Matcher):
@@ -50,7 +50,7 @@ def walk(
     stop: int,
     lookup: Lookup,
 ) -> NDArray[np.int32]:
-    """As ``udfs.filters.matching.kernels.walk``."""
+    """As ``stackcast.udfs.filters.matching.kernels.walk``."""
     count = values.shape[1]
     codes = first[message_type] if len(message_type) else np.full(count, start, np.int32)
     for begin in range(0, count, _BLOCK):
@@ -134,7 +134,7 @@ def run(
     update_lane: NDArray[np.int32],
     lookup: Lookup,
 ) -> None:
-    """As ``udfs.filters.matching.kernels.run``, with Python's integers."""
+    """As ``stackcast.udfs.filters.matching.kernels.run``, with Python's integers."""
     states = list(zip(starts.tolist(), counts.tolist(), held.tolist(), strict=True))
     cells = list(zip(map(FUNCTIONS.__getitem__, function), window.tolist(), strict=True))
     for i, now in zip(events.tolist(), time[events].tolist(), strict=True):

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 from paths import P4
 
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.program import P4Program
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from udfs.network.network import Switch
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.ports import FAN_OUT, NARROW_PORTS, SUBSET, port_groups
-from udfs.switches.sources import trusted_ports
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.udfs.network.network import Switch
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.ports import FAN_OUT, NARROW_PORTS, SUBSET, port_groups
+from stackcast.udfs.switches.sources import trusted_ports
 
 
 @contextmanager

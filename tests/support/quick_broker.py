@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.up.broker import Broker
+from stackcast.lab.up.broker import Broker
 
 #: A broker that was killed may not register again before its session is over: by default 9 seconds.
 #: By default the cleaner of compacted topics waits 15 seconds between two looks.

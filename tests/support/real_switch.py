@@ -16,9 +16,9 @@ import grpc
 from google.protobuf import text_format
 from ports import free_port
 
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2, p4runtime_pb2_grpc
-from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_id, replicas
-from udfs.switches.match import Match
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_id, replicas
+from stackcast.udfs.switches.match import Match
 
 _ETH_P_ALL = 3
 _ELECTION = 1

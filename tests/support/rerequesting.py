@@ -17,13 +17,13 @@ from pcap_deployment import MODEL, PUBLISHER, Deployment
 from ports import free_port
 from waiting import until
 
-from jobs.adapters.replay.metrics import RerequestMetrics
-from jobs.adapters.replay.service import Rerequests
-from jobs.adapters.wire.pcap import read_pcap
-from udfs.messages.recovery.receiver import Output, Receiver, ReceiverOptions
-from udfs.messages.summaries import Summary, cookie_of, is_summary, request, unpack
-from udfs.messages.summary_keys import HostKeys
-from udfs.stacks.dissect import dissect
+from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
+from stackcast.jobs.adapters.replay.service import Rerequests
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.udfs.messages.recovery.receiver import Output, Receiver, ReceiverOptions
+from stackcast.udfs.messages.summaries import Summary, cookie_of, is_summary, request, unpack
+from stackcast.udfs.messages.summary_keys import HostKeys
+from stackcast.udfs.stacks.dissect import dissect
 
 HOSTS = ("h1", "h2", "h3", "h4")
 #: Limits waits, so that a test that hangs ends.

@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 import pytest
 from following import job_on_thread
 
-from jobs import retune_trees
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.retune import planning
-from jobs.adapters.retune.record import RecordedPublications, read_record
-from jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
-from udfs.trees.publications import Publication
+from stackcast.jobs import retune_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.retune import planning
+from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
+from stackcast.udfs.trees.publications import Publication
 
 
 @contextmanager

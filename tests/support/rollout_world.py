@@ -16,21 +16,21 @@ from concurrent.futures import Executor, Future
 
 import pytest
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning.versions import BatchVersions, network_part
-from jobs.adapters.switches import apply, derive, lead, leader_watch
-from jobs.adapters.switches import sessions as switch_sessions
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.program import Programs
-from jobs.adapters.switches.results import PartRead, RefreshResult
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.tables import NAMES
-from lab.proof.verification import Key, Receipt
-from udfs.network.network import Network
-from udfs.switches.entry import GROUPS, difference, replicas
-from udfs.switches.ordering import write_steps
-from udfs.switches.routes import ROUTE
-from udfs.switches.stack_entries import switch_entries
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning.versions import BatchVersions, network_part
+from stackcast.jobs.adapters.switches import apply, derive, lead, leader_watch
+from stackcast.jobs.adapters.switches import sessions as switch_sessions
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.program import Programs
+from stackcast.jobs.adapters.switches.results import PartRead, RefreshResult
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.tables import NAMES
+from stackcast.lab.proof.verification import Key, Receipt
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.switches.entry import GROUPS, difference, replicas
+from stackcast.udfs.switches.ordering import write_steps
+from stackcast.udfs.switches.routes import ROUTE
+from stackcast.udfs.switches.stack_entries import switch_entries
 
 #: Positions of labels: they are alike, and one is enough here.
 POSITIONS = 1

@@ -10,12 +10,12 @@ import p4_products
 import virtual_trees_cases
 from virtual_trees_cases import ADDRESSES, Copies, datagram, full_of_options, plain_frame
 
-from udfs.network.labels import MAX_LABELS, NARROW, TREE, LabelFormat, SwitchTables
-from udfs.network.source_routes import SourceRoute, SwitchLabels
-from udfs.network.stored_routes import HYBRID, PORT_BITMAPS, ROOT, StoredRoute
-from udfs.stacks.forwarding import forward
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.stack_entries import splitting
+from stackcast.udfs.network.labels import MAX_LABELS, NARROW, TREE, LabelFormat, SwitchTables
+from stackcast.udfs.network.source_routes import SourceRoute, SwitchLabels
+from stackcast.udfs.network.stored_routes import HYBRID, PORT_BITMAPS, ROOT, StoredRoute
+from stackcast.udfs.stacks.forwarding import forward
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.stack_entries import splitting
 
 REASONS = re.findall(
     r"^const reason_t (\w+) = \d+;",

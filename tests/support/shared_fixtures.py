@@ -19,11 +19,11 @@ from pcap_deployment import Deployment, fill
 from pyspark.sql import SparkSession
 from quick_broker import QuickBroker
 
-import schemas
-from jobs.adapters.app import session
-from jobs.adapters.tables.tables import Tables
-from lab.up.broker import Broker, default_class_path
-from udfs.messages.specification import Specification, parse_specification
+import stackcast.schemas
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.up.broker import Broker, default_class_path
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 
 def shared_folder(

@@ -39,13 +39,13 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from waiting import until
 
-from lab.fabric.hosts import BadFrame, udp_payload
-from udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
-from udfs.messages.summary_keys import SummaryKey
-from udfs.network.labels import HOP, NARROW, TREE
-from udfs.network.topology import from_graph
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.fabric.hosts import BadFrame, udp_payload
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
+from stackcast.udfs.messages.summary_keys import SummaryKey
+from stackcast.udfs.network.labels import HOP, NARROW, TREE
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 SESSION = session_id(Topic("itch.raw"), 0)
 BATCHES, EACH = 12, 50
@@ -116,7 +116,7 @@ class Cards(threading.Thread):
 
 @contextmanager
 def process(*arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "cli.main", *arguments]
+    command = [sys.executable, "-m", "stackcast.cli.main", *arguments]
     program = subprocess.Popen(command, cwd=ROOT, text=True, **options)
     try:
         yield program

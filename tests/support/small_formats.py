@@ -6,7 +6,7 @@ import itertools
 
 from hypothesis import strategies as st
 
-from udfs.messages.specification import parse_specification
+from stackcast.udfs.messages.specification import parse_specification
 
 TYPED = parse_specification(
     """

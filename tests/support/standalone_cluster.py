@@ -27,9 +27,9 @@ from crash_world import BATCH, WAIT_S, Program, World, command
 from paths import ROOT
 from ports import free_port
 
-import jobs
-import schemas
-import udfs
+import stackcast.jobs
+import stackcast.schemas
+import stackcast.udfs
 
 EXAMPLE = ROOT / "conf" / "cluster-example.conf"
 JOB = str(ROOT / "jobs" / "itch_stream.py")

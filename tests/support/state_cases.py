@@ -16,9 +16,9 @@ import program_switches
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.network import Network
-from udfs.states.messages import (
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.states.messages import (
     ACKNOWLEDGER,
     STATES_PORT,
     MessageKind,
@@ -28,12 +28,12 @@ from udfs.states.messages import (
     read_group,
     read_message,
 )
-from udfs.states.switch_controller import SetPorts, SwitchController
-from udfs.states.switch_model import Message, Port, SwitchModel, Verdict
-from udfs.switches.bridge import spanning_links
-from udfs.switches.ports import port_groups, port_mask
-from udfs.switches.sources import receiving_port, trusted_ports
-from udfs.switches.state_entries import (
+from stackcast.udfs.states.switch_controller import SetPorts, SwitchController
+from stackcast.udfs.states.switch_model import Message, Port, SwitchModel, Verdict
+from stackcast.udfs.switches.bridge import spanning_links
+from stackcast.udfs.switches.ports import port_groups, port_mask
+from stackcast.udfs.switches.sources import receiving_port, trusted_ports
+from stackcast.udfs.switches.state_entries import (
     TREE,
     publishing_port,
     spanning,

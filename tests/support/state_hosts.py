@@ -14,20 +14,20 @@ import p4_products
 from paths import ROOT
 from ports import free_port
 
-from jobs.adapters.states.links import TunnelLink
-from jobs.adapters.states.replica import Replica
-from jobs.adapters.states.service import ControllerService, MiddlewareService, Service
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from lab.fabric.injections import Injections
-from lab.fabric.ports import UdpTunnel
-from lab.fabric.standalone import StandaloneSwitch
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.states.outputs import Keep, Record
-from udfs.switches.entry import Difference, SwitchEntry
-from udfs.switches.ports import port_groups
-from udfs.switches.state_entries import publishing_port, spanning
+from stackcast.jobs.adapters.states.links import TunnelLink
+from stackcast.jobs.adapters.states.replica import Replica
+from stackcast.jobs.adapters.states.service import ControllerService, MiddlewareService, Service
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.lab.fabric.injections import Injections
+from stackcast.lab.fabric.ports import UdpTunnel
+from stackcast.lab.fabric.standalone import StandaloneSwitch
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.states.outputs import Keep, Record
+from stackcast.udfs.switches.entry import Difference, SwitchEntry
+from stackcast.udfs.switches.ports import port_groups
+from stackcast.udfs.switches.state_entries import publishing_port, spanning
 
 LOCAL = "127.0.0.1"
 REGISTERS, TABLE = "state_replication", "state_replication_table"
@@ -148,7 +148,7 @@ def state_hosts(
         ending.callback(running.join)
         ending.callback(stop.send, b"x")
         if program == TABLE:
-            command = ("-m", "cli.main", "states", "switch-controller", server.address)
+            command = ("-m", "stackcast.cli.main", "states", "switch-controller", server.address)
             controller = subprocess.Popen(
                 [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE
             )

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.states.replica import Replica
+from stackcast.jobs.adapters.states.replica import Replica
 
 LOOK_S = 0.05
 
@@ -31,9 +31,9 @@ def switch(options: dict[str, Any]) -> None:
     import p4_products  # noqa: PLC0415
     from state_hosts import entries_of  # noqa: PLC0415
 
-    from lab.fabric.ports import UdpTunnel  # noqa: PLC0415
-    from lab.fabric.standalone import StandaloneSwitch  # noqa: PLC0415
-    from lab.switch.bmv2.simple_switch import SimpleSwitch  # noqa: PLC0415
+    from stackcast.lab.fabric.ports import UdpTunnel  # noqa: PLC0415
+    from stackcast.lab.fabric.standalone import StandaloneSwitch  # noqa: PLC0415
+    from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch  # noqa: PLC0415
 
     numbers = sorted(map(int, options["near"]))
     plane = SimpleSwitch()

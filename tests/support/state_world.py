@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from udfs.states.controller import Controller
-from udfs.states.messages import MessageKind, Signal, group_of, read_group
-from udfs.states.middleware import Middleware
-from udfs.states.outputs import (
+from stackcast.udfs.states.controller import Controller
+from stackcast.udfs.states.messages import MessageKind, Signal, group_of, read_group
+from stackcast.udfs.states.middleware import Middleware
+from stackcast.udfs.states.outputs import (
     CONTROLLER,
     Close,
     Join,
@@ -26,7 +26,7 @@ from udfs.states.outputs import (
     Send,
     ToNetwork,
 )
-from udfs.states.program import Program, Update
+from stackcast.udfs.states.program import Program, Update
 
 CONTROLLER_HOST = 0
 TICK = 0.1

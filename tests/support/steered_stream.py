@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from crashing_stream import STEPS, wrap
 
-from jobs import itch_stream
-from jobs.adapters.app import application
-from jobs.adapters.stream import delivery as delivery_module
-from jobs.adapters.wire import SinkOptions, open_sink
-from udfs.errors import SinkError
+from stackcast.jobs import itch_stream
+from stackcast.jobs.adapters.app import application
+from stackcast.jobs.adapters.stream import delivery as delivery_module
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.udfs.errors import SinkError
 
 STEERING = "STACKCAST_TEST_STEERING"
 SENDING, GO = "sending", "go"

@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.tables import Tables
 
 #: Column that identifies a row, by table.
 KEYS = {"hosts": "host", "links": "link_id", "subscriptions": "id", "virtual_trees": "tree_id"}

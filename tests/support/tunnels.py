@@ -8,8 +8,8 @@ import random
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from udfs.network.network import Link, Network
-from udfs.network.tunnel import TUNNEL_PORT, Tunnel, TunnelEnd
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.network.tunnel import TUNNEL_PORT, Tunnel, TunnelEnd
 
 #: The router between two ends, and the one that answers for the other end.
 ROUTER, BEYOND = 0x02EE00000000, 0x02DD00000000

@@ -10,7 +10,7 @@ from pathlib import Path
 from kafka import KafkaAdminClient
 from waiting import until
 
-from lab.up.broker import Broker, default_class_path, free_ports
+from stackcast.lab.up.broker import Broker, default_class_path, free_ports
 
 _COMMON = """\
 node.id={node}

@@ -15,14 +15,14 @@ import p4_products
 from scapy.layers.inet import IP, UDP, IPOption_Router_Alert
 from scapy.layers.l2 import Ether
 
-from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, LabelFormat, SwitchTables
-from udfs.stacks.forwarding import forward
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.match import Match
-from udfs.switches.ports import port_groups
-from udfs.switches.routes import DELIVER, ROUTE, SEND
-from udfs.switches.sources import receiving_port, trusted_ports
-from udfs.switches.stack_entries import LABELS_A_PASS, table_entries
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, LabelFormat, SwitchTables
+from stackcast.udfs.stacks.forwarding import forward
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.ports import port_groups
+from stackcast.udfs.switches.routes import DELIVER, ROUTE, SEND
+from stackcast.udfs.switches.sources import receiving_port, trusted_ports
+from stackcast.udfs.switches.stack_entries import LABELS_A_PASS, table_entries
 
 
 def program(labels: LabelFormat = NARROW) -> tuple[Path, Path]:

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from lab.proof.receipts import Receipt
-from lab.proof.recorded import Recorded
-from lab.proof.verdict import DeliveryVerdict, Fault
-from lab.proof.verification import Expectation
-from udfs.messages.sequence import Topic, session_id, split_sequence
+from stackcast.lab.proof.receipts import Receipt
+from stackcast.lab.proof.recorded import Recorded
+from stackcast.lab.proof.verdict import DeliveryVerdict, Fault
+from stackcast.lab.proof.verification import Expectation
+from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
 
 
 def whole_verdict(
@@ -22,7 +22,7 @@ def whole_verdict(
     since: int = 0,
     ordered: bool = True,
 ) -> DeliveryVerdict:
-    """As `lab.proof.checking.check_receipts`, of all records under all batches of the ledger."""
+    """As `stackcast.lab.proof.checking.check_receipts`, of all records under all batches of the ledger."""
     return _Check(expectation, recorded, topic, since, ordered).run(received)
 
 

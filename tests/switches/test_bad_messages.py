@@ -12,10 +12,10 @@ import pytest
 from entry_tables import PIPELINE, SOME
 from fault_server import FaultServer
 
-from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from schemas.p4runtime import p4runtime_pb2
+from stackcast.jobs.adapters.switches import session as switch_session
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.schemas.p4runtime import p4runtime_pb2
 
 pytestmark = pytest.mark.integration
 

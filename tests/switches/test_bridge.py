@@ -10,12 +10,12 @@ import networkx as nx
 import pytest
 from virtual_trees_cases import plain_frame
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.network import Network
-from udfs.network.programs import ATTRIBUTES
-from udfs.network.topology import fabric, jellyfish, line
-from udfs.switches.derivation import derive
-from udfs.switches.rollout import NetworkVersion
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import ATTRIBUTES
+from stackcast.udfs.network.topology import fabric, jellyfish, line
+from stackcast.udfs.switches.derivation import derive
+from stackcast.udfs.switches.rollout import NetworkVersion
 
 pytestmark = pytest.mark.unit
 

@@ -8,16 +8,16 @@ from collections import Counter
 import pytest
 from tunnels import tunnelled
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.programs import ATTRIBUTES, FILTERING, REPLICATING
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches import derivation
-from udfs.switches.derivation import Memo, derive
-from udfs.switches.rollout import NetworkVersion
-from udfs.switches.tunnels import END, LINK
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import ATTRIBUTES, FILTERING, REPLICATING
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches import derivation
+from stackcast.udfs.switches.derivation import Memo, derive
+from stackcast.udfs.switches.rollout import NetworkVersion
+from stackcast.udfs.switches.tunnels import END, LINK
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

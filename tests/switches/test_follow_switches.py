@@ -9,18 +9,18 @@ import pytest
 from pyspark.errors import PySparkException
 from rollout_world import FakeSession, World, in_order, refresher
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import apply, derive, lead, leader_watch
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.results import Comparison, RefreshResult
-from jobs.adapters.switches.wanted import WantedEntries
-from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
-from jobs.refresh_switches import show
-from udfs.errors import NetworkError, SwitchError
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.entry import Difference, SwitchEntry, group_entry
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches import apply, derive, lead, leader_watch
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.results import Comparison, RefreshResult
+from stackcast.jobs.adapters.switches.wanted import WantedEntries
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from stackcast.jobs.refresh_switches import show
+from stackcast.udfs.errors import NetworkError, SwitchError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.entry import Difference, SwitchEntry, group_entry
 
 pytestmark = pytest.mark.unit
 

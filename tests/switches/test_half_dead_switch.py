@@ -11,14 +11,14 @@ from fault_server import FaultServer
 from rollout_world import Clock, FakeSession, World, refresher
 from waiting import until
 
-from jobs.adapters.switches import apply, derive, lead
-from jobs.adapters.switches.results import RefreshResult, SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.entry import canonical
+from stackcast.jobs.adapters.switches import apply, derive, lead
+from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.entry import canonical
 
 pytestmark = pytest.mark.integration
 

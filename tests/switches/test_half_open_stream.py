@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import until
 
-from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.client import Client
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from udfs.errors import SwitchError
-from udfs.switches.election import election_id, rank
+from stackcast.jobs.adapters.switches import session as switch_session
+from stackcast.jobs.adapters.switches.client import Client
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.election import election_id, rank
 
 pytestmark = pytest.mark.integration
 

@@ -23,14 +23,14 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs import check_delivery
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.tables.tables import Tables
-from lab.proof.receipts import receipts
-from lab.traffic.publisher import ensure_topic
-from lab.up.lab import Lab
-from udfs.errors import StreamError
-from udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.jobs import check_delivery
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.proof.receipts import receipts
+from stackcast.lab.traffic.publisher import ensure_topic
+from stackcast.lab.up.lab import Lab
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 
 pytestmark = pytest.mark.integration
 

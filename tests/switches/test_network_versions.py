@@ -8,11 +8,11 @@ import threading
 import pytest
 from rollout_world import World, hasty, refresher
 
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import NetworkVersions
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
 
 pytestmark = pytest.mark.unit
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from program_switches import group_of
 
-from udfs.errors import NetworkError
-from udfs.network.labels import MAX_PORT
-from udfs.switches.entry import group_id, replicas
-from udfs.switches.ports import FAN_OUT, SUBSET, port_groups, port_mask
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import MAX_PORT
+from stackcast.udfs.switches.entry import group_id, replicas
+from stackcast.udfs.switches.ports import FAN_OUT, SUBSET, port_groups, port_mask
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ from entry_tables import PIPELINE, SOME, group, host_port, tree
 from fault_server import FaultServer, FaultyDevice, wire_key
 from rollout_world import InOrder, World, in_order, refresher
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import (
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches import (
     apply,
     background,
     derive,
@@ -22,14 +22,14 @@ from jobs.adapters.switches import (
     leader_watch,
     read_back,
 )
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.messages import Names
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.results import PartRead, SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from udfs.network.rows import network_to_rows
-from udfs.network.topology import fabric
-from udfs.switches.entry import SwitchEntry, difference
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.messages import Names
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.jobs.adapters.switches.results import PartRead, SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.udfs.network.rows import network_to_rows
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.switches.entry import SwitchEntry, difference
 
 pytestmark = pytest.mark.unit
 

@@ -22,30 +22,30 @@ from pyspark.sql import SparkSession
 from stopping_job import StoppingJob
 from waiting import until
 
-from jobs import refresh_switches
-from jobs.adapters.app import application
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import drops, lead, leader_watch, session
-from jobs.adapters.switches.apply import Applier
-from jobs.adapters.switches.derive import Derived
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.program import Programs
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from jobs.adapters.switches.sessions import SwitchSessions
-from jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
-from jobs.adapters.tables.tables import Tables
-from lab.up.process import Child
-from udfs.errors import NetworkError
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.entry import Difference, SwitchEntry, entry_to_row
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs import refresh_switches
+from stackcast.jobs.adapters.app import application
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches import drops, lead, leader_watch, session
+from stackcast.jobs.adapters.switches.apply import Applier
+from stackcast.jobs.adapters.switches.derive import Derived
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.jobs.adapters.switches.program import Programs
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.jobs.adapters.switches.sessions import SwitchSessions
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.up.process import Child
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.entry import Difference, SwitchEntry, entry_to_row
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 
@@ -186,7 +186,7 @@ def deployment(
     shutil.copytree(empty_tables, folder / "tables")
     rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
     (folder / "network.json").write_text(json.dumps(rows))
-    line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
+    line = [sys.executable, "-m", "stackcast.lab.fabric.network", "--description", folder / "network.json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (
         Child("network", [*line, "--out", folder], folder / "log", environment) as child,
@@ -202,8 +202,8 @@ def deployment(
 
 #: A write to a switch and a commit of `switch_entries`: functions that do this and nothing else.
 STEPS = {
-    "switch": "jobs.adapters.switches.p4runtime:SwitchConnection._sign",
-    "table": "jobs.adapters.tables.local:merge",
+    "switch": "stackcast.jobs.adapters.switches.p4runtime:SwitchConnection._sign",
+    "table": "stackcast.jobs.adapters.tables.local:merge",
 }
 
 

@@ -8,13 +8,13 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from rollout_world import FakeSession, World, hasty, refresher
 
-from jobs.adapters.switches.results import RefreshResult
-from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
-from udfs.errors import SwitchError
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.entry import canonical
+from stackcast.jobs.adapters.switches.results import RefreshResult
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.entry import canonical
 
 pytestmark = pytest.mark.unit
 

@@ -15,22 +15,22 @@ from crash_world import Program
 from paths import P4, ROOT
 from waiting import until
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.tables.tables import Tables
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.endpoint import ServerCredentials
-from lab.switch.p4runtime.roles import Roles
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.errors import SwitchError
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.stack_entries import switch_entries
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.endpoint import ServerCredentials
+from stackcast.lab.switch.p4runtime.roles import Roles
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.stack_entries import switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

@@ -9,12 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from rollout_world import FakeSession, World, in_order, refresher
 from waiting import until
 
-from jobs.adapters.switches import apply, drops
-from jobs.adapters.switches.program import Programs
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.derivation import DERIVATIONS
+from stackcast.jobs.adapters.switches import apply, drops
+from stackcast.jobs.adapters.switches.program import Programs
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.derivation import DERIVATIONS
 
 pytestmark = pytest.mark.unit
 

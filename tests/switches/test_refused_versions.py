@@ -8,13 +8,13 @@ import pytest
 from pyspark.errors import AnalysisException
 from rollout_world import OneProgram, World, hasty, refresher
 
-from jobs.adapters.switches.wanted import WantedEntries
-from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
-from udfs.errors import SwitchError
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.derivation import DERIVATIONS
+from stackcast.jobs.adapters.switches.wanted import WantedEntries
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches.derivation import DERIVATIONS
 
 pytestmark = pytest.mark.unit
 

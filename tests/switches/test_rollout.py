@@ -21,18 +21,18 @@ from rollout_world import (
     refresher,
 )
 
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import NetworkVersions
-from udfs.errors import NetworkError
-from udfs.network.network import Link, Network
-from udfs.network.rows import host_to_row, link_to_row, network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.switches import rollout
-from udfs.switches.derivation import derive
-from udfs.switches.entry import SwitchEntry, canonical, group_entry, replicas
-from udfs.switches.rollout import NetworkVersion
-from udfs.switches.stack_entries import switch_entries
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.network.rows import host_to_row, link_to_row, network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree, stored
+from stackcast.udfs.switches import rollout
+from stackcast.udfs.switches.derivation import derive
+from stackcast.udfs.switches.entry import SwitchEntry, canonical, group_entry, replicas
+from stackcast.udfs.switches.rollout import NetworkVersion
+from stackcast.udfs.switches.stack_entries import switch_entries
 
 pytestmark = pytest.mark.unit
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import random_network
 
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.switches.match import Match
-from udfs.switches.routes import DELIVER, SEND, routes
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.routes import DELIVER, SEND, routes
 
 pytestmark = pytest.mark.unit
 

@@ -15,17 +15,17 @@ from pruning_model import datagram
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import NARROW, TREE, TypedLabels
-from udfs.network.network import Host, Network
-from udfs.network.programs import ATTRIBUTES, FILTERING, STACKS
-from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, HopLabels, SwitchLabels
-from udfs.network.stored_routes import DESTINATIONS, PORT_BITMAPS
-from udfs.network.topology import from_graph
-from udfs.switches.derivation import derive
-from udfs.switches.rollout import NetworkVersion
-from udfs.switches.sources import SOURCE
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.udfs.network.labels import NARROW, TREE, TypedLabels
+from stackcast.udfs.network.network import Host, Network
+from stackcast.udfs.network.programs import ATTRIBUTES, FILTERING, STACKS
+from stackcast.udfs.network.source_routes import BITMASK, MC_GROUP, PORT, HopLabels, SwitchLabels
+from stackcast.udfs.network.stored_routes import DESTINATIONS, PORT_BITMAPS
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.switches.derivation import derive
+from stackcast.udfs.switches.rollout import NetworkVersion
+from stackcast.udfs.switches.sources import SOURCE
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

@@ -20,19 +20,19 @@ from state_cases import (
 )
 from waiting import until
 
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.state_controller import StateController
-from lab.fabric.injections import Injections
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.data_plane import CPU_PORT
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.errors import SwitchError
-from udfs.states.messages import StateHeader
-from udfs.states.switch_model import Message, Port, SwitchModel
-from udfs.switches.entry import Difference
-from udfs.switches.state_entries import STATE, STATES_ROLE, TREE, state_row
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.jobs.adapters.switches.state_controller import StateController
+from stackcast.lab.fabric.injections import Injections
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.data_plane import CPU_PORT
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.states.messages import StateHeader
+from stackcast.udfs.states.switch_model import Message, Port, SwitchModel
+from stackcast.udfs.switches.entry import Difference
+from stackcast.udfs.switches.state_entries import STATE, STATES_ROLE, TREE, state_row
 
 pytestmark = pytest.mark.integration
 
@@ -148,7 +148,7 @@ def test_what_no_controller_takes_is_counted(lab: Lab, refresher: SwitchConnecti
         lab.send(3, register)
         assert own.packet_in(10) == ({"port": 3}, register)
     assert lab.left == []
-    until(lambda: lab.send(3, register) or lab.switch.drops["no_controller"] > 0)
+    until(lambda: lab.send(3, register) or stackcast.lab.switch.drops["no_controller"] > 0)
 
 
 def test_what_is_sent_out_must_fit_the_program(lab: Lab, refresher: SwitchConnection) -> None:

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import random_network
 
-from udfs.network.network import Network
-from udfs.network.programs import REPLICATING
-from udfs.switches.derivation import derive
-from udfs.switches.rollout import NetworkVersion
-from udfs.switches.sources import HOST, SOURCE, TRUST
-from udfs.switches.state_entries import LEASE, PUBLISHER, TREE, state_entries
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import REPLICATING
+from stackcast.udfs.switches.derivation import derive
+from stackcast.udfs.switches.rollout import NetworkVersion
+from stackcast.udfs.switches.sources import HOST, SOURCE, TRUST
+from stackcast.udfs.switches.state_entries import LEASE, PUBLISHER, TREE, state_entries
 
 pytestmark = pytest.mark.unit
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from paths import P4
 from tunnels import tunnelled
 
-from schemas.p4runtime import p4info_pb2
-from udfs.errors import NetworkError, StackError, SwitchError
-from udfs.network.labels import MAX_PORT, NARROW, WIDE, SwitchTables
-from udfs.network.topology import fabric
-from udfs.switches.entry import GROUPS, canonical, difference, entry_from_row, entry_to_row
-from udfs.switches.match import Match
-from udfs.switches.ports import port_groups
-from udfs.switches.routes import ROUTE
-from udfs.switches.stack_entries import (
+from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.udfs.errors import NetworkError, StackError, SwitchError
+from stackcast.udfs.network.labels import MAX_PORT, NARROW, WIDE, SwitchTables
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.switches.entry import GROUPS, canonical, difference, entry_from_row, entry_to_row
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.ports import port_groups
+from stackcast.udfs.switches.routes import ROUTE
+from stackcast.udfs.switches.stack_entries import (
     LABELS_A_PASS,
     label_table,
     network_tables,
@@ -27,7 +27,7 @@ from udfs.switches.stack_entries import (
     switch_entries,
     table_entries,
 )
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

@@ -15,17 +15,17 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 from program_switches import group_of
 
-from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.results import RefreshResult, SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel
-from udfs.switches.entry import GROUPS, SwitchEntry, group_id
-from udfs.switches.stack_entries import label_table, switch_entries
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.switches import session as switch_session
+from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import ForwardingModel
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry, group_id
+from stackcast.udfs.switches.stack_entries import label_table, switch_entries
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.switches.messages import Names
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.match import Match
+from stackcast.jobs.adapters.switches.messages import Names
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.match import Match
 
 pytestmark = pytest.mark.unit
 

@@ -10,19 +10,19 @@ from entry_tables import PIPELINE
 from paths import P4
 from state_cases import TABLE, entries_of
 
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.program import P4Program
-from jobs.adapters.switches.results import RefreshResult, SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.refusal import Refusal
-from lab.switch.p4runtime.roles import ANYBODY, Roles, read_roles
-from lab.switch.p4runtime.server import P4RuntimeServer
-from udfs.errors import LabError
-from udfs.states.switch_model import Port, SwitchModel
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.state_entries import STATES_ROLE, state_row
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.refusal import Refusal
+from stackcast.lab.switch.p4runtime.roles import ANYBODY, Roles, read_roles
+from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.udfs.errors import LabError
+from stackcast.udfs.states.switch_model import Port, SwitchModel
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.state_entries import STATES_ROLE, state_row
 
 pytestmark = pytest.mark.integration
 

@@ -11,16 +11,16 @@ from entry_tables import PIPELINE, SOME, group, host_port, tree
 from fault_server import RIVAL, FaultServer, FaultyDevice, wire_key
 from waiting import until
 
-from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.messages import Names
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.results import RefreshResult, SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from schemas.p4runtime import p4runtime_pb2
-from udfs.errors import SwitchError
-from udfs.switches.entry import GROUPS, SwitchEntry, group_entry
-from udfs.switches.routes import ROUTE
-from udfs.switches.stack_entries import label_table
+from stackcast.jobs.adapters.switches import session as switch_session
+from stackcast.jobs.adapters.switches.messages import Names
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry, group_entry
+from stackcast.udfs.switches.routes import ROUTE
+from stackcast.udfs.switches.stack_entries import label_table
 
 pytestmark = pytest.mark.integration
 
@@ -103,7 +103,7 @@ def test_many_entries_go_in_requests_of_500_at_most(
 def test_requests_are_bounded_by_their_bytes_too(
     session: SwitchSession, device: FaultyDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.switches.p4runtime._BATCH_BYTES", 200)
+    monkeypatch.setattr("stackcast.jobs.adapters.switches.p4runtime._BATCH_BYTES", 200)
     assert session.refresh(SOME, PIPELINE).in_step
     assert max(len(write) for write in device.writes) < 10
 
@@ -172,7 +172,7 @@ def test_a_switch_that_returns_more_entries_than_its_program_holds_is_an_error(
 ) -> None:
     assert session.refresh(SOME, PIPELINE).in_step
     spare = 5 - 2 * sum(PIPELINE.sizes.values())
-    monkeypatch.setattr("jobs.adapters.switches.messages._SPARE_ENTRIES", spare)
+    monkeypatch.setattr("stackcast.jobs.adapters.switches.messages._SPARE_ENTRIES", spare)
     outcome = session.refresh(SOME, PIPELINE)
     (error,) = outcome.errors
     assert error.startswith("SWITCH.READ_FAILED: switch 's1'") and "more than 5 entries" in error
@@ -480,7 +480,7 @@ def test_one_that_is_no_longer_primary_writes_nothing_more(
     for deaf in (False, True):
         if deaf:
             monkeypatch.setattr(
-                "jobs.adapters.switches.client.Client.poll_arbitration",
+                "stackcast.jobs.adapters.switches.client.Client.poll_arbitration",
                 lambda client: client.primary,
             )
         session.refresh([], PIPELINE)

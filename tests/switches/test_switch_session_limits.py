@@ -11,10 +11,10 @@ from entry_tables import PIPELINE, SOME, group, tree
 from fault_server import RIVAL, FaultServer, FaultyDevice
 from waiting import until
 
-from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.results import Comparison, RefreshResult, SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from schemas.p4runtime import p4runtime_pb2
+from stackcast.jobs.adapters.switches import session as switch_session
+from stackcast.jobs.adapters.switches.results import Comparison, RefreshResult, SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.schemas.p4runtime import p4runtime_pb2
 
 pytestmark = pytest.mark.integration
 

@@ -8,11 +8,11 @@ import pytest
 from entry_tables import PIPELINE, SOME, host_port, tree
 from fault_server import FaultServer, FaultyDevice
 
-from jobs.adapters.switches import client
-from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from udfs.switches.entry import SwitchEntry
+from stackcast.jobs.adapters.switches import client
+from stackcast.jobs.adapters.switches import session as switch_session
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.udfs.switches.entry import SwitchEntry
 
 pytestmark = pytest.mark.integration
 
@@ -115,7 +115,7 @@ def test_a_read_may_take_long_while_the_switch_answers(
     session: SwitchSession, device: FaultyDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_SILENCE_SECONDS", 0.1)
-    monkeypatch.setattr("jobs.adapters.switches.p4runtime._RPC_SECONDS", 0.5)
+    monkeypatch.setattr("stackcast.jobs.adapters.switches.p4runtime._RPC_SECONDS", 0.5)
     session.refresh(SOME, PIPELINE)
     device.faults.slow = 0.7
     outcome = session.refresh(SOME, PIPELINE)

@@ -14,15 +14,15 @@ from fault_server import FaultServer
 from paths import P4
 from rollout_world import World
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.results import SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from udfs.errors import SwitchError
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.switches.results import SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

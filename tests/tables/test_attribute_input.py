@@ -11,12 +11,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.adapters.tables import who_gets
-from jobs.adapters.tables.attribute_registry import register
-from jobs.adapters.tables.tables import Tables
-from udfs.filters.compiler.compile import compile_texts
-from udfs.filters.explanation.sql import _value
-from udfs.messages.attributes.registry import Registry, attribute
+from stackcast.jobs.adapters.tables import who_gets
+from stackcast.jobs.adapters.tables.attribute_registry import register
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.explanation.sql import _value
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
 
 pytestmark = pytest.mark.integration
 

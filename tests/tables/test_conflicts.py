@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from jobs.adapters.tables.conflicts import is_conflict, retried
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.conflicts import is_conflict, retried
+from stackcast.jobs.adapters.tables.tables import Tables
 
 pytestmark = pytest.mark.integration
 

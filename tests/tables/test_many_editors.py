@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from starlette.testclient import TestClient
 from waiting import until
 
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.tables.conflicts import is_conflict, retried
-from lab.up.broker import Broker
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.tables.conflicts import is_conflict, retried
+from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.long
 

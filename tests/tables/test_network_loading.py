@@ -12,15 +12,15 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.tables.network_loading import compare, load
-from udfs.errors import NetworkError, TableError
-from udfs.network.network import Network
-from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
-from udfs.network.succession import SwitchSettings
-from udfs.network.topology import fabric, jellyfish
-from udfs.network.virtual_tree import stored, tree_ports
-from udfs.switches.rollout import NetworkVersion, check_meaning
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs.adapters.tables.network_loading import compare, load
+from stackcast.udfs.errors import NetworkError, TableError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
+from stackcast.udfs.network.succession import SwitchSettings
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.network.virtual_tree import stored, tree_ports
+from stackcast.udfs.switches.rollout import NetworkVersion, check_meaning
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 

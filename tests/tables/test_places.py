@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream import checks
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.watch import StreamWatch
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import checks
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.watch import StreamWatch
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.integration
 

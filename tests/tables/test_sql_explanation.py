@@ -9,16 +9,16 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.adapters.tables import who_gets
-from jobs.adapters.tables.tables import Tables
-from udfs.filters import grouped
-from udfs.filters.compiler.compile import compile_texts, table_of_texts
-from udfs.filters.grouped import GroupedCompiler
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.nodes import Rule
-from udfs.messages.specification import Specification, parse_specification
+from stackcast.jobs.adapters.tables import who_gets
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.filters import grouped
+from stackcast.udfs.filters.compiler.compile import compile_texts, table_of_texts
+from stackcast.udfs.filters.grouped import GroupedCompiler
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.meaning.interpreter import Interpreter
+from stackcast.udfs.filters.nodes import Rule
+from stackcast.udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.integration
 

@@ -16,17 +16,17 @@ import pytest
 from paths import ROOT
 from pyspark.sql import SparkSession
 
-from jobs import create_tables, run_sql
-from jobs.adapters.app import application
-from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.tables.tables import Tables
-from lab.traffic.subscriptions import subscriptions
-from udfs.errors import TableError
-from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.network.topology import fabric
-from udfs.trees.broadcast import broadcast_trees
+from stackcast.jobs import create_tables, run_sql
+from stackcast.jobs.adapters.app import application
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, table_error
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.lab.traffic.subscriptions import subscriptions
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.network.rows import network_to_rows, tree_to_row
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.tables.log import LocalLog, actions, only_adds
+from stackcast.jobs.adapters.tables.log import LocalLog, actions, only_adds
 
 pytestmark = pytest.mark.unit
 

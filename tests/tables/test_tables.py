@@ -16,25 +16,25 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, types
 from tunnels import tunnelled
 
-import schemas
-from jobs import load_topology
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint.files import KEPT
-from jobs.adapters.checkpoint.pins import Pin, Pins
-from jobs.adapters.checkpoint.state import CarriedState
-from jobs.adapters.checkpoint.told import ToldHosts
-from jobs.adapters.tables import local
-from jobs.adapters.tables.tables import LAYOUT, LEDGER, NAMES, Tables
-from udfs.delivery.told import Told
-from udfs.errors import StreamError, TableError
-from udfs.filters.matching.carried import pack, unpack
-from udfs.filters.matching.cells import CELL, Carried
-from udfs.network.network import Network, Switch
-from udfs.network.rows import link_to_row, network_from_rows, switch_to_row, tree_to_row
-from udfs.network.topology import fabric, jellyfish
-from udfs.trees.broadcast import broadcast_trees
+import stackcast.schemas
+from stackcast.jobs import load_topology
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.files import KEPT
+from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
+from stackcast.jobs.adapters.checkpoint.state import CarriedState
+from stackcast.jobs.adapters.checkpoint.told import ToldHosts
+from stackcast.jobs.adapters.tables import local
+from stackcast.jobs.adapters.tables.tables import LAYOUT, LEDGER, NAMES, Tables
+from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.errors import StreamError, TableError
+from stackcast.udfs.filters.matching.carried import pack, unpack
+from stackcast.udfs.filters.matching.cells import CELL, Carried
+from stackcast.udfs.network.network import Network, Switch
+from stackcast.udfs.network.rows import link_to_row, network_from_rows, switch_to_row, tree_to_row
+from stackcast.udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 

@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 from waiting import until
 
-from jobs.adapters.tables import local
-from jobs.adapters.tables.log import SparkLog
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.tables.writers import TABLE, Fence
-from udfs.errors import TableError
+from stackcast.jobs.adapters.tables import local
+from stackcast.jobs.adapters.tables.log import SparkLog
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.writers import TABLE, Fence
+from stackcast.udfs.errors import TableError
 
 pytestmark = pytest.mark.integration
 

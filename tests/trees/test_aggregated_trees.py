@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.trees.aggregated import branch_aware_tree, branch_nodes, extended_shortest_path_tree
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.topology import fabric, from_graph
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.lama import Lama, rendezvous_point, shared_tree, source_clusters
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.lama import Lama, rendezvous_point, shared_tree, source_clusters
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 

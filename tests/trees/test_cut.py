@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import random_network
 
-from udfs.trees.kernels.cut import cut
-from udfs.trees.kernels.search import BY_WEIGHT, NOWHERE, grow
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.trees.kernels.cut import cut
+from stackcast.udfs.trees.kernels.search import BY_WEIGHT, NOWHERE, grow
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 pytestmark = pytest.mark.unit
 

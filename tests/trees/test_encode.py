@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import mended, random_network, random_publication, random_trees, reachable
 
-from udfs.errors import NetworkError
-from udfs.network.labels import HOP, NARROW, STOP, TREE
-from udfs.network.network import Network
-from udfs.network.topology import fabric, from_graph
-from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.virtual_tree import VirtualTree, stored
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 

@@ -26,18 +26,18 @@ from networks import (
 )
 
 from benchmarks.trees.plain_greedy import PlainGreedy
-from udfs.errors import NetworkError
-from udfs.network.labels import FORMATS, HOP, MAX_PORT, STOP, TREE, WIDE
-from udfs.network.network import Link, Network
-from udfs.network.topology import from_graph, jellyfish
-from udfs.network.virtual_tree import stored
-from udfs.retuning.costs import PrunedTreeReplayer
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees import encode
-from udfs.trees.encode import Encoder
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import FORMATS, HOP, MAX_PORT, STOP, TREE, WIDE
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.network.topology import from_graph, jellyfish
+from stackcast.udfs.network.virtual_tree import stored
+from stackcast.udfs.retuning.costs import PrunedTreeReplayer
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees import encode
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import mended, random_network, relabelled
 
-from udfs.network.network import Network
-from udfs.network.stored_routes import TREES
-from udfs.network.topology import fabric
-from udfs.retuning.comparison import Record, evaluate
-from udfs.retuning.mixture import choose
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.publisher_trees import host_trees
-from udfs.trees.strategies.registry import ALONE
-from udfs.trees.strategies.strategy import Edges, Situation, numbered, select, uniform
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.stored_routes import TREES
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.retuning.comparison import Record, evaluate
+from stackcast.udfs.retuning.mixture import choose
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.publisher_trees import host_trees
+from stackcast.udfs.trees.strategies.registry import ALONE
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 

@@ -11,15 +11,15 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.topology import fabric, from_graph
-from udfs.trees.broadcast import rooted_trees, spine_trees
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.strategies.baselines import Broadcast
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
-from udfs.trees.strategies.threshold import Path, Threshold, Tree
-from udfs.trees.strategies.topo import Topo, down_links, port_sets
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.trees.broadcast import rooted_trees, spine_trees
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.strategies.baselines import Broadcast
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.trees.strategies.threshold import Path, Threshold, Tree
+from stackcast.udfs.trees.strategies.topo import Topo, down_links, port_sets
 
 pytestmark = pytest.mark.unit
 

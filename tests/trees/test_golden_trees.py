@@ -9,11 +9,11 @@ import pytest
 from label_optimum import label_optimum
 
 from benchmarks.trees.plain_greedy import PlainGreedy
-from udfs.network.labels import HOP, NARROW, STOP, TREE
-from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel, forward, network_tables
-from udfs.trees.encode import Encoder
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE
+from stackcast.udfs.network.network import Host, Link, Network, Switch
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import ForwardingModel, forward, network_tables
+from stackcast.udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from udfs.network.network import Network
-from udfs.network.topology import fabric, line
-from udfs.retuning.costs import PrunedTreeReplayer
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.link_loads import WAYS, LinkLoads
-from udfs.trees.publications import Publication
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric, line
+from stackcast.udfs.retuning.costs import PrunedTreeReplayer
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.link_loads import WAYS, LinkLoads
+from stackcast.udfs.trees.publications import Publication
 
 pytestmark = pytest.mark.unit
 

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from label_optimum import label_bounds, label_optimum
 from networks import mended, random_network, random_publication, random_trees
 
-from udfs.network.labels import HOP, NARROW, STOP, TREE
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import stored
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
-from udfs.trees.publications import Clients, Statistics
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import stored
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.publications import Clients, Statistics
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 

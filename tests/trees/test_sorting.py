@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from udfs.trees.kernels import sorting
+from stackcast.udfs.trees.kernels import sorting
 
 pytestmark = pytest.mark.unit
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import random_network, random_publication, relabelled
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.source_routes import SOURCE_ROUTES, WIDE_SOURCE_ROUTES
-from udfs.network.topology import fabric, from_graph
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.header_stacks import HeaderStacks
-from udfs.trees.source_routes import RouteEncoder
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.source_routes import SOURCE_ROUTES, WIDE_SOURCE_ROUTES
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.header_stacks import HeaderStacks
+from stackcast.udfs.trees.source_routes import RouteEncoder
 
 pytestmark = pytest.mark.unit
 

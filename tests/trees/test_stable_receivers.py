@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import mended, random_network, relabelled
 
-from udfs.network.labels import HOP, TREE
-from udfs.network.network import Network
-from udfs.network.stored_routes import HYBRID
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.change import plan_change
-from udfs.retuning.comparison import Record, evaluate
-from udfs.retuning.costs import replayer_of
-from udfs.retuning.steps import next_step
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.switches.rollout import NetworkVersion
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.strategies.registry import WHOLE
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.network.labels import HOP, TREE
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.stored_routes import HYBRID
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.retuning.change import plan_change
+from stackcast.udfs.retuning.comparison import Record, evaluate
+from stackcast.udfs.retuning.costs import replayer_of
+from stackcast.udfs.retuning.steps import next_step
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.switches.rollout import NetworkVersion
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.strategies.registry import WHOLE
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 

@@ -15,10 +15,10 @@ from networks import random_network, reachable
 from networkx.algorithms.approximation import steiner_tree as reference
 from steinerpy import SteinerProblem
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.topology import from_graph
-from udfs.trees.steiner import steiner_tree
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.trees.steiner import steiner_tree
 
 pytestmark = pytest.mark.unit
 

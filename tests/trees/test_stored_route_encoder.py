@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import random_network, random_publication, random_trees, relabelled
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.stored_routes import PORT_BITMAPS, STORED_ROUTES
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.trees.encoders import encoder_of
-from udfs.trees.header_stacks import HeaderStacks
-from udfs.trees.publisher_trees import first_trees
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.stored_routes import PORT_BITMAPS, STORED_ROUTES
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.header_stacks import HeaderStacks
+from stackcast.udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 

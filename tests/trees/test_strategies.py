@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network, Switch
-from udfs.network.topology import fabric, from_graph
-from udfs.retuning.costs import PrunedTreeReplayer
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network, Switch
+from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.retuning.costs import PrunedTreeReplayer
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.strategies.registry import STRATEGIES
+from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 

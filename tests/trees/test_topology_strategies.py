@@ -9,19 +9,19 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.errors import NetworkError
-from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.topology import from_graph
-from udfs.trees.encode import Encoder
-from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.strategies.cycle_basis import cycle_basis
-from udfs.trees.strategies.cycles import Cycles, combined
-from udfs.trees.strategies.hub_and_spoke import depth_first
-from udfs.trees.strategies.nodes import Nodes, halving
-from udfs.trees.strategies.partitions import Clusters, Partitions, communities, partitions_of
-from udfs.trees.strategies.random_trees import RandomVariant, trees_of_parts
-from udfs.trees.strategies.relation import FreqRelation, Hybrid, Relation
-from udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Host, Link, Network, Switch
+from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.publications import Clients, Publication, Statistics
+from stackcast.udfs.trees.strategies.cycle_basis import cycle_basis
+from stackcast.udfs.trees.strategies.cycles import Cycles, combined
+from stackcast.udfs.trees.strategies.hub_and_spoke import depth_first
+from stackcast.udfs.trees.strategies.nodes import Nodes, halving
+from stackcast.udfs.trees.strategies.partitions import Clusters, Partitions, communities, partitions_of
+from stackcast.udfs.trees.strategies.random_trees import RandomVariant, trees_of_parts
+from stackcast.udfs.trees.strategies.relation import FreqRelation, Hybrid, Relation
+from stackcast.udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.integration
 PROGRAM = """
 import socket, subprocess, sys
 import numpy as np
-from jobs.adapters.wire import SinkOptions, af_xdp, open_sink
-from jobs.adapters.wire.pcap import read_pcap
-from udfs.errors import SinkError
+from stackcast.jobs.adapters.wire import SinkOptions, af_xdp, open_sink
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.udfs.errors import SinkError
 
 path, kind = sys.argv[1:]
 queues = "numtxqueues 2 numrxqueues 2"
@@ -83,8 +83,8 @@ sink.close()
 """
 
 UNPRIVILEGED = """
-from jobs.adapters.wire import SinkOptions, open_sink
-from udfs.errors import SinkError
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.udfs.errors import SinkError
 try:
     open_sink(SinkOptions("af_packet", interface="lo"))
 except SinkError as error:

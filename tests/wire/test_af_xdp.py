@@ -16,8 +16,8 @@ pytestmark = pytest.mark.integration
 HEAD = """
 import logging, socket, subprocess, sys
 import numpy as np
-from jobs.adapters.wire import SinkOptions, af_xdp, open_sink
-from udfs.errors import SinkError
+from stackcast.jobs.adapters.wire import SinkOptions, af_xdp, open_sink
+from stackcast.udfs.errors import SinkError
 
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 

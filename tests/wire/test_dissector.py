@@ -21,26 +21,26 @@ from scapy.packet import Raw
 from tunnels import in_tunnel
 from typer.testing import CliRunner
 
-from cli import frames as command
-from jobs.adapters.wire import SinkOptions, open_sink
-from jobs.adapters.wire.pcap import read_pcap
-from lab.traffic.trading_session import TradingSession
-from udfs.errors import StateError
-from udfs.messages.attributes.encodings import ENCODINGS
-from udfs.messages.attributes.events import ETHERTYPE, Widths
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import sequence_number
-from udfs.messages.specification import Specification
-from udfs.messages.summaries import GONE, Summary
-from udfs.messages.summary_keys import SummaryKey
-from udfs.network.encodings import ROUTES
-from udfs.network.labels import NARROW, WIDE, LabelFormat, TypedLabels
-from udfs.network.source_routes import WIDE_SOURCE_ROUTES, SwitchLabels
-from udfs.network.stored_routes import BitmapLabels
-from udfs.network.tunnel import Tunnel, TunnelEnd
-from udfs.states import messages as states
-from udfs.states.messages import MessageKind, Signal, SignalKind, SignalReader, StateHeader
+from stackcast.cli import frames as command
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.events import ETHERTYPE, Widths
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import sequence_number
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.messages.summaries import GONE, Summary
+from stackcast.udfs.messages.summary_keys import SummaryKey
+from stackcast.udfs.network.encodings import ROUTES
+from stackcast.udfs.network.labels import NARROW, WIDE, LabelFormat, TypedLabels
+from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES, SwitchLabels
+from stackcast.udfs.network.stored_routes import BitmapLabels
+from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
+from stackcast.udfs.states import messages as states
+from stackcast.udfs.states.messages import MessageKind, Signal, SignalKind, SignalReader, StateHeader
 
 TSHARK = shutil.which("tshark")
 EDITCAP = shutil.which("editcap")

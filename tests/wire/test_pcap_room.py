@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jobs.adapters.wire.pcap import read_pcap
+from stackcast.jobs.adapters.wire.pcap import read_pcap
 
 pytestmark = pytest.mark.integration
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.integration
 PROGRAM = """
 import resource, signal, sys
 import numpy as np
-from jobs.adapters.wire import SinkOptions, open_sink
-from udfs.errors import SinkError
+from stackcast.jobs.adapters.wire import SinkOptions, open_sink
+from stackcast.udfs.errors import SinkError
 path, limit = sys.argv[1], int(sys.argv[2])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from ports import free_port
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.replay import service
-from jobs.adapters.states import links
-from jobs.adapters.states.links import GroupLink
-from jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.replay import service
+from stackcast.jobs.adapters.states import links
+from stackcast.jobs.adapters.states.links import GroupLink
+from stackcast.jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
 
 pytestmark = pytest.mark.integration
 

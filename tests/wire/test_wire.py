@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from scapy.utils import rdpcap
 from waiting import until
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.wire import Opener, SinkOptions, open_sink, sink_options
-from jobs.adapters.wire.pcap import read_pcap
-from jobs.adapters.wire.sendmmsg import BATCH, FrameSender
-from udfs.errors import SettingsError, SinkError, StackError
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.wire import Opener, SinkOptions, open_sink, sink_options
+from stackcast.jobs.adapters.wire.pcap import read_pcap
+from stackcast.jobs.adapters.wire.sendmmsg import BATCH, FrameSender
+from stackcast.udfs.errors import SettingsError, SinkError, StackError
 
 pytestmark = pytest.mark.integration
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.delivery import kernels
-from udfs.errors import StreamError
-from udfs.messages.buffers import Batch
-from udfs.messages.moldudp64 import Messages
-from udfs.messages.sequence import MAX_OFFSET, Topic, session_id
-from udfs.stacks.frame import Frames
+from stackcast.udfs.delivery import kernels
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.moldudp64 import Messages
+from stackcast.udfs.messages.sequence import MAX_OFFSET, Topic, session_id
+from stackcast.udfs.stacks.frame import Frames
 
 
 class Counts:
@@ -94,7 +94,7 @@ class Counts:
         return from_, until
 
     def totals(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields each partition and its totals, named as columns of `udfs.columns.REPORT`."""
+        """Yields each partition and its totals, named as columns of `stackcast.udfs.columns.REPORT`."""
         for partition, row in zip(self.partitions.tolist(), self._totals.tolist(), strict=True):
             total: dict[str, Any] = dict(zip(kernels.TOTALS, row, strict=True))
             if not total["frames"]:

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.delivery.routes import Route
-from udfs.stacks.frame import FrameTemplates
-from udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, Stacks
+from stackcast.udfs.delivery.routes import Route
+from stackcast.udfs.stacks.frame import FrameTemplates
+from stackcast.udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, Stacks
 
 
 class StacksHandle(Protocol):
@@ -31,9 +31,9 @@ class FrameHeaders:
     ----------
     routes: by number; a worker may add to them. stacks: of each route that the plan has, None where
     they are not known.
-    template: from a sender and a stack to a template (:func:`udfs.stacks.frame.header_template`);
+    template: from a sender and a stack to a template (:func:`stackcast.udfs.stacks.frame.header_template`);
     pickles. link: int32[], by sender, the number of the link that it sends by; None where there is
-    one sender. A route's publisher is a sender, as `udfs.delivery.publishers` numbers them.
+    one sender. A route's publisher is a sender, as `stackcast.udfs.delivery.publishers` numbers them.
     """
 
     def __init__(

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.delivery import kernels
-from udfs.delivery.receiver_sets import ReceiverSets
-from udfs.delivery.routes import Routes
-from udfs.stacks.frame import MessagePositions
+from stackcast.udfs.delivery import kernels
+from stackcast.udfs.delivery.receiver_sets import ReceiverSets
+from stackcast.udfs.delivery.routes import Routes
+from stackcast.udfs.stacks.frame import MessagePositions
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Compiles the kernels of the streams into numba's cache, before jobs and tests need them.
 
-    python -m udfs.delivery.kernel_cache
+    python -m stackcast.udfs.delivery.kernel_cache
 
 Without it, the workers of a stream share them out as they start (:func:`compile_from`), and each
 process compiles what it first calls beside. The kernels are called by the code that uses them, on a
@@ -15,32 +15,32 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-import schemas
-from udfs.delivery import compiled_mark
-from udfs.delivery.plan import Addressing, Planner
-from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
-from udfs.delivery.routes import Routes
-from udfs.delivery.task import Task
-from udfs.filters.advertisements import Advertisement
-from udfs.filters.compiler.compile import table_of_texts
-from udfs.filters.language.shapes import read_table
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
-from udfs.filters.predicate_index.stateful_index import StatefulIndex
-from udfs.filters.predicate_index.terms import FlatTerms
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.attributes.encodings import ENCODINGS
-from udfs.messages.attributes.reference import write_event
-from udfs.messages.attributes.registry import Registry, attribute
-from udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
-from udfs.messages.record_batches import next_offset, read_records
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import Topic
-from udfs.messages.specification import parse_specification
-from udfs.network.labels import NARROW, TREE
-from udfs.network.topology import fabric
-from udfs.stacks.segments import segment_bounds
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
+import stackcast.schemas
+from stackcast.udfs.delivery import compiled_mark
+from stackcast.udfs.delivery.plan import Addressing, Planner
+from stackcast.udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
+from stackcast.udfs.delivery.routes import Routes
+from stackcast.udfs.delivery.task import Task
+from stackcast.udfs.filters.advertisements import Advertisement
+from stackcast.udfs.filters.compiler.compile import table_of_texts
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex
+from stackcast.udfs.filters.predicate_index.stateful_index import StatefulIndex
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.reference import write_event
+from stackcast.udfs.messages.attributes.registry import Registry, attribute
+from stackcast.udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
+from stackcast.udfs.messages.record_batches import next_offset, read_records
+from stackcast.udfs.messages.reference import build_packet
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.labels import NARROW, TREE
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.stacks.segments import segment_bounds
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
 _RULES = (
     "stock == GOOGL and price > 50",

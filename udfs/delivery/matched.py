@@ -10,10 +10,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from udfs.filters.matching.kernels import walk_into
-from udfs.filters.matching.matcher import Matcher
-from udfs.messages.buffers import Batch
-from udfs.messages.kernels import (
+from stackcast.udfs.filters.matching.kernels import walk_into
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.kernels import (
     COUNT_AT,
     FINE,
     HEADER,
@@ -24,7 +24,7 @@ from udfs.messages.kernels import (
     number_at,
     short_at,
 )
-from udfs.messages.moldudp64 import LIMITS, Layout, Messages, check_offsets
+from stackcast.udfs.messages.moldudp64 import LIMITS, Layout, Messages, check_offsets
 
 _BLOCK = 512
 #: The code of a message that is for nobody; see `Matcher.walk`.
@@ -37,7 +37,7 @@ def read_matched(
     """Decodes and matches a batch; returns its messages that are sent or cannot be read, and the
     delivery of each: int32[m], 0 where it cannot be read.
 
-    The same as `udfs.messages.moldudp64.decode_by` and `Matcher.match` give, but for messages that
+    The same as `stackcast.udfs.messages.moldudp64.decode_by` and `Matcher.match` give, but for messages that
     are for nobody: these are counted alone. The result has no ``values``. layout: its columns are
     those of the matcher, which is without state. delivery: by leaf; None where both are the same.
     Raises MessageError BAD_OFFSETS.

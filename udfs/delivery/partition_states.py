@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.matching.carried import pack, unpack
-from udfs.filters.matching.cells import Carried, Stateful
-from udfs.filters.meaning.state import clock_of
-from udfs.messages.moldudp64 import Messages
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.filters.matching.carried import pack, unpack
+from stackcast.udfs.filters.matching.cells import Carried, Stateful
+from stackcast.udfs.filters.meaning.state import clock_of
+from stackcast.udfs.messages.moldudp64 import Messages
+from stackcast.udfs.messages.specification import Field, Specification
 
 
 def clocks(specification: Specification) -> tuple[Field, ...]:
@@ -35,7 +35,7 @@ class PartitionStates:
     """Matches the partitions that one task takes, and keeps the state of each.
 
     columns: rows of the messages' values that ``state`` takes. carried: by partition, the state
-    (``udfs.filters.matching.carried.pack``) before its first record.
+    (``stackcast.udfs.filters.matching.carried.pack``) before its first record.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class PartitionStates:
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns by partition the state after its last record, as rows of
-        `udfs.columns.REPORT`."""
+        `stackcast.udfs.columns.REPORT`."""
         return [
             {"kind": "state", "partition": partition, "cells": pack(carried)}
             for partition, carried in self._held.items()

@@ -3,8 +3,8 @@
 Work per receiver set, not per event: delivery tree, header stack and frame header are worked out
 once for each set of receivers that the compiled filter knows (a *delivery*), and used by reference
 for every event. Of several publishers, each has them for the deliveries that its events come to
-(`udfs.delivery.routes`). The planner waits for none of them: it ships those that are known already,
-and a worker works out what its batch uses of the others (`udfs.delivery.frame_headers`). Leaves
+(`stackcast.udfs.delivery.routes`). The planner waits for none of them: it ships those that are known already,
+and a worker works out what its batch uses of the others (`stackcast.udfs.delivery.frame_headers`). Leaves
 that differ only in what they do to state share a delivery: rules that send nothing must not change
 the frames of those that do.
 """
@@ -19,37 +19,37 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.delivery.frame_headers import FrameHeaders
-from udfs.delivery.host_packets import HostPackets
-from udfs.delivery.matched import read_matched
-from udfs.delivery.partition_states import clocks
-from udfs.delivery.publishers import Publishers, publishers_of
-from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
-from udfs.delivery.receiver_summaries import SummaryHosts
-from udfs.delivery.routes import Routes
-from udfs.delivery.senders import Senders, senders_of, with_columns
-from udfs.errors import NetworkError
-from udfs.filters.advertisements import Advertisement, check_advertisements
-from udfs.filters.compiler.compile import Order
-from udfs.filters.grants import Grant, Grants
-from udfs.filters.grouped import Grouped
-from udfs.filters.live_rules import LiveRules
-from udfs.filters.matching.cells import StatefulMatcher
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.state import clock_of
-from udfs.filters.predicate_index.stateful_index import StatefulIndex
-from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, rejection
-from udfs.messages.buffers import Batch
-from udfs.messages.moldudp64 import Messages
-from udfs.messages.readers import Format, PacketReader, Reader
-from udfs.messages.specification import Field, Specification
-from udfs.messages.summary_keys import SummaryKey
-from udfs.network.labels import LabelFormat
-from udfs.network.network import Host, Network
-from udfs.network.publishers import PARTITION, receiving, several
-from udfs.network.virtual_tree import VirtualTree, check_ids
-from udfs.stacks.frame import MAX_MTU, header_template, label_capacity, plain_template
-from udfs.trees.header_stacks import HeaderStacks, PlainFrames, Receivers, Stack, Stacks
+from stackcast.udfs.delivery.frame_headers import FrameHeaders
+from stackcast.udfs.delivery.host_packets import HostPackets
+from stackcast.udfs.delivery.matched import read_matched
+from stackcast.udfs.delivery.partition_states import clocks
+from stackcast.udfs.delivery.publishers import Publishers, publishers_of
+from stackcast.udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
+from stackcast.udfs.delivery.receiver_summaries import SummaryHosts
+from stackcast.udfs.delivery.routes import Routes
+from stackcast.udfs.delivery.senders import Senders, senders_of, with_columns
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.filters.advertisements import Advertisement, check_advertisements
+from stackcast.udfs.filters.compiler.compile import Order
+from stackcast.udfs.filters.grants import Grant, Grants
+from stackcast.udfs.filters.grouped import Grouped
+from stackcast.udfs.filters.live_rules import LiveRules
+from stackcast.udfs.filters.matching.cells import StatefulMatcher
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.state import clock_of
+from stackcast.udfs.filters.predicate_index.stateful_index import StatefulIndex
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, rejection
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.moldudp64 import Messages
+from stackcast.udfs.messages.readers import Format, PacketReader, Reader
+from stackcast.udfs.messages.specification import Field, Specification
+from stackcast.udfs.messages.summary_keys import SummaryKey
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.network import Host, Network
+from stackcast.udfs.network.publishers import PARTITION, receiving, several
+from stackcast.udfs.network.virtual_tree import VirtualTree, check_ids
+from stackcast.udfs.stacks.frame import MAX_MTU, header_template, label_capacity, plain_template
+from stackcast.udfs.trees.header_stacks import HeaderStacks, PlainFrames, Receivers, Stack, Stacks
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Addressing:
     """Holds the addresses and limits that all frames of a deployment have in common.
 
     publisher: host of the network that the frames leave from, or several, as
-    `udfs.network.publishers.listed` reads it. group (IPv4 as an integer), port: the multicast
+    `stackcast.udfs.network.publishers.listed` reads it. group (IPv4 as an integer), port: the multicast
     address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the switches'
     limit. summary_port: of the summaries for hosts; 0: there are none. publisher_by: what says
     whose a record is, where there are several publishers: ``partition``, ``header:NAME`` or
@@ -111,7 +111,7 @@ class Plan:
         return self.senders.publishers
 
     def matched(self, batch: Batch) -> tuple[Messages, NDArray[np.int32]] | None:
-        """Returns what `udfs.delivery.matched.read_matched` does; None where a message for nobody
+        """Returns what `stackcast.udfs.delivery.matched.read_matched` does; None where a message for nobody
         is to be looked at, too, or does not come in packets."""
         asked = self.state or self.index or not self.senders.plain
         if asked or not isinstance(self.reader, PacketReader):

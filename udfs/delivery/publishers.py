@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from udfs.errors import NetworkError, SettingsError
-from udfs.messages.buffers import Batch
-from udfs.messages.moldudp64 import Messages
-from udfs.messages.readers import NO_PUBLISHER, UNKNOWN_PUBLISHER
-from udfs.messages.specification import Field, Specification
-from udfs.network.network import Network
-from udfs.network.publishers import PARTITION, listed, sending
+from stackcast.udfs.errors import NetworkError, SettingsError
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.moldudp64 import Messages
+from stackcast.udfs.messages.readers import NO_PUBLISHER, UNKNOWN_PUBLISHER
+from stackcast.udfs.messages.specification import Field, Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.publishers import PARTITION, listed, sending
 
 _SETTING = "spark.stackcast.publisher"
 _INGRESSES = "spark.stackcast.sink.ingresses"

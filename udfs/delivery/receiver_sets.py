@@ -8,11 +8,11 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.outcomes import receiver_order
-from udfs.filters.predicate_index import kernels
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
-from udfs.filters.predicate_index.stateful_index import StatefulIndex
-from udfs.trees.header_stacks import Receivers
+from stackcast.udfs.filters.compiler.outcomes import receiver_order
+from stackcast.udfs.filters.predicate_index import kernels
+from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex
+from stackcast.udfs.filters.predicate_index.stateful_index import StatefulIndex
+from stackcast.udfs.trees.header_stacks import Receivers
 
 _PAIRS = 1024
 
@@ -53,7 +53,7 @@ class ReceiverSets(Sequence[Receivers]):
 
 
 class Events(Protocol):
-    """The columns of `udfs.messages.moldudp64.Messages` that are matched."""
+    """The columns of `stackcast.udfs.messages.moldudp64.Messages` that are matched."""
 
     @property
     def message_type(self) -> NDArray[np.uint8]: ...

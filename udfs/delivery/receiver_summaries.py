@@ -12,17 +12,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.delivery.counts import Counts
-from udfs.delivery.frame_headers import FrameHeaders, StacksHandle
-from udfs.delivery.kernels import by_host
-from udfs.delivery.publishers import Publishers
-from udfs.delivery.routes import Routes
-from udfs.delivery.told import Telling, Told
-from udfs.messages.sequence import OFFSET_SHIFT, session_id
-from udfs.messages.summaries import summary_rows
-from udfs.messages.summary_keys import SummaryKey, SummarySigner
-from udfs.stacks.frame import address_datagrams
-from udfs.trees.header_stacks import Receivers
+from stackcast.udfs.delivery.counts import Counts
+from stackcast.udfs.delivery.frame_headers import FrameHeaders, StacksHandle
+from stackcast.udfs.delivery.kernels import by_host
+from stackcast.udfs.delivery.publishers import Publishers
+from stackcast.udfs.delivery.routes import Routes
+from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
+from stackcast.udfs.messages.summaries import summary_rows
+from stackcast.udfs.messages.summary_keys import SummaryKey, SummarySigner
+from stackcast.udfs.stacks.frame import address_datagrams
+from stackcast.udfs.trees.header_stacks import Receivers
 
 #: A host is told by the batch with which it is owed word of so many notifications: the summaries
 #: of whoever gets few take a quarter of what the notifications do at most.
@@ -125,7 +125,7 @@ class _Summaries(NamedTuple):
 
 class ReceiverSummaries:
     """Makes the summaries of a task by what it has counted by template: ``counts``. first_sender:
-    as of `udfs.delivery.task.Task`."""
+    as of `stackcast.udfs.delivery.task.Task`."""
 
     def __init__(
         self,

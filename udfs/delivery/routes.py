@@ -8,15 +8,15 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.delivery import kernels
-from udfs.delivery.receiver_sets import ReceiverSets
-from udfs.trees.header_stacks import Receivers
+from stackcast.udfs.delivery import kernels
+from stackcast.udfs.delivery.receiver_sets import ReceiverSets
+from stackcast.udfs.trees.header_stacks import Receivers
 
 _PAIRS = 1024
 
 
 class Route(NamedTuple):
-    """A sender, by number (`udfs.delivery.publishers.Publishers`), and a receiver set."""
+    """A sender, by number (`stackcast.udfs.delivery.publishers.Publishers`), and a receiver set."""
 
     publisher: int
     receivers: Receivers

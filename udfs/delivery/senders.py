@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.delivery.publishers import Publishers, telling, with_fields
-from udfs.filters.advertisements import Advertisement, Announced
-from udfs.messages.buffers import Batch
-from udfs.messages.moldudp64 import Messages
-from udfs.messages.readers import OUTSIDE
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.delivery.publishers import Publishers, telling, with_fields
+from stackcast.udfs.filters.advertisements import Advertisement, Announced
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.moldudp64 import Messages
+from stackcast.udfs.messages.readers import OUTSIDE
+from stackcast.udfs.messages.specification import Field, Specification
 
 Gate = tuple[Announced, tuple[int, ...]]
 """What a publisher announces, with the columns that this takes."""
@@ -73,7 +73,7 @@ def senders_of(
     """Returns the senders of a stream; ``fields`` are those given, and behind them what it takes.
 
     names: of the publishers, by number. announced: by name; a message of whoever is in it counts
-    where one of these holds. Raises as `udfs.delivery.publishers.telling`.
+    where one of these holds. Raises as `stackcast.udfs.delivery.publishers.telling`.
     """
     advertised: dict[int, Gate] = {}
     gates: dict[tuple[str, ...], Announced] = {}

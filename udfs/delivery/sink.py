@@ -1,4 +1,4 @@
-"""The sink that tasks hand their frames to; `jobs.adapters.wire` has those that there are."""
+"""The sink that tasks hand their frames to; `stackcast.jobs.adapters.wire` has those that there are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.delivery.plan import Plan
+from stackcast.udfs.delivery.plan import Plan
 
 
 class Sink(Protocol):

@@ -11,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.delivery.counts import Counts
-from udfs.delivery.frame_headers import StacksHandle
-from udfs.delivery.partition_states import PartitionStates
-from udfs.delivery.plan import Plan
-from udfs.delivery.receiver_summaries import ReceiverSummaries
-from udfs.delivery.told import Telling
-from udfs.messages.buffers import Batch
-from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
-from udfs.messages.readers import REASONS
-from udfs.messages.sequence import Topic
-from udfs.stacks.frame import DATAGRAM, Frames, MessagePositions, build_frames
-from udfs.trees.header_stacks import Receivers
+from stackcast.udfs.delivery.counts import Counts
+from stackcast.udfs.delivery.frame_headers import StacksHandle
+from stackcast.udfs.delivery.partition_states import PartitionStates
+from stackcast.udfs.delivery.plan import Plan
+from stackcast.udfs.delivery.receiver_summaries import ReceiverSummaries
+from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
+from stackcast.udfs.messages.readers import REASONS
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.stacks.frame import DATAGRAM, Frames, MessagePositions, build_frames
+from stackcast.udfs.trees.header_stacks import Receivers
 
 SAMPLE_BYTES = 256
 
@@ -30,8 +30,8 @@ SAMPLE_BYTES = 256
 class Task:
     """Turns batches of records into frames, and counts both.
 
-    Batches have times where `udfs.delivery.partition_states.needs_arrival` says so. Parameters as
-    of `udfs.columns.deliver`. ingress: the host of the plan's ingresses by whose link all frames
+    Batches have times where `stackcast.udfs.delivery.partition_states.needs_arrival` says so. Parameters as
+    of `stackcast.udfs.columns.deliver`. ingress: the host of the plan's ingresses by whose link all frames
     enter the network, by default each by its publisher's.
     """
 
@@ -126,7 +126,7 @@ class Task:
         return None if self._summaries is None else self._summaries.frames()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the report, as rows of :data:`udfs.columns.REPORT`: `totals` and `templates`."""
+        """Returns the report, as rows of :data:`stackcast.udfs.columns.REPORT`: `totals` and `templates`."""
         templates = self.templates()
         names = list(templates)
         columns = (templates[name].to_pylist() for name in names)

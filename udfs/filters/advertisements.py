@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import SubscriptionError
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grouped import GroupedCompiler
-from udfs.filters.language.rule import parse_rule, subscription_error
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.normal_form import Term
-from udfs.filters.meaning.state import field_terms
-from udfs.filters.subscriptions import Rejection
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.grouped import GroupedCompiler
+from stackcast.udfs.filters.language.rule import parse_rule, subscription_error
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.normal_form import Term
+from stackcast.udfs.filters.meaning.state import field_terms
+from stackcast.udfs.filters.subscriptions import Rejection
+from stackcast.udfs.messages.specification import Specification
 
 __all__ = [
     "Advertisement",

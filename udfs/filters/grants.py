@@ -14,13 +14,13 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from udfs.errors import SubscriptionError
-from udfs.filters.intervals import Intervals, complement, intersection
-from udfs.filters.language.rule import parse_rule, subscription_error
-from udfs.filters.meaning.evaluate import is_stateful
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, merged
-from udfs.filters.meaning.state import field_terms
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.intervals import Intervals, complement, intersection
+from stackcast.udfs.filters.language.rule import parse_rule, subscription_error
+from stackcast.udfs.filters.meaning.evaluate import is_stateful
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, merged
+from stackcast.udfs.filters.meaning.state import field_terms
+from stackcast.udfs.messages.specification import Specification
 
 EVERYBODY: Final = "*"
 """The subscriber of a grant to all hosts."""

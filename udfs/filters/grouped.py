@@ -9,17 +9,17 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.compile import MAX_ENTRIES, CompiledFilter, Order
-from udfs.filters.compiler.incremental import IncrementalCompiler
-from udfs.filters.compiler.levels import live_cells
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.meaning.state import Cell
-from udfs.filters.nodes import Update
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
-from udfs.filters.predicate_index.stateful_index import StatefulIndex
-from udfs.filters.predicate_index.terms import FlatTerms
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.compile import MAX_ENTRIES, CompiledFilter, Order
+from stackcast.udfs.filters.compiler.incremental import IncrementalCompiler
+from stackcast.udfs.filters.compiler.levels import live_cells
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.meaning.state import Cell
+from stackcast.udfs.filters.nodes import Update
+from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex
+from stackcast.udfs.filters.predicate_index.stateful_index import StatefulIndex
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms
+from stackcast.udfs.messages.specification import Specification
 
 _ROWS_A_PREDICATE = 4
 _FEWEST_ROWS = 512

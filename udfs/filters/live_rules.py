@@ -8,12 +8,12 @@ from itertools import chain, compress, count
 from operator import ne
 from typing import overload
 
-from udfs.filters.compiler.compile import Order, table_of_rules
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grants import Grants
-from udfs.filters.grouped import Grouped, GroupedCompiler
-from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
-from udfs.messages.specification import Specification
+from stackcast.udfs.filters.compiler.compile import Order, table_of_rules
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.grouped import Grouped, GroupedCompiler
+from stackcast.udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
+from stackcast.udfs.messages.specification import Specification
 
 _Place = tuple[Sequence[CheckedRule], int]
 _Live = tuple[Sequence[CheckedRule], list[Rejection], Grouped]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from udfs.messages.specification import Counter, Field
+from stackcast.udfs.messages.specification import Counter, Field
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
@@ -154,7 +154,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class CellUpdate:
-    """One update of a cell of state by an event (see ``udfs.filters.meaning.state``)."""
+    """One update of a cell of state by an event (see ``stackcast.udfs.filters.meaning.state``)."""
 
     cell: str
     function: Function

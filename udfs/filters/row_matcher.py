@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.errors import SubscriptionError
-from udfs.filters.compiler.compile import actions_of, table_of_texts
-from udfs.filters.compiler.outcomes import receiver_order
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.language.rule import subscription_error
-from udfs.filters.language.shapes import RuleTable, read_table
-from udfs.filters.predicate_index.predicate_index import PredicateIndex, distinct
-from udfs.filters.predicate_index.terms import FlatTerms
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import Specification
-from udfs.messages.table_columns import ColumnField, raw_values, table_specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.compiler.compile import actions_of, table_of_texts
+from stackcast.udfs.filters.compiler.outcomes import receiver_order
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.language.rule import subscription_error
+from stackcast.udfs.filters.language.shapes import RuleTable, read_table
+from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex, distinct
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.messages.table_columns import ColumnField, raw_values, table_specification
 
 
 class RowMatcher:

@@ -1,6 +1,6 @@
 """Warnings: rules that are right, and most likely not what their author means.
 
-A constant or an action is remarked where it is read (``udfs.filters.language.resolver``); here is
+A constant or an action is remarked where it is read (``stackcast.udfs.filters.language.resolver``); here is
 what the whole condition shows: that no event meets it, that every one does, that it asks for
 two messages in one event, or for a change of what it holds fast.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language.rule import parse_rule, subscription_error
-from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, is_message_type, normal_form
-from udfs.filters.meaning.state import alternatives
-from udfs.filters.nodes import (
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.rule import parse_rule, subscription_error
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, is_message_type, normal_form
+from stackcast.udfs.filters.meaning.state import alternatives
+from stackcast.udfs.filters.nodes import (
     Aggregate,
     And,
     Node,
@@ -25,8 +25,8 @@ from udfs.filters.nodes import (
     RuleWarning,
     StatePredicate,
 )
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.specification import Field, Specification
 
 _FEW = 1000
 """Texts below which it is cheaper to read each."""

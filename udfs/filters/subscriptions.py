@@ -7,15 +7,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
-from udfs.errors import SubscriptionError
-from udfs.filters.grants import Grants
-from udfs.filters.language.rule import nearest, parse_rule, subscription_error
-from udfs.filters.language.shapes import RuleTable, read_table
-from udfs.filters.language.syntax_errors import MAX_NAME
-from udfs.filters.meaning.normal_form import Term, lane_terms
-from udfs.filters.meaning.state import add_updates, field_terms, split
-from udfs.filters.nodes import Call, Function, Node, Rule, Update
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.language.rule import nearest, parse_rule, subscription_error
+from stackcast.udfs.filters.language.shapes import RuleTable, read_table
+from stackcast.udfs.filters.language.syntax_errors import MAX_NAME
+from stackcast.udfs.filters.meaning.normal_form import Term, lane_terms
+from stackcast.udfs.filters.meaning.state import add_updates, field_terms, split
+from stackcast.udfs.filters.nodes import Call, Function, Node, Rule, Update
+from stackcast.udfs.messages.specification import Specification
 
 _CACHED_TEXTS = 200_000
 _CACHED_SPECIFICATIONS = 4

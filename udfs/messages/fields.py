@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Literal
 
-from udfs.errors import SpecificationError
+from stackcast.udfs.errors import SpecificationError
 
 Kind = Literal["integer", "string", "decimal"]
 Match = Literal["range", "exact", "lpm"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import lcm
 
-from udfs.errors import SpecificationError
-from udfs.messages.fields import Field
+from stackcast.udfs.errors import SpecificationError
+from stackcast.udfs.messages.fields import Field
 
 
 @dataclass(frozen=True)

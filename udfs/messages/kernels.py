@@ -94,7 +94,7 @@ def decode(  # type: ignore[no-untyped-def]
     offsets, data, max_packet, max_messages, end_of_session, lengths, field_at, field_width
 ):
     """Returns whether the offsets rise and stay in the data, then the columns of
-    `udfs.messages.moldudp64.Messages`: none where they do not."""
+    `stackcast.udfs.messages.moldudp64.Messages`: none where they do not."""
     sound = are_sound(offsets, data)
     if not sound:
         offsets = offsets[:1]

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import MessageError, SpecificationError
-from udfs.messages import kernels
-from udfs.messages.buffers import read_only
-from udfs.messages.kernels import END_OF_SESSION, HEARTBEAT
-from udfs.messages.reference import END_OF_SESSION_COUNT, MAX_PACKET
-from udfs.messages.sequence import MAX_MESSAGES
-from udfs.messages.specification import MAX_VALUE_BITS, Field, Specification
+from stackcast.udfs.errors import MessageError, SpecificationError
+from stackcast.udfs.messages import kernels
+from stackcast.udfs.messages.buffers import read_only
+from stackcast.udfs.messages.kernels import END_OF_SESSION, HEARTBEAT
+from stackcast.udfs.messages.reference import END_OF_SESSION_COUNT, MAX_PACKET
+from stackcast.udfs.messages.sequence import MAX_MESSAGES
+from stackcast.udfs.messages.specification import MAX_VALUE_BITS, Field, Specification
 
 __all__ = ["END_OF_SESSION", "HEARTBEAT", "REASONS", "Messages", "decode"]
 
@@ -98,7 +98,7 @@ def decode(
 
     ``clocks``: fields of different headers that share one more column, the last.
     offsets: int32[n + 1] or int64[n + 1], as Arrow has them. Any bytes are read safely: damage ends
-    in a reason (see `udfs.messages.reference` for the rule).
+    in a reason (see `stackcast.udfs.messages.reference` for the rule).
     Raises SpecificationError FIELD_TOO_WIDE or FIELD_NOT_ALIGNED for a field that has no column,
     MessageError BAD_OFFSETS where the offsets fall or leave the data.
     """

@@ -10,15 +10,15 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages import moldudp64
-from udfs.messages.attributes import events
-from udfs.messages.attributes.encodings import ENCODINGS
-from udfs.messages.attributes.events import Events, code_of
-from udfs.messages.attributes.json_events import JsonReader
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.buffers import Batch
-from udfs.messages.moldudp64 import Messages
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.messages import moldudp64
+from stackcast.udfs.messages.attributes import events
+from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.events import Events, code_of
+from stackcast.udfs.messages.attributes.json_events import JsonReader
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.moldudp64 import Messages
+from stackcast.udfs.messages.specification import Field, Specification
 
 __all__ = [
     "NO_PUBLISHER",

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.errors import KafkaError
-from udfs.messages import record_kernels as kernels
-from udfs.messages.buffers import Batch, read_only
+from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.messages import record_kernels as kernels
+from stackcast.udfs.messages.buffers import Batch, read_only
 
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _CODEC, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20

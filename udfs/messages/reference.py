@@ -13,9 +13,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from udfs.errors import MessageError
-from udfs.messages.sequence import MAX_MESSAGES, SESSION_LENGTH
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.sequence import MAX_MESSAGES, SESSION_LENGTH
+from stackcast.udfs.messages.specification import Specification
 
 HEADER = struct.Struct(">10sQH")
 LENGTH = struct.Struct(">H")

@@ -19,7 +19,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import MessageError
+from stackcast.udfs.errors import MessageError
 
 INDEX_BITS = 13
 OFFSET_SHIFT = 2 * INDEX_BITS

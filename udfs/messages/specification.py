@@ -33,10 +33,10 @@ from importlib.resources import files
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
-from udfs.errors import SpecificationError, nearest
-from udfs.messages.fields import MAX_VALUE_BITS, Field, Kind, Match
-from udfs.messages.formats import Counter, Header, Specification
-from udfs.messages.specification_errors import (
+from stackcast.udfs.errors import SpecificationError, nearest
+from stackcast.udfs.messages.fields import MAX_VALUE_BITS, Field, Kind, Match
+from stackcast.udfs.messages.formats import Counter, Header, Specification
+from stackcast.udfs.messages.specification_errors import (
     FIELD_ANNOTATIONS,
     HEADER_ANNOTATIONS,
     specification_error,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from udfs.errors import SpecificationError, excerpt, nearest
+from stackcast.udfs.errors import SpecificationError, excerpt, nearest
 
 FIELD_ANNOTATIONS = ("string", "decimals", "clock", "resolution", "time_of_day")
 HEADER_ANNOTATIONS = ("message_type",)

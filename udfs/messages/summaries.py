@@ -5,7 +5,7 @@ A summary is a MoldUDP64 heartbeat with a tail, big-endian, 52 bytes::
     session 10 | until 8 | count 2 (= 0) | from 8 | notifications 8 | last 8 | digest 8
 
 It is about one host and one session. Where summaries are authenticated, the id of a key and a tag
-stand behind it, 72 bytes (see :mod:`udfs.messages.summary_keys`)::
+stand behind it, 72 bytes (see :mod:`stackcast.udfs.messages.summary_keys`)::
 
     summary 52 | key 4 | tag 16
 
@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import MessageError
-from udfs.messages.reference import HEADER
-from udfs.messages.sequence import SESSION_LENGTH
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.reference import HEADER
+from stackcast.udfs.messages.sequence import SESSION_LENGTH
 
 #: In place of a number of notifications: they cannot be computed again.
 GONE = (1 << 64) - 1

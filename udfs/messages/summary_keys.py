@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import SettingsError
-from udfs.messages.sequence import SESSION_LENGTH
-from udfs.messages.summaries import AUTHENTICATED_SIZE, KEY_ID, SIZE, TAG_SIZE, authentication
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.sequence import SESSION_LENGTH
+from stackcast.udfs.messages.summaries import AUTHENTICATED_SIZE, KEY_ID, SIZE, TAG_SIZE, authentication
 
 #: Bytes of a key.
 KEY_SIZE = 32

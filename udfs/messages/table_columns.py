@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.messages.attributes.attribute_field import Attribute, AttributeField, Type
-from udfs.messages.attributes.registry import is_name
-from udfs.messages.fields import MAX_VALUE_BITS, Field
-from udfs.messages.formats import Header, Specification
+from stackcast.udfs.messages.attributes.attribute_field import Attribute, AttributeField, Type
+from stackcast.udfs.messages.attributes.registry import is_name
+from stackcast.udfs.messages.fields import MAX_VALUE_BITS, Field
+from stackcast.udfs.messages.formats import Header, Specification
 
 __all__ = ["ColumnField", "raw_values", "table_specification"]
 

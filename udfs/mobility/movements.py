@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from udfs.mobility.sightings import Sighting
+from stackcast.udfs.mobility.sightings import Sighting
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from udfs.errors import StateError
+from stackcast.udfs.errors import StateError
 
 KEPT_MS = 600_000
 """A sighting is kept until one of the same tracker is so much later."""

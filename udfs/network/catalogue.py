@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from udfs.errors import NetworkError
-from udfs.network.labels import LabelFormat
-from udfs.network.simple_graph import simple_graph
-from udfs.network.topology import GraphNetwork, read_graph
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.simple_graph import simple_graph
+from stackcast.udfs.network.topology import GraphNetwork, read_graph
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from udfs.errors import NetworkError
-from udfs.network.labels import FORMATS, NARROW, WIDE, LabelFormat
-from udfs.network.source_routes import SOURCE_ROUTES, WIDE_SOURCE_ROUTES
-from udfs.network.stored_routes import STORED_ROUTES
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import FORMATS, NARROW, WIDE, LabelFormat
+from stackcast.udfs.network.source_routes import SOURCE_ROUTES, WIDE_SOURCE_ROUTES
+from stackcast.udfs.network.stored_routes import STORED_ROUTES
 
 ROUTES: dict[str, LabelFormat] = {**SOURCE_ROUTES, **STORED_ROUTES}
 """All but virtual trees, by name, in their narrow form."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from udfs.errors import NetworkError
+from stackcast.udfs.errors import NetworkError
 
 _TRIES = 64
 

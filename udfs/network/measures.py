@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.network.network import Network
+from stackcast.udfs.network.network import Network
 
 _WORDS = 8
 """Sources are searched in groups of so many words of 64 bits."""

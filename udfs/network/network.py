@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
-from udfs.errors import NetworkError
-from udfs.network.encodings import can_widen, with_room
-from udfs.network.labels import MAX_PORT, NARROW, LabelFormat
-from udfs.network.tunnel import Tunnel, TunnelEnd
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.encodings import can_widen, with_room
+from stackcast.udfs.network.labels import MAX_PORT, NARROW, LabelFormat
+from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from udfs.network.network import Link, Network
+from stackcast.udfs.network.network import Link, Network
 
 
 def next_links(network: Network, goals: Iterable[str] | None = None) -> dict[tuple[str, str], Link]:

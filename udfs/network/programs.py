@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from udfs.errors import NetworkError
-from udfs.network.encodings import ALL, WIDE_FORMS, label_bits
-from udfs.network.labels import LabelFormat
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.encodings import ALL, WIDE_FORMS, label_bits
+from stackcast.udfs.network.labels import LabelFormat
 
 STACKS: Mapping[str, LabelFormat] = {form.program: form for form in ALL}
 """Programs that forward by header stacks, with the labels that they read."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
 
 #: In place of names: all hosts of the role, by their addresses.
 ALL = "*"

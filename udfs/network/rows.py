@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Protocol
 
-from udfs.errors import NetworkError
-from udfs.network.labels import NARROW, LabelFormat
-from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.programs import check_labels
-from udfs.network.tunnel import TunnelEnd
-from udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import NARROW, LabelFormat
+from stackcast.udfs.network.network import Host, Link, Network, Switch
+from stackcast.udfs.network.programs import check_labels
+from stackcast.udfs.network.tunnel import TunnelEnd
+from stackcast.udfs.network.virtual_tree import VirtualTree
 
 
 class Row(Protocol):

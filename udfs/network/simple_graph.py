@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from udfs.errors import NetworkError
+from stackcast.udfs.errors import NetworkError
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -18,8 +18,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from udfs.errors import StackError
-from udfs.network.labels import (
+from stackcast.udfs.errors import StackError
+from stackcast.udfs.network.labels import (
     MAX_PORT,
     Copies,
     IdLabels,
@@ -33,7 +33,7 @@ from udfs.network.labels import (
 PORT, BITMASK, MC_GROUP = 1, 2, 3
 TAGS = {PORT: "port", BITMASK: "bitmask", MC_GROUP: "mc_group"}
 
-#: Ports that one multicast group can send to, as `udfs.switches.ports` numbers groups.
+#: Ports that one multicast group can send to, as `stackcast.udfs.switches.ports` numbers groups.
 SUBSET = 8
 _EVERY = (1 << 512) - 1
 
@@ -224,7 +224,7 @@ class HopLabels(IdLabels, SourceRoute):
 def _values(tag: int, ports: Sequence[int]) -> list[tuple[int, int]]:
     """Returns what says all of a switch's ports: strategies and values.
 
-    A group is of one subset of ports (`udfs.switches.ports`), so several may be needed. In a mixed
+    A group is of one subset of ports (`stackcast.udfs.switches.ports`), so several may be needed. In a mixed
     stack: one port as a port, several of one subset as a group, else as a mask if that has room.
     """
     groups: dict[int, int] = {}

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, NoReturn
 
-from udfs.errors import StackError
-from udfs.network.labels import (
+from stackcast.udfs.errors import StackError
+from stackcast.udfs.network.labels import (
     HOP,
     TREE,
     Copies,

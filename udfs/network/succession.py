@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from udfs.network.labels import LabelFormat
-from udfs.network.network import Network
-from udfs.network.programs import STACKS, check_labels
-from udfs.network.rows import (
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import STACKS, check_labels
+from stackcast.udfs.network.rows import (
     Row,
     host_to_row,
     link_to_row,
@@ -18,7 +18,7 @@ from udfs.network.rows import (
     tree_from_row,
     with_states,
 )
-from udfs.network.virtual_tree import stored
+from stackcast.udfs.network.virtual_tree import stored
 
 KEYS: Mapping[str, str] = {"switches": "switch", "hosts": "host", "links": "link_id"}
 """The tables of a network, and the column that names a row."""

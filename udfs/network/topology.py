@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from udfs.errors import NetworkError
-from udfs.network.jellyfish import jellyfish_links
-from udfs.network.labels import MAX_PORT, NARROW, LabelFormat
-from udfs.network.network import Host, Link, Network, Role, Switch
-from udfs.network.simple_graph import Dropped, simple_graph
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.jellyfish import jellyfish_links
+from stackcast.udfs.network.labels import MAX_PORT, NARROW, LabelFormat
+from stackcast.udfs.network.network import Host, Link, Network, Role, Switch
+from stackcast.udfs.network.simple_graph import Dropped, simple_graph
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from udfs.errors import NetworkError
-from udfs.network.encodings import can_widen
-from udfs.network.labels import WIDE, LabelFormat
-from udfs.network.network import Network
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.encodings import can_widen
+from stackcast.udfs.network.labels import WIDE, LabelFormat
+from stackcast.udfs.network.network import Network
 
 State = Literal["installing", "active", "retiring", "retired"]
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from udfs.filters.intervals import Intervals, union
-from udfs.filters.meaning.normal_form import Term
-from udfs.network_match.layout import MASK_BITS, ProgramLayout
-from udfs.network_match.port_terms import PortTerm, ports_in
+from stackcast.udfs.filters.intervals import Intervals, union
+from stackcast.udfs.filters.meaning.normal_form import Term
+from stackcast.udfs.network_match.layout import MASK_BITS, ProgramLayout
+from stackcast.udfs.network_match.port_terms import PortTerm, ports_in
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from udfs.filters.meaning.state import Cell
-from udfs.network_match.values import TableEntry
-from udfs.switches.entry import SwitchEntry
+from stackcast.udfs.filters.meaning.state import Cell
+from stackcast.udfs.network_match.values import TableEntry
+from stackcast.udfs.switches.entry import SwitchEntry
 
 EDIT_BITS = 32
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from udfs.network_match.bit_vectors import merged, most_terms
-from udfs.network_match.layout import MAX_EXPANDED, ProgramLayout
-from udfs.network_match.port_terms import PortTerm
+from stackcast.udfs.network_match.bit_vectors import merged, most_terms
+from stackcast.udfs.network_match.layout import MAX_EXPANDED, ProgramLayout
+from stackcast.udfs.network_match.port_terms import PortTerm
 
 _Key = tuple[int, ...]
 

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.tables import KINDS, CompiledFilter
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE
-from udfs.filters.meaning.state import Cell
-from udfs.filters.nodes import Call, CellUpdate, Outcome
-from udfs.filters.prefixes import split
-from udfs.messages.specification import Specification
-from udfs.network_match.bit_vectors import BitVectors, FieldVectors
-from udfs.network_match.cell_tags import HeldCells
-from udfs.network_match.conjunctions import Conjunctions
-from udfs.network_match.layout import (
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.tables import KINDS, CompiledFilter
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from stackcast.udfs.filters.meaning.state import Cell
+from stackcast.udfs.filters.nodes import Call, CellUpdate, Outcome
+from stackcast.udfs.filters.prefixes import split
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.bit_vectors import BitVectors, FieldVectors
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.network_match.conjunctions import Conjunctions
+from stackcast.udfs.network_match.layout import (
     FUNCTIONS,
     MASK_BITS,
     PREFIX,
@@ -32,9 +32,9 @@ from udfs.network_match.layout import (
     program_layout,
     take,
 )
-from udfs.network_match.port_terms import ports_in
-from udfs.network_match.values import ProgramEntries, TableEntry, argument_value
-from udfs.switches.match import Match, canonical
+from stackcast.udfs.network_match.port_terms import ports_in
+from stackcast.udfs.network_match.values import ProgramEntries, TableEntry, argument_value
+from stackcast.udfs.switches.match import Match, canonical
 
 __all__ = ["Match", "ProgramEntries", "TableEntry", "program_entries"]
 
@@ -63,7 +63,7 @@ def program_entries(
     """Makes entries of the program that ``p4_program`` generates from the same specification.
 
     ``ports``: host name to port; numeric receivers are ports themselves. A leaf names its ports as
-    a mask, so an edit of rules never touches a multicast group (``udfs.switches.ports``).
+    a mask, so an edit of rules never touches a multicast group (``stackcast.udfs.switches.ports``).
     ``held``: cells that stay where they are. ``vectors``: groups of rules that an event meets after
     those of ``compiled``, a pass each. ``conjunctions``: by table of keys, what it holds in each
     pass, beside what else the pass has.

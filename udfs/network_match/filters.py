@@ -12,17 +12,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from udfs.filters.subscriptions import CheckedRule, Rejection
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.network_match.cell_tags import HeldCells
-from udfs.network_match.fitting import fitting_rules
-from udfs.network_match.layout import PREFIX, STATE_BITS, ProgramOptions, program_layout
-from udfs.network_match.refusals import refused_by_program, rules_without
-from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
-from udfs.network_match.values import TableEntry
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import canonical
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.network_match.fitting import fitting_rules
+from stackcast.udfs.network_match.layout import PREFIX, STATE_BITS, ProgramOptions, program_layout
+from stackcast.udfs.network_match.refusals import refused_by_program, rules_without
+from stackcast.udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
+from stackcast.udfs.network_match.values import TableEntry
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import canonical
 
 START = f"{PREFIX}.start"
 

@@ -6,18 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from udfs.errors import FilterError, StackcastError, SubscriptionError
-from udfs.filters.compiler.compile import table_of_rules
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.subscriptions import CheckedRule, Rejection
-from udfs.messages.specification import Specification
-from udfs.network_match.cell_tags import HeldCells
-from udfs.network_match.entries import ProgramEntries, program_entries
-from udfs.network_match.groups import Grouping, Groups, Way
-from udfs.network_match.layout import ProgramLayout
-from udfs.network_match.port_terms import PortTerm
-from udfs.network_match.refusals import ids_of
-from udfs.network_match.table_sizes import check_sizes
+from stackcast.udfs.errors import FilterError, StackcastError, SubscriptionError
+from stackcast.udfs.filters.compiler.compile import table_of_rules
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.network_match.entries import ProgramEntries, program_entries
+from stackcast.udfs.network_match.groups import Grouping, Groups, Way
+from stackcast.udfs.network_match.layout import ProgramLayout
+from stackcast.udfs.network_match.port_terms import PortTerm
+from stackcast.udfs.network_match.refusals import ids_of
+from stackcast.udfs.network_match.table_sizes import check_sizes
 
 _NONE = HeldCells()
 _EFFORT = 1 << 20

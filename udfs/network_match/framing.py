@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from udfs.messages.specification import Header
+from stackcast.udfs.messages.specification import Header
 
 COUNT = "count"
 LENGTH = "length"

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from udfs.filters.compiler.compile import CompiledFilter, compile_table
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grouped import GroupedCompiler, small
-from udfs.filters.nodes import Call, Outcome
-from udfs.messages.specification import Specification
-from udfs.network_match.bit_vectors import BitVectors, bit_vectors, merged
-from udfs.network_match.conjunctions import Conjunctions, KeySets
-from udfs.network_match.entries import port_of
-from udfs.network_match.layout import ProgramLayout
-from udfs.network_match.port_terms import port_terms
+from stackcast.udfs.filters.compiler.compile import CompiledFilter, compile_table
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.grouped import GroupedCompiler, small
+from stackcast.udfs.filters.nodes import Call, Outcome
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.bit_vectors import BitVectors, bit_vectors, merged
+from stackcast.udfs.network_match.conjunctions import Conjunctions, KeySets
+from stackcast.udfs.network_match.entries import port_of
+from stackcast.udfs.network_match.layout import ProgramLayout
+from stackcast.udfs.network_match.port_terms import port_terms
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The layout of the generated P4 program: headers, stages, registers, and their names.
 
-The program's text (``udfs.p4_program``), its entries (``entries``) and the report (``resources``)
+The program's text (``stackcast.udfs.p4_program``), its entries (``entries``) and the report (``resources``)
 are made from this one description, so they cannot disagree. Source: CAMUS 3.1.
 """
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from dataclasses import field as member
 from types import MappingProxyType
 
-from udfs.errors import FilterError
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
-from udfs.filters.meaning.state import clock_of
-from udfs.messages.specification import Field, Header, Specification
-from udfs.network_match.framing import Repetition, repetition
-from udfs.switches.ports import NARROW_PORTS
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
+from stackcast.udfs.filters.meaning.state import clock_of
+from stackcast.udfs.messages.specification import Field, Header, Specification
+from stackcast.udfs.network_match.framing import Repetition, repetition
+from stackcast.udfs.switches.ports import NARROW_PORTS
 
 PREFIX = "ingress.subscriptions"
 """The control of the program that the tables of subscriptions stand in."""
@@ -132,7 +132,7 @@ class ProgramOptions:
     updates: cells that one event may update. calls: named actions that one event may cause.
     actions: named actions beside that of ``@query_default_action``.
     resolution: qualified name to bits of the smaller domain that its values are mapped on.
-    rows: most rows of a table of entries; ``udfs.p4_program.stages`` has those that hold fewer.
+    rows: most rows of a table of entries; ``stackcast.udfs.p4_program.stages`` has those that hold fewer.
     cell_rows: rows of a table that reads cells of state. routes: IPv4 prefixes.
     words: terms to a port that one pass of an event matches side by side. conjunctions: tables of
     keys in a pass, each for other fields, at most ``key_fields`` of them. passes: groups of rules,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.meaning.normal_form import Term
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.meaning.normal_form import Term
 
 
 class PortTerm(NamedTuple):

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from udfs.errors import SubscriptionError
-from udfs.filters.compiler.compile import table_of_rules
-from udfs.filters.intervals import Intervals, complement
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE
-from udfs.filters.nodes import CellUpdate
-from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
-from udfs.messages.specification import Specification
-from udfs.network_match.layout import MAX_EXPANDED, ProgramLayout
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.compiler.compile import table_of_rules
+from stackcast.udfs.filters.intervals import Intervals, complement
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from stackcast.udfs.filters.nodes import CellUpdate
+from stackcast.udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.layout import MAX_EXPANDED, ProgramLayout
 
 _DECLARE = "declare one with @query_counter"
 

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from udfs.filters.compiler.tables import KINDS, CompiledFilter
-from udfs.filters.nodes import Outcome
-from udfs.filters.prefixes import split
-from udfs.messages.specification import Specification
-from udfs.network_match.bit_vectors import BitVectors
-from udfs.network_match.conjunctions import Conjunctions
-from udfs.network_match.layout import (
+from stackcast.udfs.filters.compiler.tables import KINDS, CompiledFilter
+from stackcast.udfs.filters.nodes import Outcome
+from stackcast.udfs.filters.prefixes import split
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.bit_vectors import BitVectors
+from stackcast.udfs.network_match.conjunctions import Conjunctions
+from stackcast.udfs.network_match.layout import (
     MASK_BITS,
     STATE_BITS,
     VALUE_BITS,

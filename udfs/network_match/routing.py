@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from udfs.errors import NetworkError, SubscriptionError
-from udfs.filters.meaning.evaluate import is_stateful
-from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.network.publishers import receiving, sending, several
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.errors import NetworkError, SubscriptionError
+from stackcast.udfs.filters.meaning.evaluate import is_stateful
+from stackcast.udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.publishers import receiving, sending, several
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 
 def ports_towards(network: Network, publisher: str) -> dict[str, dict[str, int]]:

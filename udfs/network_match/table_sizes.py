@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from udfs.errors import FilterError
-from udfs.network_match.layout import PREFIX, ProgramLayout, ProgramOptions, key_table
-from udfs.network_match.values import TableEntry
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.network_match.layout import PREFIX, ProgramLayout, ProgramOptions, key_table
+from stackcast.udfs.network_match.values import TableEntry
 
 SETS = 2
 """Sets of states that a switch holds at once: those in use, and those it is being moved to."""

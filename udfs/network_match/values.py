@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from udfs.errors import FilterError
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class TableEntry:
 
     @property
     def key(self) -> str:
-        """The key of the entry in its switch, as in ``udfs.switches.entry``."""
+        """The key of the entry in its switch, as in ``stackcast.udfs.switches.entry``."""
         fields = sorted((match.name, match.joined().hex()) for match in self.match)
         text = "|".join(f"{name}={value}" for name, value in fields)
         return f"{self.table}|{text}" + (f"|priority={self.priority}" if self.priority else "")
@@ -38,7 +38,7 @@ class ProgramEntries:
     """Holds the entries of one switch.
 
     entries: in the order of the program's tables, each by match.
-    ports: all that an event may be sent to, ascending; ``udfs.switches.ports`` has their groups.
+    ports: all that an event may be sent to, ascending; ``stackcast.udfs.switches.ports`` has their groups.
     """
 
     entries: tuple[TableEntry, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from udfs.network_match.layout import VALUE_BITS, ProgramLayout, take
-from udfs.network_match.table_sizes import group_rows
-from udfs.p4_program.stages import table
+from stackcast.udfs.network_match.layout import VALUE_BITS, ProgramLayout, take
+from stackcast.udfs.network_match.table_sizes import group_rows
+from stackcast.udfs.p4_program.stages import table
 
 
 def conjunctions(program: ProgramLayout) -> str:

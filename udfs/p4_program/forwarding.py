@@ -1,6 +1,6 @@
 """Forwarding in the generated program: routes, sets of ports as groups, ingress and egress.
 
-A set of ports is sent to by one multicast group, as ``udfs.switches.ports`` numbers them: the ports
+A set of ports is sent to by one multicast group, as ``stackcast.udfs.switches.ports`` numbers them: the ports
 are eight subsets of eight, and a group stands for each set within one. A set that reaches into
 several goes to the group of all subsets first, whose copies come back and are sent on, each to
 its own.
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from udfs.network_match.framing import COUNT, LENGTH
-from udfs.network_match.layout import MASK_BITS, ProgramLayout, p4_name
-from udfs.switches.ports import SUBSET
+from stackcast.udfs.network_match.framing import COUNT, LENGTH
+from stackcast.udfs.network_match.layout import MASK_BITS, ProgramLayout, p4_name
+from stackcast.udfs.switches.ports import SUBSET
 
 
 def routing(program: ProgramLayout) -> str:

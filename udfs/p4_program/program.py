@@ -1,6 +1,6 @@
 """The static step: a P4_16 program for v1model from a message format specification.
 
-Source: CAMUS 3.1. The program has no rules in it: ``udfs.network_match.entries`` fills its tables.
+Source: CAMUS 3.1. The program has no rules in it: ``stackcast.udfs.network_match.entries`` fills its tables.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from textwrap import indent, wrap
 
-from udfs.messages.specification import Specification
-from udfs.network_match.layout import (
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network_match.layout import (
     GROUP_BITS,
     MASK_BITS,
     OPTIONS,
@@ -23,20 +23,20 @@ from udfs.network_match.layout import (
     p4_name,
     program_layout,
 )
-from udfs.network_match.table_sizes import stage_sizes
-from udfs.p4_program.conjunctions import conjunctions
-from udfs.p4_program.forwarding import egress, ingress, routing, sending, sources
-from udfs.p4_program.parser import UDP, deparser, headers, metadata, parser
-from udfs.p4_program.pruning import checksum_statement, compute, pruning, verify
-from udfs.p4_program.registers import state_controls
-from udfs.p4_program.stages import (
+from stackcast.udfs.network_match.table_sizes import stage_sizes
+from stackcast.udfs.p4_program.conjunctions import conjunctions
+from stackcast.udfs.p4_program.forwarding import egress, ingress, routing, sending, sources
+from stackcast.udfs.p4_program.parser import UDP, deparser, headers, metadata, parser
+from stackcast.udfs.p4_program.pruning import checksum_statement, compute, pruning, verify
+from stackcast.udfs.p4_program.registers import state_controls
+from stackcast.udfs.p4_program.stages import (
     calls,
     delivery,
     kinds_text,
     one_event,
     stage_control,
 )
-from udfs.switches.ports import FAN_OUT
+from stackcast.udfs.switches.ports import FAN_OUT
 
 __all__ = ["MAIN", "NamedAction", "ProgramOptions", "files", "generate"]
 

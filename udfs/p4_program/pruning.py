@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import indent
 
-from udfs.network_match.framing import COUNT, LENGTH
-from udfs.network_match.layout import Layer, ProgramLayout, p4_name
+from stackcast.udfs.network_match.framing import COUNT, LENGTH
+from stackcast.udfs.network_match.layout import Layer, ProgramLayout, p4_name
 
 _GROUP = 8
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from udfs.network_match.framing import COUNT, LENGTH
-from udfs.network_match.layout import ProgramLayout, p4_name
+from stackcast.udfs.network_match.framing import COUNT, LENGTH
+from stackcast.udfs.network_match.layout import ProgramLayout, p4_name
 
 _UDP_BYTES = 8
 _IPV4_BYTES = 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from textwrap import dedent, indent
 
-from udfs.network_match.layout import MASK_BITS, ProgramLayout, Stage
-from udfs.network_match.table_sizes import group_rows
-from udfs.network_match.values import argument_value
+from stackcast.udfs.network_match.layout import MASK_BITS, ProgramLayout, Stage
+from stackcast.udfs.network_match.table_sizes import group_rows
+from stackcast.udfs.network_match.values import argument_value
 
 
 def stage_control(stage: Stage, sizes: Mapping[tuple[str, str], int]) -> str:

@@ -17,9 +17,9 @@ from hmac import compare_digest
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages.sequence import OFFSET_SHIFT
-from udfs.messages.summaries import COOKIE_SIZE, GONE, Request, Summary, digest
-from udfs.replay.notifications import Notifications
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT
+from stackcast.udfs.messages.summaries import COOKIE_SIZE, GONE, Request, Summary, digest
+from stackcast.udfs.replay.notifications import Notifications
 
 #: Datagrams of an answer, and their bytes, at most.
 MOST_DATAGRAMS = 4096

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.compile import table_of_texts
-from udfs.filters.language.shapes import read_table
-from udfs.filters.row_matcher import index_of_rules
-from udfs.messages.buffers import Batch
-from udfs.messages.readers import Format, Read
+from stackcast.udfs.filters.compiler.compile import table_of_texts
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.row_matcher import index_of_rules
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.readers import Format, Read
 
 #: Events that are matched at once times rules, at most.
 _PAIRS = 1 << 22

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.delivery.senders import Senders, with_columns
-from udfs.filters.compiler.compile import table_of_texts
-from udfs.filters.language.shapes import read_table
-from udfs.filters.row_matcher import index_of_rules
-from udfs.messages.buffers import Batch
-from udfs.messages.readers import Format
+from stackcast.udfs.delivery.senders import Senders, with_columns
+from stackcast.udfs.filters.compiler.compile import table_of_texts
+from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.row_matcher import index_of_rules
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.readers import Format
 
 #: Columns of `MatchCounts.run`, in SQL words: the number of a rule, and messages that it matched.
 SCHEMA = "rule int, messages bigint"
@@ -48,7 +48,7 @@ class MatchCounts:
     def run(
         self, since: Mapping[int, NDArray[np.int64]]
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Returns a function for ``mapInArrow`` over records, as `udfs.columns.deliver` takes them.
+        """Returns a function for ``mapInArrow`` over records, as `stackcast.udfs.columns.deliver` takes them.
 
         since: by partition, the offset from which on each rule counts, int64[rules]. It yields rows
         of `SCHEMA`, none for rules that matched nothing.

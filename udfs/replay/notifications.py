@@ -1,6 +1,6 @@
 """Notifications computed again: the datagrams of an offset range, and the hosts they are for.
 
-`recompute` runs on the executors and is the stream's own work (`udfs.delivery.task`) without a
+`recompute` runs on the executors and is the stream's own work (`stackcast.udfs.delivery.task`) without a
 sink; what it yields becomes `Notifications` on the driver.
 """
 
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from udfs.delivery.frame_headers import FrameHeaders, StacksHandle
-from udfs.delivery.plan import PlanHandle
-from udfs.delivery.task import Task
-from udfs.messages.sequence import OFFSET_SHIFT, Topic
-from udfs.stacks.frame import Frames
-from udfs.trees.header_stacks import Receivers
+from stackcast.udfs.delivery.frame_headers import FrameHeaders, StacksHandle
+from stackcast.udfs.delivery.plan import PlanHandle
+from stackcast.udfs.delivery.task import Task
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, Topic
+from stackcast.udfs.stacks.frame import Frames
+from stackcast.udfs.trees.header_stacks import Receivers
 
 #: Columns that `recompute` yields, in SQL words. ``kind`` says what a row is: ``frame`` (its
 #: template, first sequence number, messages, and content), ``template`` (whom it reaches: all of

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages.buffers import Batch
-from udfs.messages.readers import Format
-from udfs.replay.event_matches import EventMatches
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.readers import Format
+from stackcast.udfs.replay.event_matches import EventMatches
 
 
 class RulePreview:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from udfs.network.network import Network
-from udfs.retuning.comparison import Trial
-from udfs.retuning.steps import Wanted, rules
-from udfs.trees.strategies.strategy import Edges, TreeCapacity
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.retuning.comparison import Trial
+from stackcast.udfs.retuning.steps import Wanted, rules
+from stackcast.udfs.trees.strategies.strategy import Edges, TreeCapacity
 
 Replay = Callable[[Sequence[Edges]], Trial]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from udfs.errors import StackcastError
-from udfs.network.labels import MAX_LABELS
-from udfs.network.network import Network
-from udfs.retuning.costs import replayer_of
-from udfs.trees.publications import Publication, Statistics
-from udfs.trees.strategies.strategy import Edges, Situation, Strategy, numbered, select
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.network.labels import MAX_LABELS
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.retuning.costs import replayer_of
+from stackcast.udfs.trees.publications import Publication, Statistics
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, Strategy, numbered, select
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 Trees = tuple[Edges, ...]
 

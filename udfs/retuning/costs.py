@@ -11,16 +11,16 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import NetworkError
-from udfs.network.labels import MAX_LABELS, LabelFormat
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
-from udfs.trees.encode import Algorithm, Encoder, Encoding, Size
-from udfs.trees.encoders import encoder_of
-from udfs.trees.publications import Publication
-from udfs.trees.stored_trees import StoredTrees
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import MAX_LABELS, LabelFormat
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
+from stackcast.udfs.trees.encode import Algorithm, Encoder, Encoding, Size
+from stackcast.udfs.trees.encoders import encoder_of
+from stackcast.udfs.trees.publications import Publication
+from stackcast.udfs.trees.stored_trees import StoredTrees
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 Counts = NDArray[np.int64]
 
@@ -126,7 +126,7 @@ class Replayer(ABC):
 class PrunedTreeReplayer(Replayer):
     """Replays publications whose stacks follow a tree as far as hops and stops let them.
 
-    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
+    Raises NetworkError as :class:`stackcast.udfs.trees.encode.Encoder` does.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class FrameReplayer(Replayer):
     """Replays publications in any encoding, frame by frame through the forwarding model. Labels
     that name no tree count as hops.
 
-    tables: what switches hold, by name. Raises NetworkError as `udfs.trees.encoders.encoder_of`
+    tables: what switches hold, by name. Raises NetworkError as `stackcast.udfs.trees.encoders.encoder_of`
     does.
     """
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from udfs.errors import NetworkError
-from udfs.network.encodings import ROUTES, WIDE_FORMS
-from udfs.network.labels import LabelFormat
-from udfs.network.network import Network
-from udfs.network.source_routes import SOURCE_ROUTES
-from udfs.network.stored_routes import STORED_ROUTES
-from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.costs import FrameReplayer, PublicationCosts, replayer_of
-from udfs.trees.publications import Publication
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.encodings import ROUTES, WIDE_FORMS
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.source_routes import SOURCE_ROUTES
+from stackcast.udfs.network.stored_routes import STORED_ROUTES
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.retuning.costs import FrameReplayer, PublicationCosts, replayer_of
+from stackcast.udfs.trees.publications import Publication
 
 ENCODINGS = (
     *(name for name, form in SOURCE_ROUTES.items() if not form.reactive),

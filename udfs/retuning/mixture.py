@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from udfs.retuning.comparison import Record, StrategyResult, Trees, Trial
-from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, TreeCapacity
+from stackcast.udfs.retuning.comparison import Record, StrategyResult, Trees, Trial
+from stackcast.udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, TreeCapacity
 
 NAME = "mixture"
 
@@ -149,7 +149,7 @@ class _Replays:
     ``trees``: all that may be in a set. They stand in this order in every replay, so what a set
     costs does not depend on how the search came to it. Only equal sets are sure to give a
     publication the same stack: a tree that is far from its way, or that no label names, still has
-    its say in prices and ties (`udfs.trees.kernels.refined`).
+    its say in prices and ties (`stackcast.udfs.trees.kernels.refined`).
     """
 
     def __init__(self, sample: Record, trees: Iterable[Edges]) -> None:

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from udfs.errors import FilterError
-from udfs.filters.advertisements import Advertisement, advertised_terms
-from udfs.filters.compiler.compile import (
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.advertisements import Advertisement, advertised_terms
+from stackcast.udfs.filters.compiler.compile import (
     MAX_ENTRIES,
     ROWS_PER_ENTRY,
     Order,
@@ -35,16 +35,16 @@ from udfs.filters.compiler.compile import (
     table_of_rules,
     too_large,
 )
-from udfs.filters.compiler.levels import make_levels
-from udfs.filters.compiler.order import choose_order
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.diagrams.diagrams import Diagrams
-from udfs.filters.grouped import small
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
-from udfs.filters.subscriptions import CheckedRules, Subscription, check
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.trees.publications import Clients
+from stackcast.udfs.filters.compiler.levels import make_levels
+from stackcast.udfs.filters.compiler.order import choose_order
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.diagrams.diagrams import Diagrams
+from stackcast.udfs.filters.grouped import small
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
+from stackcast.udfs.filters.subscriptions import CheckedRules, Subscription, check
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.publications import Clients
 
 
 def clients_of(

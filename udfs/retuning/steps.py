@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.virtual_tree import State, VirtualTree, stored
-from udfs.trees.strategies.strategy import Edges, TreeCapacity
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import State, VirtualTree, stored
+from stackcast.udfs.trees.strategies.strategy import Edges, TreeCapacity
 
 Wanted = Mapping[Edges, str]
 """The trees that should stand in the end, and the strategy of each, in the order of installing."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from udfs.errors import MessageError, StackError
-from udfs.messages.attributes.encodings import BITMASK_GROUP
-from udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Widths
-from udfs.messages.attributes.reference import read_event
-from udfs.messages.reference import read_packet
-from udfs.messages.summaries import Summary, authentication, is_summary, unpack
-from udfs.network.encodings import BY_ETHER_TYPE
-from udfs.network.labels import NARROW, LabelFormat
-from udfs.network.tunnel import TUNNEL_PORT
-from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
+from stackcast.udfs.errors import MessageError, StackError
+from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP
+from stackcast.udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Widths
+from stackcast.udfs.messages.attributes.reference import read_event
+from stackcast.udfs.messages.reference import read_packet
+from stackcast.udfs.messages.summaries import Summary, authentication, is_summary, unpack
+from stackcast.udfs.network.encodings import BY_ETHER_TYPE
+from stackcast.udfs.network.labels import NARROW, LabelFormat
+from stackcast.udfs.network.tunnel import TUNNEL_PORT
+from stackcast.udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 
 _ETHERNET = 14
 _MOLDUDP64 = 20
@@ -94,7 +94,7 @@ def dissect_event(frame: bytes, widths: Widths = WIDTHS) -> EventFrame:
     """Dissects a frame of EtherType 0x9001; any id that the bitmask has may be an attribute's.
 
     Raises StackError with ``offset``, the byte of the frame where the fault is:
-    ``TRUNCATED_FRAME``, or the code of `udfs.messages.attributes.reference.read_event`.
+    ``TRUNCATED_FRAME``, or the code of `stackcast.udfs.messages.attributes.reference.read_event`.
     """
     _need(frame, 0, _ETHERNET, "the Ethernet header")
     destination = int.from_bytes(frame[:6])

@@ -9,11 +9,11 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from udfs.errors import NetworkError
-from udfs.network.labels import Copies, SwitchTables
-from udfs.network.network import Network
-from udfs.network.paths import next_links
-from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import Copies, SwitchTables
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.paths import next_links
+from stackcast.udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
 
 ETHERNET_BYTES = 14
 COUNT_BYTES = 2

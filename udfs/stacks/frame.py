@@ -20,12 +20,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import StackError
-from udfs.messages.buffers import read_only
-from udfs.messages.sequence import INDEX_BITS, OFFSET_SHIFT
-from udfs.network.labels import NARROW, LabelFormat
-from udfs.stacks import kernels
-from udfs.stacks.kernels import NOT_WORKED_OUT
+from stackcast.udfs.errors import StackError
+from stackcast.udfs.messages.buffers import read_only
+from stackcast.udfs.messages.sequence import INDEX_BITS, OFFSET_SHIFT
+from stackcast.udfs.network.labels import NARROW, LabelFormat
+from stackcast.udfs.stacks import kernels
+from stackcast.udfs.stacks.kernels import NOT_WORKED_OUT
 
 ETHERTYPE_IPV4 = 0x0800
 MAX_MTU = 65_535
@@ -223,7 +223,7 @@ class FrameTemplates:
 
 
 class MessagePositions(Protocol):
-    """The columns of :class:`udfs.messages.moldudp64.Messages` that the builder reads; by
+    """The columns of :class:`stackcast.udfs.messages.moldudp64.Messages` that the builder reads; by
     packet."""
 
     @property
@@ -277,7 +277,7 @@ def build_frames(
     leaf: int32[m], leaf of each message; 0 and leaves without templates are not sent.
     messages: positions of the m messages in ``data``, packet after packet.
     data: uint8[], the packets.
-    sequence_base: int64[n], Kafka offset of each packet; see :mod:`udfs.messages.sequence`.
+    sequence_base: int64[n], Kafka offset of each packet; see :mod:`stackcast.udfs.messages.sequence`.
     sessions: uint8[n, 10], MoldUDP64 session of each packet, or uint8[1, 10] for all of them.
     mtu: bytes that a frame may have after its Ethernet header.
 

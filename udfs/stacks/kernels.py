@@ -1,4 +1,4 @@
-"""Compiled loops of the frame builder. Contracts are at :mod:`udfs.stacks.frame`.
+"""Compiled loops of the frame builder. Contracts are at :mod:`stackcast.udfs.stacks.frame`.
 
 Indices and sums are unsigned: numba asks of every signed index whether it counts from the end, and
 then LLVM makes no copies of whole words. Numbers that are compared are int64, since numba turns a

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from udfs.messages.buffers import read_only
+from stackcast.udfs.messages.buffers import read_only
 
 #: Frames that the kernel cuts out of one buffer, and bytes that a datagram's length has room for.
 MOST_SEGMENTS, _MOST_BYTES = 64, 65_487

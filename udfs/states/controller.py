@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from udfs.errors import StateError
-from udfs.states.facts import Backlog, Facts
-from udfs.states.messages import (
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.facts import Backlog, Facts
+from stackcast.udfs.states.messages import (
     UPDATES,
     MessageKind,
     Signal,
@@ -31,11 +31,11 @@ from udfs.states.messages import (
     read_group,
     read_message,
 )
-from udfs.states.middleware import MOST_ASKED, publish_signals
-from udfs.states.outputs import Keep, Output, Record, Send
-from udfs.states.programs import MOST_NAME, QUARANTINE, Program
-from udfs.states.requests import Requests
-from udfs.states.segments import WINDOW, Stream, after, cut, segments
+from stackcast.udfs.states.middleware import MOST_ASKED, publish_signals
+from stackcast.udfs.states.outputs import Keep, Output, Record, Send
+from stackcast.udfs.states.programs import MOST_NAME, QUARANTINE, Program
+from stackcast.udfs.states.requests import Requests
+from stackcast.udfs.states.segments import WINDOW, Stream, after, cut, segments
 
 PATIENCE = 30.0
 """So long an update is missed that nobody brings, if later ones are there, seconds."""

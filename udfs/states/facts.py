@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from udfs.states.messages import MOST_STATE, REGISTER_STATES, read_message
-from udfs.states.outputs import Output, Record
-from udfs.states.programs import Program, Programs
-from udfs.states.segments import Stream, after, segments
+from stackcast.udfs.states.messages import MOST_STATE, REGISTER_STATES, read_message
+from stackcast.udfs.states.outputs import Output, Record
+from stackcast.udfs.states.programs import Program, Programs
+from stackcast.udfs.states.segments import Stream, after, segments
 
 MOST_RECOVERIES = 4096
 """Recoveries that stay on record; who reads along has had the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from udfs.states.messages import STATES_PORT, multicast_mac
+from stackcast.udfs.states.messages import STATES_PORT, multicast_mac
 
 _IPV4 = struct.Struct(">BBHHHBBHII")
 _UDP = struct.Struct(">HHHH")

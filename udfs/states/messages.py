@@ -27,7 +27,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from udfs.errors import StateError
+from stackcast.udfs.errors import StateError
 
 PROTO_ID = 239
 STATES_PORT = 65432

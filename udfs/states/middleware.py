@@ -26,8 +26,8 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from udfs.errors import StateError
-from udfs.states.messages import (
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.messages import (
     MessageKind,
     Signal,
     SignalKind,
@@ -37,10 +37,10 @@ from udfs.states.messages import (
     read_group,
     read_message,
 )
-from udfs.states.outputs import CONTROLLER, Close, Output, Send, ToNetwork
-from udfs.states.programs import MOST_NAME
-from udfs.states.requests import REFRESH, Requests
-from udfs.states.segments import Stream, after, cut
+from stackcast.udfs.states.outputs import CONTROLLER, Close, Output, Send, ToNetwork
+from stackcast.udfs.states.programs import MOST_NAME
+from stackcast.udfs.states.requests import REFRESH, Requests
+from stackcast.udfs.states.segments import Stream, after, cut
 
 PATIENCE = 10.0
 """A replica waits so long for an update that is missing if later ones are there."""

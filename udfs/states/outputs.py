@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from udfs.states.messages import Signal
+from stackcast.udfs.states.messages import Signal
 
 
 @dataclass(frozen=True, slots=True)

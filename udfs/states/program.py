@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from udfs.states.messages import Signal, SignalKind, is_later
-from udfs.states.segments import after, check_size
+from stackcast.udfs.states.messages import Signal, SignalKind, is_later
+from stackcast.udfs.states.segments import after, check_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from udfs.states.messages import MOST_VNF
-from udfs.states.requests import LEASE
+from stackcast.udfs.states.messages import MOST_VNF
+from stackcast.udfs.states.requests import LEASE
 
 FIRST_VNF = 5001
 #: Characters of the name of a program.

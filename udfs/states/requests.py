@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from udfs.states.messages import MessageKind, StateHeader, group_of
-from udfs.states.outputs import Join, Leave, Output, ToNetwork
-from udfs.states.segments import after
+from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
+from stackcast.udfs.states.outputs import Join, Leave, Output, ToNetwork
+from stackcast.udfs.states.segments import after
 
 FIRST_WAIT = 0.25
 LONGEST_WAIT = 8.0

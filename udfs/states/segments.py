@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from udfs.errors import StateError
-from udfs.states.messages import (
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.messages import (
     MOST_BYTES,
     SEGMENT_BYTES,
     UPDATES,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from udfs.states.messages import (
+from stackcast.udfs.states.messages import (
     ACKNOWLEDGER,
     HEADER_BYTES,
     MessageKind,
@@ -19,7 +19,7 @@ from udfs.states.messages import (
     multicast_mac,
     read_group,
 )
-from udfs.states.subscriptions import Subscriptions, ports_of
+from stackcast.udfs.states.subscriptions import Subscriptions, ports_of
 
 #: Microseconds until a message is sent again; each time twice as long, up to the second.
 FIRST_PAUSE, LONGEST_PAUSE = 250_000, 8_000_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from udfs.states.messages import MessageKind
-from udfs.states.subscriptions import Subscriptions, ports_of
+from stackcast.udfs.states.messages import MessageKind
+from stackcast.udfs.states.subscriptions import Subscriptions, ports_of
 
 
 @dataclass(frozen=True)

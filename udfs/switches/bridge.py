@@ -6,11 +6,11 @@ all hosts by the links of one tree, so that nothing comes twice and nothing goes
 
 from __future__ import annotations
 
-from udfs.network.network import Link, Network
-from udfs.network.paths import next_links
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.match import Match
-from udfs.switches.ports import port_mask
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.network.paths import next_links
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.match import Match
+from stackcast.udfs.switches.ports import port_mask
 
 BRIDGE = "ingress.bridged.ethernet"
 SEND = "ingress.bridged.send_to_ports"

@@ -11,17 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from udfs.errors import SwitchError
-from udfs.network.network import Network
-from udfs.switches.entry import GROUPS, SwitchEntry
-from udfs.switches.ordering import check_limits
-from udfs.switches.rollout import DesiredEntries
-from udfs.switches.stack_entries import label_table, positions_of, switch_entries
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry
+from stackcast.udfs.switches.ordering import check_limits
+from stackcast.udfs.switches.rollout import DesiredEntries
+from stackcast.udfs.switches.stack_entries import label_table, positions_of, switch_entries
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one switch, as :func:`udfs.switches.ordering.check_limits` takes them.
+    """Limits of one switch, as :func:`stackcast.udfs.switches.ordering.check_limits` takes them.
 
     sizes: entries that each table of its program can hold. max_rules, max_groups: entries of all
     tables together, and groups; None: not said.

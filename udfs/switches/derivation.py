@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from udfs.errors import NetworkError, SwitchError
-from udfs.network.labels import MAX_PORT
-from udfs.network.network import Network
-from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, REPLICATING, STACKS
-from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.switches.bridge import bridging
-from udfs.switches.entry import GROUPS, SwitchEntry
-from udfs.switches.ports import NARROW_PORTS, port_groups
-from udfs.switches.rollout import DesiredEntries, NetworkVersion, rewired, together
-from udfs.switches.routes import ROUTE, routes
-from udfs.switches.sources import sources
-from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
-from udfs.switches.state_entries import TREE, state_entries
+from stackcast.udfs.errors import NetworkError, SwitchError
+from stackcast.udfs.network.labels import MAX_PORT
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, REPLICATING, STACKS
+from stackcast.udfs.network.virtual_tree import VirtualTree, stored
+from stackcast.udfs.switches.bridge import bridging
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry
+from stackcast.udfs.switches.ports import NARROW_PORTS, port_groups
+from stackcast.udfs.switches.rollout import DesiredEntries, NetworkVersion, rewired, together
+from stackcast.udfs.switches.routes import ROUTE, routes
+from stackcast.udfs.switches.sources import sources
+from stackcast.udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
+from stackcast.udfs.switches.state_entries import TREE, state_entries
 
 _START = "ingress.subscriptions.start"
 

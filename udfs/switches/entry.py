@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from udfs.network.rows import Row
-from udfs.switches.match import canonical
+from stackcast.udfs.network.rows import Row
+from stackcast.udfs.switches.match import canonical
 
 __all__ = [
     "DEFAULT",

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from itertools import filterfalse
 from typing import Literal
 
-from udfs.network.programs import EVENT, PASSES, STATES, VALUES
-from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical
+from stackcast.udfs.network.programs import EVENT, PASSES, STATES, VALUES
+from stackcast.udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical
 
 Kind = Literal["insert", "modify", "delete"]
 Rank = tuple[int, int]

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from udfs.errors import NetworkError
-from udfs.network.labels import MAX_PORT
-from udfs.switches.entry import SwitchEntry, group_entry
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import MAX_PORT
+from stackcast.udfs.switches.entry import SwitchEntry, group_entry
 
 NARROW_PORTS = 64
 """Ports of a switch whose program has masks of 64 bits: those that match or replicate state."""

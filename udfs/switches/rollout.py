@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from udfs.errors import NetworkError
-from udfs.network.network import Link, Network
-from udfs.network.virtual_tree import State, VirtualTree
-from udfs.switches.entry import GROUPS, SwitchEntry, group_entry, group_id, replicas
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.network.virtual_tree import State, VirtualTree
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry, group_entry, group_id, replicas
 
 Versions = Mapping[str, int]
 

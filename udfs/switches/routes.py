@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
-from udfs.network.network import Host, Network
-from udfs.network.paths import next_links
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.match import Match
+from stackcast.udfs.network.network import Host, Network
+from stackcast.udfs.network.paths import next_links
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.match import Match
 
 ROUTE = "ingress.route.ipv4"
 SEND = "ingress.route.send"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from udfs.network.network import Network
-from udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
 
 SOURCE = "ingress.source.port"
 TRUST = "ingress.source.trust"

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from udfs.errors import SwitchError
-from udfs.network.labels import SwitchTables
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import network_tables
-from udfs.switches.entry import SwitchEntry, canonical, group_entry
-from udfs.switches.ports import port_groups
-from udfs.switches.routes import routes
-from udfs.switches.sources import sources
-from udfs.switches.tunnels import tunnel_entries
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.network.labels import SwitchTables
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.stacks.forwarding import network_tables
+from stackcast.udfs.switches.entry import SwitchEntry, canonical, group_entry
+from stackcast.udfs.switches.ports import port_groups
+from stackcast.udfs.switches.routes import routes
+from stackcast.udfs.switches.sources import sources
+from stackcast.udfs.switches.tunnels import tunnel_entries
 
 LABELS_A_PASS = 8
 """Positions of the shipped program: labels that one pass through a switch looks at."""

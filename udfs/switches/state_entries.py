@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from udfs.network.network import Network
-from udfs.switches.bridge import spanning_links
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.ports import NARROW_PORTS, port_groups, port_mask
-from udfs.switches.routes import routes
-from udfs.switches.sources import SOURCE, receiving_port, trusted_ports
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.switches.bridge import spanning_links
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.switches.ports import NARROW_PORTS, port_groups, port_mask
+from stackcast.udfs.switches.routes import routes
+from stackcast.udfs.switches.sources import SOURCE, receiving_port, trusted_ports
 
 TREE = "ingress.tree"
 SPAN = "ingress.span"

@@ -5,9 +5,9 @@ Tables and actions are those of ``p4/tunnel/ends.p4``, which all programs of hea
 
 from __future__ import annotations
 
-from udfs.network.network import Network
-from udfs.network.tunnel import Tunnel
-from udfs.switches.entry import SwitchEntry, canonical
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.tunnel import Tunnel
+from stackcast.udfs.switches.entry import SwitchEntry, canonical
 
 LINK = "egress.tunnel.link"
 PUT_ON = "egress.tunnel.put_on"

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.strategies.strategy import Edges
-from udfs.trees.switch_graph import SwitchGraph, edge
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.strategies.strategy import Edges
+from stackcast.udfs.trees.switch_graph import SwitchGraph, edge
 
 #: Roots that are tried where the network names no spines, and links that their searches may follow
 #: together: seconds in a network of ten thousand switches.

@@ -4,20 +4,20 @@ A stack is right by construction. Given a delivery tree and a set of virtual tre
 stack, every switch on the way must send out of its children's ports and no other: what the
 virtual trees lack there becomes a hop label, what they have too much a stop label. So
 virtual trees may overlap or close cycles between them: those ports are too much. So are ports
-towards failed links, which switches keep in their trees (`udfs.network.virtual_tree.tree_ports`): a
+towards failed links, which switches keep in their trees (`stackcast.udfs.network.virtual_tree.tree_ports`): a
 stop label prunes each where the notification would come by, whether the link is down or up again.
 
 What there is to choose are the delivery tree and the virtual trees. ``greedy`` is Algorithm 5.1.
 ``refined`` begins with its answer, among others, and makes it shorter
-(`udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 512 stored trees
+(`stackcast.udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 512 stored trees
 it looks at 32, with many receivers at more, and Algorithm 5.1 is ended early, as the text allows,
-after the half of them that come first in its order (`udfs.trees.kernels.candidates`). ``quick``
+after the half of them that come first in its order (`stackcast.udfs.trees.kernels.candidates`). ``quick``
 takes the plain Steiner tree and the stored trees that pay on it: one search, for networks where one
 a stored tree takes too long.
 
-Where one stack would be too long, its delivery tree is cut into pieces (`udfs.trees.kernels.cut`),
+Where one stack would be too long, its delivery tree is cut into pieces (`stackcast.udfs.trees.kernels.cut`),
 and the receivers of each get a stack: one that begins with the stored trees of the whole
-(`udfs.trees.kernels.refined.resumed`), or that of Algorithm 5.1 where it is shorter.
+(`stackcast.udfs.trees.kernels.refined.resumed`), or that of Algorithm 5.1 where it is shorter.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import NetworkError
-from udfs.network.labels import HOP, MAX_LABELS, STOP, TREE, TypedLabels
-from udfs.network.network import Host, Network
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.kernels.arrays import EncodingTask, Work
-from udfs.trees.kernels.cut import cut
-from udfs.trees.kernels.encode import (
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import HOP, MAX_LABELS, STOP, TREE, TypedLabels
+from stackcast.udfs.network.network import Host, Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.kernels.arrays import EncodingTask, Work
+from stackcast.udfs.trees.kernels.cut import cut
+from stackcast.udfs.trees.kernels.encode import (
     GREEDY,
     LISTED,
     PART,
@@ -46,11 +46,11 @@ from udfs.trees.kernels.encode import (
     SHORTEST,
     encode_branch,
 )
-from udfs.trees.kernels.encode import encode as run_encode
-from udfs.trees.kernels.stack import MOST_TREES
-from udfs.trees.steiner import check_receivers
-from udfs.trees.stored_trees import StoredTrees
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.trees.kernels.encode import encode as run_encode
+from stackcast.udfs.trees.kernels.stack import MOST_TREES
+from stackcast.udfs.trees.steiner import check_receivers
+from stackcast.udfs.trees.stored_trees import StoredTrees
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 Algorithm = Literal["refined", "greedy", "quick"]
 _ALGORITHMS = {"greedy": GREEDY, "refined": REFINED, "quick": QUICK}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from udfs.network.labels import MAX_LABELS, LabelFormat, VirtualTrees
-from udfs.network.network import Network
-from udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
-from udfs.network.stored_routes import BitmapLabels, DestinationLabels, HybridLabels, TreeLabels
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.encode import Encoder
-from udfs.trees.source_routes import RouteEncoder
-from udfs.trees.stored_routes import (
+from stackcast.udfs.network.labels import MAX_LABELS, LabelFormat, VirtualTrees
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
+from stackcast.udfs.network.stored_routes import BitmapLabels, DestinationLabels, HybridLabels, TreeLabels
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.encode import Encoder
+from stackcast.udfs.trees.source_routes import RouteEncoder
+from stackcast.udfs.trees.stored_routes import (
     DestinationsEncoder,
     HybridEncoder,
     PortBitmapEncoder,
@@ -50,6 +50,6 @@ def encoder_of(
 ) -> AnyEncoder:
     """Returns the encoder for a network's labels; some leave its stored trees alone.
 
-    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
+    Raises NetworkError as :class:`stackcast.udfs.trees.encode.Encoder` does.
     """
     return _ENCODERS[type(network.labels)](network, publisher, trees, max_labels)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from udfs.errors import NetworkError, StackError
-from udfs.network.labels import MAX_LABELS
-from udfs.network.network import Network
-from udfs.network.topology import fabric
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.encoders import encoder_of
+from stackcast.udfs.errors import NetworkError, StackError
+from stackcast.udfs.network.labels import MAX_LABELS
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.topology import fabric
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.encoders import encoder_of
 
 #: Memory for the stacks of receiver sets that are remembered, in each process: they live as long as
 #: network and trees stand, while edited subscriptions bring ever new sets.

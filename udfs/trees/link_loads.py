@@ -12,14 +12,14 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import NetworkError
-from udfs.network.labels import MAX_LABELS
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encoders import AnyEncoder, encoder_of
-from udfs.trees.publications import Publication
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import MAX_LABELS
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree, stored
+from stackcast.udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
+from stackcast.udfs.trees.broadcast import broadcast_trees
+from stackcast.udfs.trees.encoders import AnyEncoder, encoder_of
+from stackcast.udfs.trees.publications import Publication
 
 Pair = tuple[str, str]
 Counts = NDArray[np.int64]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.broadcast import RootedTree, broadcast_trees
-from udfs.trees.strategies.strategy import Edges
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.broadcast import RootedTree, broadcast_trees
+from stackcast.udfs.trees.strategies.strategy import Edges
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 
 def first_trees(network: Network) -> list[VirtualTree]:

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 
-from udfs.network.labels import MAX_LABELS
-from udfs.network.network import Network
-from udfs.network.source_routes import SourceRoute
-from udfs.trees.encode import Edges, Encoder, Encoding, stack_too_long
+from stackcast.udfs.network.labels import MAX_LABELS
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.source_routes import SourceRoute
+from stackcast.udfs.trees.encode import Edges, Encoder, Encoding, stack_too_long
 
 
 class RouteEncoder:
     """Encodes receiver sets of one publisher as source routes.
 
-    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
+    Raises NetworkError as :class:`stackcast.udfs.trees.encode.Encoder` does.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class RouteEncoder:
         """Returns stacks that bring a notification to each receiver exactly once, to nobody else.
 
         More than one only where a stack would exceed the limit; their receivers are disjoint then
-        (WERNECKE 3.4.1). Raises as :meth:`udfs.trees.encode.Encoder.encode`.
+        (WERNECKE 3.4.1). Raises as :meth:`stackcast.udfs.trees.encode.Encoder.encode`.
         """
         for found in self._trees.delivery_trees(receivers):
             edges = list(self._preorder(found))

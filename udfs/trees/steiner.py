@@ -1,14 +1,14 @@
 """Steiner trees by shortest paths (Takahashi and Matsuyama 1980): the nearest terminal is joined to
 the tree by a shortest path, again and again. At most twice the cost of the best tree, but for the
-rounding of weights (`udfs.trees.switch_graph`)."""
+rounding of weights (`stackcast.udfs.trees.switch_graph`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.trees.switch_graph import SwitchGraph, edge
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.switch_graph import SwitchGraph, edge
 
 
 def steiner_tree(

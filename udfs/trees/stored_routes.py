@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 
-from udfs.errors import NetworkError
-from udfs.network.labels import HOP, MAX_LABELS, TREE
-from udfs.network.network import Host, Link, Network
-from udfs.network.paths import next_links
-from udfs.network.stored_routes import BLOCK, BLOCKS, HYBRID, PORT_BITMAPS, ROOT
-from udfs.network.virtual_tree import VirtualTree, check_ids
-from udfs.trees.encode import Edges, Encoding, stack_too_long
-from udfs.trees.steiner import check_receivers
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import HOP, MAX_LABELS, TREE
+from stackcast.udfs.network.network import Host, Link, Network
+from stackcast.udfs.network.paths import next_links
+from stackcast.udfs.network.stored_routes import BLOCK, BLOCKS, HYBRID, PORT_BITMAPS, ROOT
+from stackcast.udfs.network.virtual_tree import VirtualTree, check_ids
+from stackcast.udfs.trees.encode import Edges, Encoding, stack_too_long
+from stackcast.udfs.trees.steiner import check_receivers
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 _TRIED = 4
 """Stored trees that are tried for one hybrid stack, the largest ones."""
@@ -267,7 +267,7 @@ class HybridEncoder(StoredRouteEncoder):
 
     def _attach(self, inside: Iterable[str], hosts: Iterable[str]) -> dict[str, str]:
         """Joins hosts to a tree, the nearest switch first (Takahashi and Matsuyama, as in
-        `udfs.trees.steiner`); returns of each node that is added the one above it."""
+        `stackcast.udfs.trees.steiner`); returns of each node that is added the one above it."""
         graph = self._graph
         by_switch: dict[int, list[str]] = {}
         for host in sorted(hosts):

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
-from udfs.trees.kernels.arrays import WORD, Forest
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
+from stackcast.udfs.trees.kernels.arrays import WORD, Forest
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 
 class StoredTrees:

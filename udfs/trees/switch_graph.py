@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import NetworkError
-from udfs.network.network import Link, Network
-from udfs.trees.kernels.arrays import WORD, Links, Work, workspace
-from udfs.trees.kernels.search import BY_WEIGHT, COVERED, NOWHERE, grow
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Link, Network
+from stackcast.udfs.trees.kernels.arrays import WORD, Links, Work, workspace
+from stackcast.udfs.trees.kernels.search import BY_WEIGHT, COVERED, NOWHERE, grow
 
 # A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
 # short all the same, and no way of more than 64 edges is taken to spare a unit.

@@ -6,12 +6,12 @@ import logging
 import signal
 from collections.abc import Callable
 
-from jobs.adapters.app import session
-from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.logs import set_up
-from jobs.adapters.app.settings import Settings
-from udfs.errors import StackcastError
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, table_error
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.logs import set_up
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.udfs.errors import StackcastError
 
 log = logging.getLogger("stackcast")
 

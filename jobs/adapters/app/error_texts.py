@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from udfs.errors import TableError
+from stackcast.udfs.errors import TableError
 
 #: Everything that a statement, a read or a write can raise; Delta's own reach Python unconverted.
 SQL_ERRORS = (PySparkException, Py4JError)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from jobs.adapters.app.settings import PREFIX, Settings
-from udfs.errors import SettingsError
-from udfs.messages.summary_keys import SummaryKey, read_keys
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.summary_keys import SummaryKey, read_keys
 
 
 def keys_in(path: Path, setting: str = "") -> list[SummaryKey]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from udfs.errors import printable
+from stackcast.udfs.errors import printable
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 

@@ -21,8 +21,8 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from jobs.adapters.app.settings import Settings
-from udfs.errors import SettingsError
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.udfs.errors import SettingsError
 
 log = logging.getLogger(__name__)
 

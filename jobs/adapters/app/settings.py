@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from udfs.errors import SettingsError
-from udfs.messages.attributes.events import Widths
-from udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
-from udfs.network.labels import LabelFormat
-from udfs.network.publishers import several
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.publishers import several
 
 PREFIX = "spark.stackcast."
 KAFKA_PREFIX = "spark.stackcast.kafka."

@@ -15,13 +15,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.places import sync
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.checkpoint.files import LocalFolder, open_folder
-from jobs.adapters.checkpoint.progress import position
-from jobs.adapters.tables.tables import NAMES, Tables
-from jobs.adapters.tables.writers import Fence
-from udfs.errors import TableError
+from stackcast.jobs.adapters.app.places import sync
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.checkpoint.files import LocalFolder, open_folder
+from stackcast.jobs.adapters.checkpoint.progress import position
+from stackcast.jobs.adapters.tables.tables import NAMES, Tables
+from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.udfs.errors import TableError
 
 #: What is in a backup beside the folders of these names.
 MANIFEST = "backup.json"

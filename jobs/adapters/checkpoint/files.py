@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS
-from jobs.adapters.app.places import sync
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
+from stackcast.jobs.adapters.app.places import sync
+from stackcast.udfs.errors import StreamError
 
 #: What reading and writing raises, as on a full disk.
 FILE_ERRORS = (*SQL_ERRORS, OSError)

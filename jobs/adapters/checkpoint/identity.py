@@ -18,15 +18,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-import schemas
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.checkpoint.files import open_folder
-from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import StreamError
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.sequence import Topic
-from udfs.network.publishers import PARTITION
+import stackcast.schemas
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.checkpoint.files import open_folder
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.network.publishers import PARTITION
 
 NAME = "stackcast-identity.json"
 #: The form of all files of the checkpoint; one that changes it counts up.
@@ -39,7 +39,7 @@ TABLES = ("subscriptions", "switches", "hosts", "links", "virtual_trees", "egres
 @dataclass(frozen=True)
 class Identity:
     """cluster and topic_id are Kafka's, empty where a broker tells none; tables: Delta's ids.
-    generation: see `udfs.messages.sequence.Topic`."""
+    generation: see `stackcast.udfs.messages.sequence.Topic`."""
 
     topic: str
     cluster: str

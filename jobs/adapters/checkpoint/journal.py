@@ -19,10 +19,10 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.checkpoint.reports import TABLES, Report, merged
-from jobs.adapters.tables.tables import LEDGER
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, merged
+from stackcast.jobs.adapters.tables.tables import LEDGER
+from stackcast.udfs.errors import StreamError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ LAST_TRIES = 3
 
 
 class Files(Protocol):
-    """Keeps reports safe, as `jobs.adapters.checkpoint.reports.Reports` keeps them."""
+    """Keeps reports safe, as `stackcast.jobs.adapters.checkpoint.reports.Reports` keeps them."""
 
     def left(self) -> list[Report]: ...
     def put(self, report: Report) -> None: ...
@@ -44,7 +44,7 @@ class Files(Protocol):
 
 
 class Target(Protocol):
-    """Takes rows, as `jobs.adapters.tables.tables.Tables` takes them."""
+    """Takes rows, as `stackcast.jobs.adapters.tables.tables.Tables` takes them."""
 
     def append(self, name: str, rows: pa.Table, transaction: tuple[str, int]) -> None: ...
     def last_transaction(self, name: str, writer: str) -> int | None: ...

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.adapters.checkpoint.pins import Pins
-from jobs.adapters.checkpoint.reports import Reports
-from jobs.adapters.tables.tables import LEDGER, Tables
-from udfs.messages.sequence import Topic
+from stackcast.jobs.adapters.checkpoint.pins import Pins
+from stackcast.jobs.adapters.checkpoint.reports import Reports
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
+from stackcast.udfs.messages.sequence import Topic
 
 
 def recorded_partitions(

@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
-from udfs.delivery.told import Told
-from udfs.errors import StackcastError, StreamError, TableError
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.errors import StackcastError, StreamError, TableError
 
 
 class Pin(NamedTuple):
     """versions: of the tables. settings: those that shape bytes, as
-    `jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, how far hosts were
+    `stackcast.jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, how far hosts were
     told, and so where the summaries of the batch begin. until: by partition, the offset that its
     tasks read up to at most, where they find out where it ends; empty where that was planned.
     everyone: its summaries are for all hosts. ahead: it was written while the batch before ran, and

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles, open_folder
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles, open_folder
+from stackcast.udfs.errors import StreamError
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
-from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS
+from stackcast.udfs.errors import StreamError
 
 #: In the order in which they are written: what the ledger knows of, the statistics have.
 TABLES = (DELIVERIES, PUBLICATIONS, LEDGER)

@@ -12,14 +12,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
-from udfs.errors import StreamError
-from udfs.filters.matching.carried import pack_sources, retain, unpack, unpack_sources
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.filters.matching.carried import pack_sources, retain, unpack, unpack_sources
 
 
 class CarriedState:
-    """Packed cells by partition (``udfs.filters.matching.carried``), in the checkpoint's folder
+    """Packed cells by partition (``stackcast.udfs.filters.matching.carried``), in the checkpoint's folder
     ``stackcast-state``."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.checkpoint.files import FILE_ERRORS, KEPT, BatchFiles
-from udfs.delivery.told import Told
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, KEPT, BatchFiles
+from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.errors import StreamError
 
 
 class ToldHosts:

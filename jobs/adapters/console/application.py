@@ -21,17 +21,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
-from jobs.adapters.console import events as tail
-from jobs.adapters.console.events import EventsView
-from jobs.adapters.console.health import HealthView
-from jobs.adapters.console.link_metrics import LinkMetrics
-from jobs.adapters.console.network import NetworkView
-from jobs.adapters.console.subscriptions import MOST_RECORDS, RECORDS, SubscriptionsView
-from jobs.adapters.console.trees import TreesView
-from udfs.errors import ConsoleError, StackcastError
-from udfs.filters.subscriptions import Subscription
-from udfs.report.page import render
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, table_error
+from stackcast.jobs.adapters.console import events as tail
+from stackcast.jobs.adapters.console.events import EventsView
+from stackcast.jobs.adapters.console.health import HealthView
+from stackcast.jobs.adapters.console.link_metrics import LinkMetrics
+from stackcast.jobs.adapters.console.network import NetworkView
+from stackcast.jobs.adapters.console.subscriptions import MOST_RECORDS, RECORDS, SubscriptionsView
+from stackcast.jobs.adapters.console.trees import TreesView
+from stackcast.udfs.errors import ConsoleError, StackcastError
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.report.page import render
 
 #: Between two looks for news, seconds.
 LOOK_SECONDS = 1.0

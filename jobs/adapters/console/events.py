@@ -9,18 +9,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.reading import Reading, Row
-from jobs.adapters.console.records import NewestRecords
-from jobs.adapters.console.subscriptions import SubscriptionsView
-from jobs.adapters.planning import formats
-from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.replay.replay import Replay
-from jobs.adapters.tables.recorded_topics import topic_of_row
-from jobs.adapters.tables.tables import LEDGER
-from udfs.errors import ConsoleError
-from udfs.messages.sequence import Topic, sequence_number, session_id
-from udfs.replay.event_matches import NewestEvents
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.console.reading import Reading, Row
+from stackcast.jobs.adapters.console.records import NewestRecords
+from stackcast.jobs.adapters.console.subscriptions import SubscriptionsView
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.replay.replay import Replay
+from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
+from stackcast.jobs.adapters.tables.tables import LEDGER
+from stackcast.udfs.errors import ConsoleError
+from stackcast.udfs.messages.sequence import Topic, sequence_number, session_id
+from stackcast.udfs.replay.event_matches import NewestEvents
 
 #: Records that a look at the tail reads, and events that a page shows.
 RECORDS = 2_000

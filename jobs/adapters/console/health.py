@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.console.alerts import Alert, read_metrics
-from jobs.adapters.console.reading import Reading
-from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.tables import LEDGER
+from stackcast.jobs.adapters.console.alerts import Alert, read_metrics
+from stackcast.jobs.adapters.console.reading import Reading
+from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.tables.tables import LEDGER
 
 #: Batches that a page shows.
 BATCHES = 120

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from jobs.adapters.console.network import NetworkView, Pair
+from stackcast.jobs.adapters.console.network import NetworkView, Pair
 
 #: Above so many directed links none has a series of its own.
 MOST_LINKS = 4_000

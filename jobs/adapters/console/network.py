@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.reading import Folded, Head, Reading, Row
-from jobs.adapters.planning.plans import NETWORK
-from jobs.adapters.tables.tables import DROPS, LIVE, PUBLICATIONS, REREQUESTS, TREES
-from udfs.errors import ConsoleError
-from udfs.network.drawing import cables, drawing
-from udfs.network.network import Network
-from udfs.network.publishers import sending, several
-from udfs.network.rows import network_from_rows, tree_from_row
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.link_loads import WAYS, LinkLoads
-from udfs.trees.publications import Publication, by_entry
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.console.reading import Folded, Head, Reading, Row
+from stackcast.jobs.adapters.planning.plans import NETWORK
+from stackcast.jobs.adapters.tables.tables import DROPS, LIVE, PUBLICATIONS, REREQUESTS, TREES
+from stackcast.udfs.errors import ConsoleError
+from stackcast.udfs.network.drawing import cables, drawing
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.publishers import sending, several
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.link_loads import WAYS, LinkLoads
+from stackcast.udfs.trees.publications import Publication, by_entry
 
 #: Over which "now" is taken, seconds; rows of statistics come within two.
 NOW_SECONDS = 10.0
@@ -140,7 +140,7 @@ class NetworkView:
         return self._entering(self._published.refresh()[0].items())
 
     def drawn(self) -> dict[str, Any]:
-        """Returns ``nodes`` and ``links`` as `udfs.network.drawing` has them, and ``trees``."""
+        """Returns ``nodes`` and ``links`` as `stackcast.udfs.network.drawing` has them, and ``trees``."""
         nodes = self._reading.of(
             NETWORK, "drawing", lambda: drawing(self.network(), self._geography)
         )

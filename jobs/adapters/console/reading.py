@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from jobs.adapters.tables.tables import MOST_COMMITS, Tables
+from stackcast.jobs.adapters.tables.tables import MOST_COMMITS, Tables
 
 Row = dict[str, Any]
 #: Delta's id of a table, and its version.

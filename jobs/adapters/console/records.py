@@ -8,11 +8,11 @@ from contextlib import closing
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.fetch.client import Fetcher, Range
-from jobs.adapters.fetch.options import fetch_options
-from jobs.adapters.stream.kafka import Topics
-from udfs.messages.buffers import Batch
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.fetch.client import Fetcher, Range
+from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.udfs.messages.buffers import Batch
 
 #: Whoever looks at a page does not wait for longer, seconds.
 PATIENCE = 10.0

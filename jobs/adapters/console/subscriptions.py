@@ -8,28 +8,28 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.console.reading import Reading, Row
-from jobs.adapters.console.records import NewestRecords
-from jobs.adapters.planning import formats
-from jobs.adapters.planning.plans import NETWORK
-from jobs.adapters.tables.conflicts import retried
-from jobs.adapters.tables.tables import GRANTS, LIVE
-from udfs.errors import ConsoleError, SubscriptionError
-from udfs.filters.compiler.compile import Order
-from udfs.filters.compiler.tables import leaf_row
-from udfs.filters.grants import Grants
-from udfs.filters.grouped import Grouped
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.live_rules import LiveRules
-from udfs.filters.rule_warnings import warnings_of
-from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check, select
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.readers import Format
-from udfs.messages.specification import Specification
-from udfs.network.network import Network
-from udfs.network.publishers import receiving
-from udfs.replay.rule_preview import RulePreview
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.console.reading import Reading, Row
+from stackcast.jobs.adapters.console.records import NewestRecords
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.plans import NETWORK
+from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.tables import GRANTS, LIVE
+from stackcast.udfs.errors import ConsoleError, SubscriptionError
+from stackcast.udfs.filters.compiler.compile import Order
+from stackcast.udfs.filters.compiler.tables import leaf_row
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.grouped import Grouped
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.live_rules import LiveRules
+from stackcast.udfs.filters.rule_warnings import warnings_of
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check, select
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.messages.readers import Format
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.publishers import receiving
+from stackcast.udfs.replay.rule_preview import RulePreview
 
 TABLE = "subscriptions"
 REJECTED = "rejected_subscriptions"

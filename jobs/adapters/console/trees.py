@@ -9,16 +9,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.network import NetworkView
-from jobs.adapters.console.reading import Reading
-from jobs.adapters.retune.options import RetuneOptions
-from jobs.adapters.retune.planning import Planner
-from jobs.adapters.retune.report import summary
-from udfs.errors import ConsoleError, StackcastError
-from udfs.retuning.comparison import Record
-from udfs.retuning.steps import rules
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, table_error
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.console.network import NetworkView
+from stackcast.jobs.adapters.console.reading import Reading
+from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.adapters.retune.planning import Planner
+from stackcast.jobs.adapters.retune.report import summary
+from stackcast.udfs.errors import ConsoleError, StackcastError
+from stackcast.udfs.retuning.comparison import Record
+from stackcast.udfs.retuning.steps import rules
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.structs import TopicPartition
 from numpy.typing import NDArray
 
-from jobs.adapters.fetch.options import FetchOptions
-from udfs.errors import KafkaError
-from udfs.messages.buffers import Batch
-from udfs.messages.record_batches import Aborted, Records, next_offset, read_records
+from stackcast.jobs.adapters.fetch.options import FetchOptions
+from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.record_batches import Aborted, Records, next_offset, read_records
 
 log = logging.getLogger(__name__)
 

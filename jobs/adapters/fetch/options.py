@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from udfs.errors import KafkaError
+from stackcast.udfs.errors import KafkaError
 
 
 @dataclass(frozen=True)

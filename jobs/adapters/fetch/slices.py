@@ -17,10 +17,10 @@ from typing import BinaryIO, NamedTuple
 
 from pyspark import SparkFiles, TaskContext
 
-from jobs.adapters.fetch.client import Range, Reached, client_of
-from jobs.adapters.fetch.options import FetchOptions
-from udfs.delivery.told import Telling, Told
-from udfs.messages.buffers import Batch
+from stackcast.jobs.adapters.fetch.client import Range, Reached, client_of
+from stackcast.jobs.adapters.fetch.options import FetchOptions
+from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.messages.buffers import Batch
 
 
 class Turn(NamedTuple):
@@ -61,7 +61,7 @@ def follow(
 ) -> Iterator[Batch]:
     """Yields what comes of the range of a task; tells ``read``, and what shares ``telling``.
 
-    Raises KafkaError as `jobs.adapters.fetch.client.Fetcher.follow`.
+    Raises KafkaError as `stackcast.jobs.adapters.fetch.client.Fetcher.follow`.
     """
     wanted = turn.ranges[task]
     partition, told = wanted.partition, None

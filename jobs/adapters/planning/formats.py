@@ -6,19 +6,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
-import schemas
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.tables.tables import GRANTS, Tables
-from udfs.errors import SettingsError
-from udfs.messages.attributes.events import Widths
-from udfs.messages.attributes.reference import read_event
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
-from udfs.messages.reference import read_message
-from udfs.messages.specification import Specification, parse_specification
-from udfs.network.labels import MAX_LABELS
-from udfs.stacks.frame import message_capacity
+import stackcast.schemas
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.tables.tables import GRANTS, Tables
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.attributes.reference import read_event
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
+from stackcast.udfs.messages.reference import read_message
+from stackcast.udfs.messages.specification import Specification, parse_specification
+from stackcast.udfs.network.labels import MAX_LABELS
+from stackcast.udfs.stacks.frame import message_capacity
 
 #: Of attribute/value events where the settings name none.
 _DEFAULTS = {

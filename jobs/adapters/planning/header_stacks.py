@@ -17,12 +17,12 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.logs import named
-from jobs.adapters.tables.tables import Tables
-from udfs.columns import work_out, worked_out
-from udfs.delivery.plan import Compilation
-from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.columns import work_out, worked_out
+from stackcast.udfs.delivery.plan import Compilation
+from stackcast.udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
 
 log = logging.getLogger(__name__)
 

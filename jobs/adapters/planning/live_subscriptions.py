@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from jobs.adapters.tables.tables import LIVE, Tables
-from udfs.filters.subscriptions import Subscription
+from stackcast.jobs.adapters.tables.tables import LIVE, Tables
+from stackcast.udfs.filters.subscriptions import Subscription
 
 
 class LiveSubscriptions:

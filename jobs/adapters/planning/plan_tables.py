@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.logs import named
-from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
-from jobs.adapters.tables.tables import LIVE, REJECTED, Tables
-from udfs.delivery.plan import Compilation
-from udfs.errors import StackcastError
-from udfs.filters.rule_warnings import SubscriptionWarnings
-from udfs.filters.subscriptions import Subscription
-from udfs.network.network import Network
-from udfs.retuning.relations import clients_of
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions
+from stackcast.jobs.adapters.tables.tables import LIVE, REJECTED, Tables
+from stackcast.udfs.delivery.plan import Compilation
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.filters.rule_warnings import SubscriptionWarnings
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.retuning.relations import clients_of
 
 log = logging.getLogger(__name__)
 

@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
-from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.network_versions import MATCHED, SOURCES
-from jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
-from jobs.adapters.wire import ingresses_of
-from udfs.delivery.plan import Addressing, Compilation, Planner
-from udfs.errors import SettingsError, TableError
-from udfs.filters.advertisements import select_advertisements
-from udfs.filters.grants import Grant, select_grants
-from udfs.filters.subscriptions import Rejection, Subscription, select
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.readers import Format
-from udfs.messages.summary_keys import SummaryKey
-from udfs.network.labels import LabelFormat
-from udfs.network.network import Network
-from udfs.network.rows import network_from_rows, tree_from_row, with_states
-from udfs.network.virtual_tree import VirtualTree
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.tables.network_versions import MATCHED, SOURCES
+from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
+from stackcast.jobs.adapters.wire import ingresses_of
+from stackcast.udfs.delivery.plan import Addressing, Compilation, Planner
+from stackcast.udfs.errors import SettingsError, TableError
+from stackcast.udfs.filters.advertisements import select_advertisements
+from stackcast.udfs.filters.grants import Grant, select_grants
+from stackcast.udfs.filters.subscriptions import Rejection, Subscription, select
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.messages.readers import Format
+from stackcast.udfs.messages.summary_keys import SummaryKey
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row, with_states
+from stackcast.udfs.network.virtual_tree import VirtualTree
 
 #: The tables that make a network; `LINK_STATES` says which of its links are up.
 NETWORK = ("switches", "hosts", "links")
@@ -88,7 +88,7 @@ class Plans:
         )
 
     def at(self, versions: Mapping[str, int]) -> Planned:
-        """The plan of these versions, as `jobs.adapters.planning.versions` names them.
+        """The plan of these versions, as `stackcast.jobs.adapters.planning.versions` names them.
 
         Raises TableError VERSION_GONE where Delta has a version no more, StackcastError where the
         tables cannot be used, Spark's errors where they cannot be read.

@@ -14,13 +14,13 @@ from typing import Protocol
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.logs import named
-from jobs.adapters.planning.header_stacks import StackJobs
-from jobs.adapters.planning.plan_tables import PlanTables
-from jobs.adapters.planning.plans import Plans
-from jobs.adapters.tables.tables import Tables
-from udfs.delivery.plan import Compilation
-from udfs.trees.header_stacks import HeaderStacks
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.planning.header_stacks import StackJobs
+from stackcast.jobs.adapters.planning.plan_tables import PlanTables
+from stackcast.jobs.adapters.planning.plans import Plans
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.delivery.plan import Compilation
+from stackcast.udfs.trees.header_stacks import HeaderStacks
 
 log = logging.getLogger(__name__)
 

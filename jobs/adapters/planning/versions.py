@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
-from jobs.adapters.tables.tables import Tables
-from udfs.switches.rollout import Versions
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.switches.rollout import Versions
 
 log = logging.getLogger(__name__)
 

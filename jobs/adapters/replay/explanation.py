@@ -9,24 +9,24 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.replay.ledger import KnownSession
-from jobs.adapters.replay.replay import Prepared, Replay, Run
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import MessageError, ReplayError
-from udfs.filters.explanation.explain import evaluate_rule
-from udfs.filters.meaning.evaluate import is_stateful
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.registry import FORMAT
-from udfs.messages.reference import read_packet
-from udfs.messages.sequence import INDEX_BITS, sequence_number, session_id, split_sequence
-from udfs.network.network import Network
-from udfs.network.rows import tree_from_row
-from udfs.network_match.routing import ports_towards
-from udfs.replay.sent_ranges import Gap, SentRange
-from udfs.stacks.dissect import dissect
-from udfs.stacks.forwarding import path_of_stack
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.replay.ledger import KnownSession
+from stackcast.jobs.adapters.replay.replay import Prepared, Replay, Run
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import MessageError, ReplayError
+from stackcast.udfs.filters.explanation.explain import evaluate_rule
+from stackcast.udfs.filters.meaning.evaluate import is_stateful
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.registry import FORMAT
+from stackcast.udfs.messages.reference import read_packet
+from stackcast.udfs.messages.sequence import INDEX_BITS, sequence_number, session_id, split_sequence
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import tree_from_row
+from stackcast.udfs.network_match.routing import ports_towards
+from stackcast.udfs.replay.sent_ranges import Gap, SentRange
+from stackcast.udfs.stacks.dissect import dissect
+from stackcast.udfs.stacks.forwarding import path_of_stack
 
 Json = dict[str, Any]
 

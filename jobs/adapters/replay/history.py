@@ -11,24 +11,24 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.logs import named
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.planning.plans import Planned, Plans
-from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.replay.ledger import SentLedger
-from jobs.adapters.replay.live_offsets import LiveOffsets
-from jobs.adapters.stream.input import ByConnector
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.report import BatchReport
-from jobs.adapters.tables.tables import LIVE, Tables
-from jobs.adapters.wire import Opener, sink_options
-from udfs.columns import REPORT, deliver
-from udfs.delivery.partition_states import needs_arrival
-from udfs.errors import ReplayError
-from udfs.filters.subscriptions import Rejection, Subscription
-from udfs.messages.sequence import Topic
-from udfs.stop_request import StopRequest
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.plans import Planned, Plans
+from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.replay.ledger import SentLedger
+from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
+from stackcast.jobs.adapters.stream.input import ByConnector
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.report import BatchReport
+from stackcast.jobs.adapters.tables.tables import LIVE, Tables
+from stackcast.jobs.adapters.wire import Opener, sink_options
+from stackcast.udfs.columns import REPORT, deliver
+from stackcast.udfs.delivery.partition_states import needs_arrival
+from stackcast.udfs.errors import ReplayError
+from stackcast.udfs.filters.subscriptions import Rejection, Subscription
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.tables.tables import REREQUESTS, Tables
-from udfs.errors import StackcastError
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.tables.tables import REREQUESTS, Tables
+from stackcast.udfs.errors import StackcastError
 
 log = logging.getLogger(__name__)
 

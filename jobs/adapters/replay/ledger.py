@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobs.adapters.app.error_texts import SQL_ERRORS
-from jobs.adapters.app.settings import INGRESSES
-from jobs.adapters.fetch.client import NO_EPOCH
-from jobs.adapters.tables.recorded_topics import topic_of_row
-from jobs.adapters.tables.tables import LEDGER, MOST_COMMITS, Tables
-from udfs.messages.sequence import Topic, session_id
-from udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
+from stackcast.jobs.adapters.app.settings import INGRESSES
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH
+from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
+from stackcast.jobs.adapters.tables.tables import LEDGER, MOST_COMMITS, Tables
+from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
 
 #: New commits that are looked at one by one; behind by more, the table is read anew.
 _MOST_STEPS = 20

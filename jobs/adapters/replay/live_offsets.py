@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import functions
 
-from jobs.adapters.tables.tables import LEDGER, Tables
-from udfs.messages.sequence import Topic
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
+from stackcast.udfs.messages.sequence import Topic
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,21 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.app.error_texts import gone_for_good
-from jobs.adapters.app.logs import named
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint.identity import SPECIFICATION, specification_digest
-from jobs.adapters.checkpoint.state import CarriedState
-from jobs.adapters.planning.plans import Planned, Plans
-from jobs.adapters.replay.ledger import SentLedger
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.tables.tables import Tables
-from udfs.delivery.partition_states import needs_arrival
-from udfs.errors import ReplayError, StackcastError, StreamError
-from udfs.messages.sequence import Topic
-from udfs.replay.notifications import SCHEMA, Notifications, Records, collect, recompute
-from udfs.replay.sent_ranges import OffsetRange, SentRange
-from udfs.trees.header_stacks import HeaderStacks
+from stackcast.jobs.adapters.app.error_texts import gone_for_good
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.identity import SPECIFICATION, specification_digest
+from stackcast.jobs.adapters.checkpoint.state import CarriedState
+from stackcast.jobs.adapters.planning.plans import Planned, Plans
+from stackcast.jobs.adapters.replay.ledger import SentLedger
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.delivery.partition_states import needs_arrival
+from stackcast.udfs.errors import ReplayError, StackcastError, StreamError
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.replay.notifications import SCHEMA, Notifications, Records, collect, recompute
+from stackcast.udfs.replay.sent_ranges import OffsetRange, SentRange
+from stackcast.udfs.trees.header_stacks import HeaderStacks
 
 log = logging.getLogger(__name__)
 

@@ -25,22 +25,22 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app import session
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.key_files import signing_key
-from jobs.adapters.app.logs import named
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.replay.host_statistics import HostStatistics
-from jobs.adapters.replay.metrics import RerequestMetrics
-from jobs.adapters.replay.replay import Replay, Run
-from jobs.adapters.replay.sender import Address, Sender
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
-from jobs.adapters.wire.udp import parse_endpoint
-from udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
-from udfs.messages.sequence import OFFSET_SHIFT, Topic
-from udfs.messages.summaries import COOKIE_SIZE, MOST_NAME, Request, challenge, read_request
-from udfs.replay.answers import (
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.key_files import signing_key
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.replay.host_statistics import HostStatistics
+from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
+from stackcast.jobs.adapters.replay.replay import Replay, Run
+from stackcast.jobs.adapters.replay.sender import Address, Sender
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, Topic
+from stackcast.udfs.messages.summaries import COOKIE_SIZE, MOST_NAME, Request, challenge, read_request
+from stackcast.udfs.replay.answers import (
     Cookies,
     Gone,
     Piece,
@@ -50,9 +50,9 @@ from udfs.replay.answers import (
     network_prefix,
     turns,
 )
-from udfs.replay.notifications import Notifications
-from udfs.replay.sent_ranges import Gap, SentRange
-from udfs.stop_request import StopRequest
+from stackcast.udfs.replay.notifications import Notifications
+from stackcast.udfs.replay.sent_ranges import Gap, SentRange
+from stackcast.udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
 

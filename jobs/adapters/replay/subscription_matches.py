@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from pyspark.sql import SparkSession, functions
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.planning.plans import Plans
-from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.replay.live_offsets import LiveOffsets
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.tables.tables import LIVE, Tables
-from udfs.messages.sequence import Topic
-from udfs.replay.match_counts import SCHEMA, MatchCounts
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.plans import Plans
+from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.tables.tables import LIVE, Tables
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.replay.match_counts import SCHEMA, MatchCounts
 
 VIEW = "subscription_matches"
 _NAMED = re.compile(rf"\b{VIEW}\b", re.IGNORECASE)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import StackcastError
-from udfs.filters.advertisements import check_advertisements, select_advertisements
-from udfs.filters.subscriptions import Subscription
-from udfs.network.network import Network
-from udfs.retuning.comparison import Record
-from udfs.retuning.relations import clients_of
-from udfs.trees.publications import Clients
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.filters.advertisements import check_advertisements, select_advertisements
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.retuning.comparison import Record
+from stackcast.udfs.retuning.relations import clients_of
+from stackcast.udfs.trees.publications import Clients
 
 log = logging.getLogger(__name__)
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.program import P4Program
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.tables import TREES, Tables
-from udfs.errors import SettingsError
-from udfs.network.network import Network
-from udfs.network.rows import network_from_rows, tree_from_row
-from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.steps import Wanted, lost_links
-from udfs.switches.capacity import Limits, tree_budgets
-from udfs.trees.publisher_trees import host_trees
-from udfs.trees.strategies.strategy import Edges, TreeCapacity
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.tables import TREES, Tables
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.retuning.steps import Wanted, lost_links
+from stackcast.udfs.switches.capacity import Limits, tree_budgets
+from stackcast.udfs.trees.publisher_trees import host_trees
+from stackcast.udfs.trees.strategies.strategy import Edges, TreeCapacity
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from udfs.errors import SettingsError
-from udfs.network.labels import NARROW, LabelFormat
-from udfs.retuning.change import MIN_SAVING
-from udfs.retuning.comparison import Objective
-from udfs.trees.strategies.registry import strategies_for
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.network.labels import NARROW, LabelFormat
+from stackcast.udfs.retuning.change import MIN_SAVING
+from stackcast.udfs.retuning.comparison import Objective
+from stackcast.udfs.trees.strategies.registry import strategies_for
 
 
 @dataclass(frozen=True)

@@ -9,26 +9,26 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.lifecycle import StopAsked
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.retune.clients import clients_by_tables
-from jobs.adapters.retune.deployment import Deployment, all_up, read_deployment
-from jobs.adapters.retune.options import RetuneOptions
-from jobs.adapters.retune.record import RecordedPublications, read_record
-from jobs.adapters.retune.trials import compare
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import SettingsError
-from udfs.network.publishers import sending, several
-from udfs.retuning.change import TreeChange, plan_change
-from udfs.retuning.comparison import Record, StrategyResult, Trial
-from udfs.retuning.encodings import EncodingCosts, encoding_costs, least
-from udfs.retuning.mixture import ChosenTrees, choose
-from udfs.retuning.steps import Wanted, rules, under_way
-from udfs.stacks.forwarding import network_tables
-from udfs.stop_request import StopRequest
-from udfs.switches.capacity import tree_budgets
-from udfs.trees.publications import Statistics, by_entry
-from udfs.trees.strategies.strategy import Edges, Situation, numbered
+from stackcast.jobs.adapters.app.lifecycle import StopAsked
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.retune.clients import clients_by_tables
+from stackcast.jobs.adapters.retune.deployment import Deployment, all_up, read_deployment
+from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
+from stackcast.jobs.adapters.retune.trials import compare
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.network.publishers import sending, several
+from stackcast.udfs.retuning.change import TreeChange, plan_change
+from stackcast.udfs.retuning.comparison import Record, StrategyResult, Trial
+from stackcast.udfs.retuning.encodings import EncodingCosts, encoding_costs, least
+from stackcast.udfs.retuning.mixture import ChosenTrees, choose
+from stackcast.udfs.retuning.steps import Wanted, rules, under_way
+from stackcast.udfs.stacks.forwarding import network_tables
+from stackcast.udfs.stop_request import StopRequest
+from stackcast.udfs.switches.capacity import tree_budgets
+from stackcast.udfs.trees.publications import Statistics, by_entry
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, numbered
 
 log = logging.getLogger(__name__)
 

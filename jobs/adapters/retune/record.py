@@ -10,9 +10,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
-from jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
-from udfs.errors import SettingsError
-from udfs.trees.publications import Publication
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
+from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.trees.publications import Publication
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.retune.planning import RetunePlan
-from udfs.network.drawing import drawing
-from udfs.network.network import Network
-from udfs.report.page import render
-from udfs.retuning.comparison import UNITS, Trial
-from udfs.retuning.encodings import least
-from udfs.retuning.steps import rules
-from udfs.trees.strategies.strategy import Edges
+from stackcast.jobs.adapters.retune.planning import RetunePlan
+from stackcast.udfs.network.drawing import drawing
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.report.page import render
+from stackcast.udfs.retuning.comparison import UNITS, Trial
+from stackcast.udfs.retuning.encodings import least
+from stackcast.udfs.retuning.steps import rules
+from stackcast.udfs.trees.strategies.strategy import Edges
 
 #: Above so many switches no map is drawn: nobody could read it.
 MOST_SWITCHES = 600

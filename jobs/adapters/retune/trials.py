@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS
-from udfs.retuning.comparison import Record, StrategyResult, evaluate
-from udfs.stop_request import StopRequest
-from udfs.trees.strategies.registry import strategies_for
-from udfs.trees.strategies.strategy import Situation
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
+from stackcast.udfs.retuning.comparison import Record, StrategyResult, evaluate
+from stackcast.udfs.stop_request import StopRequest
+from stackcast.udfs.trees.strategies.registry import strategies_for
+from stackcast.udfs.trees.strategies.strategy import Situation
 
 if TYPE_CHECKING:
     import pandas as pd

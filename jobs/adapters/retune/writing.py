@@ -10,20 +10,20 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.retune.deployment import Deployment, read_deployment
-from jobs.adapters.retune.options import RetuneOptions
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.tables import TREES, Tables
-from udfs.errors import TableError
-from udfs.network.network import Network
-from udfs.network.rows import tree_from_row, tree_to_row
-from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.steps import TreeStep, Wanted, next_step
-from udfs.switches.rollout import free_ids
-from udfs.trees.strategies.strategy import Edges
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.retune.deployment import Deployment, read_deployment
+from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.jobs.adapters.tables.tables import TREES, Tables
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.rows import tree_from_row, tree_to_row
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.retuning.steps import TreeStep, Wanted, next_step
+from stackcast.udfs.switches.rollout import free_ids
+from stackcast.udfs.trees.strategies.strategy import Edges
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from udfs.errors import StateError
-from udfs.states.messages import MIDDLEWARE_PORT, Signal, SignalReader
-from udfs.states.program import Program, Update
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.messages import MIDDLEWARE_PORT, Signal, SignalReader
+from stackcast.udfs.states.program import Program, Update
 
 LOCAL = ("127.0.0.1", MIDDLEWARE_PORT)
 MOST_UNREAD = 4096

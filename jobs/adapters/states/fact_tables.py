@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.functions import col, lit, when
 
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.tables import Tables
 
 Row = dict[str, Any]
 
-#: Fields of all kinds of facts (`udfs.states.controller`).
+#: Fields of all kinds of facts (`stackcast.udfs.states.controller`).
 _FIELDS = (
     "name string, address bigint, alive boolean, replaced boolean, owner int, segments bigint, "
     "first int, newest int, wanted boolean, live boolean, update int, segment int, "

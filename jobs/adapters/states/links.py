@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 from typing import Protocol
 
-from jobs.adapters.wire.receive_buffer import enlarge_receive_buffer, shortfall
-from jobs.adapters.wire.udp import parse_endpoint
-from udfs.errors import StateError
-from udfs.states.frames import pack_frame, read_frame
-from udfs.states.messages import STATES_PORT
+from stackcast.jobs.adapters.wire.receive_buffer import enlarge_receive_buffer, shortfall
+from stackcast.jobs.adapters.wire.udp import parse_endpoint
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.frames import pack_frame, read_frame
+from stackcast.udfs.states.messages import STATES_PORT
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from jobs.adapters.app.metrics_server import Health
-from jobs.adapters.states.service import ControllerService
+from stackcast.jobs.adapters.app.metrics_server import Health
+from stackcast.jobs.adapters.states.service import ControllerService
 
 LATE_SECONDS = 60.0
 """So long tables may be behind the facts, and updates unconfirmed, before /health says so."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 from typing import Any
 
-from jobs.adapters.tables.tables import Tables
-from udfs.states.messages import UPDATES, MessageKind, group_of
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.states.messages import UPDATES, MessageKind, group_of
 
 Row = dict[str, Any]
 

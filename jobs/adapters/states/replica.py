@@ -1,6 +1,6 @@
 """The client of programs: a state that others change, and that this program publishes.
 
-from jobs.adapters.states.replica import Replica
+from stackcast.jobs.adapters.states.replica import Replica
 
 with Replica("scanners", name="edge-1") as scanners:
     scanners.publish(b"...")                 # to every replica of the state
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.adapters.states.client import LOCAL, StatesClient
-from udfs.states.program import Update
+from stackcast.jobs.adapters.states.client import LOCAL, StatesClient
+from stackcast.udfs.states.program import Update
 
 
 class Replica:

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession, functions
 from pyspark.sql.functions import col
 from pyspark.sql.streaming import DataStreamReader
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.fetch.options import reader_options
-from jobs.adapters.states.client import StatesClient
-from jobs.adapters.states.metrics import PublisherMetrics
-from jobs.adapters.states.row_states import STATES, StateFilters, StateNames, table_values, touched
-from jobs.adapters.tables.tables import NAMES, Tables
-from udfs.errors import StateError, TableError
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.fetch.options import reader_options
+from stackcast.jobs.adapters.states.client import StatesClient
+from stackcast.jobs.adapters.states.metrics import PublisherMetrics
+from stackcast.jobs.adapters.states.row_states import STATES, StateFilters, StateNames, table_values, touched
+from stackcast.jobs.adapters.tables.tables import NAMES, Tables
+from stackcast.udfs.errors import StateError, TableError
 
 log = logging.getLogger(__name__)
 

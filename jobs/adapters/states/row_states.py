@@ -16,11 +16,11 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from jobs.adapters.tables.tables import Tables
-from udfs.columns import match
-from udfs.errors import SubscriptionError
-from udfs.filters.row_matcher import RowMatcher
-from udfs.filters.subscriptions import Subscription
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.columns import match
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.row_matcher import RowMatcher
+from stackcast.udfs.filters.subscriptions import Subscription
 
 log = logging.getLogger(__name__)
 

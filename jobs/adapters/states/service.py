@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
-from jobs.adapters.states.links import StateLink
-from udfs.errors import StateError
-from udfs.states.controller import Controller
-from udfs.states.messages import Signal, SignalReader
-from udfs.states.middleware import Middleware
-from udfs.states.outputs import (
+from stackcast.jobs.adapters.states.links import StateLink
+from stackcast.udfs.errors import StateError
+from stackcast.udfs.states.controller import Controller
+from stackcast.udfs.states.messages import Signal, SignalReader
+from stackcast.udfs.states.middleware import Middleware
+from stackcast.udfs.states.outputs import (
     CONTROLLER,
     Close,
     Join,

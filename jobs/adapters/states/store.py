@@ -20,8 +20,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError as ClientError
 from kafka.errors import TopicAlreadyExistsError
 
-from udfs.errors import KafkaError, StateError
-from udfs.states.outputs import Keep, Record
+from stackcast.udfs.errors import KafkaError, StateError
+from stackcast.udfs.states.outputs import Keep, Record
 
 #: state, vnf, update, segment: the key of a segment in the backlog.
 _SEGMENT = struct.Struct(">IHIH")

@@ -12,9 +12,9 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.app.settings import PREFIX
-from udfs.errors import StreamError
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.settings import PREFIX
+from stackcast.udfs.errors import StreamError
 
 log = logging.getLogger(__name__)
 

@@ -17,22 +17,22 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.places import qualified
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
-from jobs.adapters.checkpoint.leader_epochs import recorded_epochs
-from jobs.adapters.checkpoint.pins import Pins
-from jobs.adapters.checkpoint.progress import Position, mend, position
-from jobs.adapters.checkpoint.reports import Reports
-from jobs.adapters.fetch.client import NO_EPOCH
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.truncation import Truncation
-from jobs.adapters.tables.recorded_topics import newest_generation
-from jobs.adapters.tables.tables import NAMES, Tables
-from udfs.errors import KafkaError, SettingsError, StackcastError, StreamError
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.sequence import MAX_OFFSET, Topic
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.places import qualified
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
+from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs
+from stackcast.jobs.adapters.checkpoint.pins import Pins
+from stackcast.jobs.adapters.checkpoint.progress import Position, mend, position
+from stackcast.jobs.adapters.checkpoint.reports import Reports
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.truncation import Truncation
+from stackcast.jobs.adapters.tables.recorded_topics import newest_generation
+from stackcast.jobs.adapters.tables.tables import NAMES, Tables
+from stackcast.udfs.errors import KafkaError, SettingsError, StackcastError, StreamError
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.messages.sequence import MAX_OFFSET, Topic
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """One batch of the main job: pin versions, plan, deliver, record.
 
-The frames leave inside the one pass of `udfs.columns.deliver`; this module decides with which
+The frames leave inside the one pass of `stackcast.udfs.columns.deliver`; this module decides with which
 tables, and writes down what happened. Micro-batches take its steps one after the other by
-`BatchDelivery.process`, real time takes them by `jobs.adapters.stream.slices`.
+`BatchDelivery.process`, real time takes them by `stackcast.jobs.adapters.stream.slices`.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from py4j.protocol import Py4JError
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.key_files import signing_key
-from jobs.adapters.app.lifecycle import StopAsked
-from jobs.adapters.app.logs import named
-from jobs.adapters.app.settings import INGRESSES, Settings, seconds_of
-from jobs.adapters.checkpoint.identity import changed, shaping
-from jobs.adapters.checkpoint.journal import Journal
-from jobs.adapters.checkpoint.leader_epochs import recorded_epochs, recorded_partitions
-from jobs.adapters.checkpoint.pins import Pin, Pins
-from jobs.adapters.checkpoint.progress import Progress
-from jobs.adapters.checkpoint.reports import Report, Reports, Rows
-from jobs.adapters.checkpoint.state import CarriedState
-from jobs.adapters.checkpoint.told import ToldHosts
-from jobs.adapters.fetch.client import NO_EPOCH
-from jobs.adapters.planning.plans import Plans, sources, switch_sources
-from jobs.adapters.planning.stream_plan import StreamPlan
-from jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
-from jobs.adapters.stream.admission import Admission, RunningQuery
-from jobs.adapters.stream.input import Quiet, Records, fetch_of, records_of
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.last_batch import LastBatch
-from jobs.adapters.stream.metrics import StreamMetrics
-from jobs.adapters.stream.new_attributes import NewAttributes
-from jobs.adapters.stream.report import BatchReport, Reach
-from jobs.adapters.stream.summary_turns import SummaryTurns
-from jobs.adapters.stream.truncation import Truncation
-from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
-from jobs.adapters.tables.writers import Fence
-from jobs.adapters.wire import Opener, open_sink, sink_options
-from udfs.columns import REPORT, Source, deliver
-from udfs.delivery.plan import Compilation, Plan
-from udfs.delivery.told import Telling, Told
-from udfs.errors import StackcastError, TableError
-from udfs.messages.sequence import Topic
-from udfs.trees.header_stacks import HeaderStacks
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.key_files import signing_key
+from stackcast.jobs.adapters.app.lifecycle import StopAsked
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.app.settings import INGRESSES, Settings, seconds_of
+from stackcast.jobs.adapters.checkpoint.identity import changed, shaping
+from stackcast.jobs.adapters.checkpoint.journal import Journal
+from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs, recorded_partitions
+from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
+from stackcast.jobs.adapters.checkpoint.progress import Progress
+from stackcast.jobs.adapters.checkpoint.reports import Report, Reports, Rows
+from stackcast.jobs.adapters.checkpoint.state import CarriedState
+from stackcast.jobs.adapters.checkpoint.told import ToldHosts
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH
+from stackcast.jobs.adapters.planning.plans import Plans, sources, switch_sources
+from stackcast.jobs.adapters.planning.stream_plan import StreamPlan
+from stackcast.jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
+from stackcast.jobs.adapters.stream.admission import Admission, RunningQuery
+from stackcast.jobs.adapters.stream.input import Quiet, Records, fetch_of, records_of
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.last_batch import LastBatch
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics
+from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
+from stackcast.jobs.adapters.stream.report import BatchReport, Reach
+from stackcast.jobs.adapters.stream.summary_turns import SummaryTurns
+from stackcast.jobs.adapters.stream.truncation import Truncation
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
+from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.jobs.adapters.wire import Opener, open_sink, sink_options
+from stackcast.udfs.columns import REPORT, Source, deliver
+from stackcast.udfs.delivery.plan import Compilation, Plan
+from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.errors import StackcastError, TableError
+from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.trees.header_stacks import HeaderStacks
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +259,7 @@ class BatchDelivery:
         source: Source,
         at_once: bool = False,
     ) -> Source:
-        """Returns the work of a task, as of `udfs.columns.deliver`.
+        """Returns the work of a task, as of `stackcast.udfs.columns.deliver`.
 
         Raises TableError FENCED where another stream has taken the place.
         """

@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.fetch.client import NO_EPOCH, Range, Reached, client_of
-from jobs.adapters.fetch.options import FetchOptions, fetch_options
-from jobs.adapters.stream.tasks import packed, run_tasks, unpacked
-from udfs.columns import Source
-from udfs.delivery.told import Telling
-from udfs.errors import KafkaError
-from udfs.messages.buffers import Batch
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, Reached, client_of
+from stackcast.jobs.adapters.fetch.options import FetchOptions, fetch_options
+from stackcast.jobs.adapters.stream.tasks import packed, run_tasks, unpacked
+from stackcast.udfs.columns import Source
+from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.messages.buffers import Batch
 
 Work = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
 

@@ -19,12 +19,12 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.fetch.client import NO_EPOCH, Range, client_of
-from jobs.adapters.fetch.options import FetchOptions, reader_options
-from jobs.adapters.stream.input import fetch_of
-from udfs.errors import KafkaError
-from udfs.replay.offset_runs import SCHEMA, offset_runs
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, client_of
+from stackcast.jobs.adapters.fetch.options import FetchOptions, reader_options
+from stackcast.jobs.adapters.stream.input import fetch_of
+from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.replay.offset_runs import SCHEMA, offset_runs
 
 log = logging.getLogger(__name__)
 

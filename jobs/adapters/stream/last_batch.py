@@ -15,10 +15,10 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import own_error
-from jobs.adapters.app.lifecycle import stream_failed
-from jobs.adapters.stream.kafka import Topics
-from udfs.errors import KafkaError, StackcastError
+from stackcast.jobs.adapters.app.error_texts import own_error
+from stackcast.jobs.adapters.app.lifecycle import stream_failed
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.udfs.errors import KafkaError, StackcastError
 
 #: Interval between two looks. Most batches end before the first one.
 LOOK_SECONDS = 1.0

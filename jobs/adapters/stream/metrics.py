@@ -17,9 +17,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from jobs.adapters.stream.report import BatchReport
-from udfs.delivery.plan import Compilation
-from udfs.messages.readers import REASONS
+from stackcast.jobs.adapters.stream.report import BatchReport
+from stackcast.udfs.delivery.plan import Compilation
+from stackcast.udfs.messages.readers import REASONS
 
 ETHERNET = 14
 #: A stage may be a look at a folder or the pass over all records.

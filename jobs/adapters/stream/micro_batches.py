@@ -11,25 +11,25 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.checkpoint.progress import Progress, position
-from jobs.adapters.planning import formats
-from jobs.adapters.stream import checks
-from jobs.adapters.stream.delivery import BatchDelivery
-from jobs.adapters.stream.input import fetch_of
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.resumption import resume
-from jobs.adapters.stream.slices import Slices, cut_off
-from jobs.adapters.stream.truncation import OPTION
-from jobs.adapters.stream.warm_up import warm_up
-from jobs.adapters.stream.watch import StreamWatch
-from jobs.adapters.tables.tables import LEDGER, Tables
-from jobs.adapters.tables.writers import Fence
-from udfs.delivery.partition_states import needs_arrival
-from udfs.errors import SettingsError, StreamError
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.checkpoint.progress import Progress, position
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.stream import checks
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.input import fetch_of
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.resumption import resume
+from stackcast.jobs.adapters.stream.slices import Slices, cut_off
+from stackcast.jobs.adapters.stream.truncation import OPTION
+from stackcast.jobs.adapters.stream.warm_up import warm_up
+from stackcast.jobs.adapters.stream.watch import StreamWatch
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
+from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.udfs.delivery.partition_states import needs_arrival
+from stackcast.udfs.errors import SettingsError, StreamError
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 log = logging.getLogger(__name__)
 

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.planning import formats
-from jobs.adapters.stream.input import Records
-from jobs.adapters.tables.attribute_registry import register
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import StackcastError
-from udfs.messages.attributes.json_events import JsonReader
-from udfs.messages.attributes.registry import FORMAT, Registry, Type
-from udfs.messages.attributes.unknown_names import SCHEMA, count_names, types_of
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.stream.input import Records
+from stackcast.jobs.adapters.tables.attribute_registry import register
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.messages.attributes.json_events import JsonReader
+from stackcast.udfs.messages.attributes.registry import FORMAT, Registry, Type
+from stackcast.udfs.messages.attributes.unknown_names import SCHEMA, count_names, types_of
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from udfs.columns import REPORT
-from udfs.delivery.publishers import Publishers
-from udfs.delivery.told import Told
+from stackcast.udfs.columns import REPORT
+from stackcast.udfs.delivery.publishers import Publishers
+from stackcast.udfs.delivery.told import Told
 
 #: More parts than a receiver set can have, as each reaches a host, and more deliveries.
 _PARTS = 1 << 32
@@ -124,7 +124,7 @@ class _Summed(NamedTuple):
 
 
 class BatchReport:
-    """The rows of all tasks, as `udfs.columns.REPORT` has them; ``reach``: of the plan."""
+    """The rows of all tasks, as `stackcast.udfs.columns.REPORT` has them; ``reach``: of the plan."""
 
     def __init__(
         self,

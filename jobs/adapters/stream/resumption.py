@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint.identity import IdentityFile
-from jobs.adapters.checkpoint.pins import Pin
-from jobs.adapters.checkpoint.progress import Progress
-from jobs.adapters.stream.checks import Beginning
-from jobs.adapters.stream.delivery import BatchDelivery
-from udfs.delivery.told import Told
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.identity import IdentityFile
+from stackcast.jobs.adapters.checkpoint.pins import Pin
+from stackcast.jobs.adapters.checkpoint.progress import Progress
+from stackcast.jobs.adapters.stream.checks import Beginning
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.udfs.delivery.told import Told
 
 log = logging.getLogger(__name__)
 

@@ -24,20 +24,20 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.app.settings import Settings, seconds_of
-from jobs.adapters.checkpoint.pins import Pin
-from jobs.adapters.checkpoint.progress import Position, Progress, position
-from jobs.adapters.fetch.client import NO_EPOCH, Range, unreachable
-from jobs.adapters.fetch.slices import Read, Turn, follow
-from jobs.adapters.stream.delivery import BatchDelivery, Delivered, LivePlan
-from jobs.adapters.stream.input import ByTasks
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.tasks import packed, run_tasks, unpacked
-from udfs.columns import REPORT
-from udfs.delivery.told import Telling
-from udfs.errors import StreamError
-from udfs.messages.buffers import Batch
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.settings import Settings, seconds_of
+from stackcast.jobs.adapters.checkpoint.pins import Pin
+from stackcast.jobs.adapters.checkpoint.progress import Position, Progress, position
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, unreachable
+from stackcast.jobs.adapters.fetch.slices import Read, Turn, follow
+from stackcast.jobs.adapters.stream.delivery import BatchDelivery, Delivered, LivePlan
+from stackcast.jobs.adapters.stream.input import ByTasks
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.tasks import packed, run_tasks, unpacked
+from stackcast.udfs.columns import REPORT
+from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.messages.buffers import Batch
 
 log = logging.getLogger(__name__)
 

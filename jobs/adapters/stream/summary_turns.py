@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-from udfs.delivery.told import Told
+from stackcast.udfs.delivery.told import Told
 
 
 class SummaryTurns:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from udfs.errors import StreamError
+from stackcast.udfs.errors import StreamError
 
 #: Option of the jobs that lets a stream continue.
 OPTION = "--accept-truncation"

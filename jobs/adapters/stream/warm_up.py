@@ -9,9 +9,9 @@ from concurrent.futures import Future
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app import session
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from udfs.columns import warmed_up
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.udfs.columns import warmed_up
 
 log = logging.getLogger(__name__)
 

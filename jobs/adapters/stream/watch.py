@@ -19,17 +19,17 @@ from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app import session
-from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.app.lifecycle import RunningStream
-from jobs.adapters.app.metrics_server import Health, serve
-from jobs.adapters.app.places import qualified
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint.progress import position
-from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.stream.metrics import StreamMetrics
-from jobs.adapters.stream.slices import Slices
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.lifecycle import RunningStream
+from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app.places import qualified
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.progress import position
+from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics
+from stackcast.jobs.adapters.stream.slices import Slices
+from stackcast.jobs.adapters.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.adapters.switches.derive import Derived
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.results import RefreshResult
-from jobs.adapters.switches.sessions import SwitchSessions
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.switches.derive import Derived
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.switches.results import RefreshResult
+from stackcast.jobs.adapters.switches.sessions import SwitchSessions
+from stackcast.jobs.adapters.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from typing import Any
 import grpc
 from google.rpc import code_pb2
 
-from jobs.adapters.switches.credentials import Credentials
-from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
-from udfs.errors import SwitchError
-from udfs.switches import election
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches import election
 
 log = logging.getLogger(__name__)
 

@@ -7,23 +7,23 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
-from jobs.adapters.app.logs import named
-from jobs.adapters.switches.filters import NetworkMatch
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.wanted import Rows, Wanted, WantedEntries
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import TABLE, NetworkVersions
-from jobs.adapters.tables.tables import LEDGER, Tables
-from udfs.errors import (
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.switches.filters import NetworkMatch
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.switches.wanted import Rows, Wanted, WantedEntries
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.network_versions import TABLE, NetworkVersions
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
+from stackcast.udfs.errors import (
     AttributeTableError,
     FilterError,
     NetworkError,
     StackcastError,
     SwitchError,
 )
-from udfs.switches.entry import entry_to_row
-from udfs.switches.rollout import NetworkVersion, Versions
+from stackcast.udfs.switches.entry import entry_to_row
+from stackcast.udfs.switches.rollout import NetworkVersion, Versions
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.switches.background import Background
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.sessions import SwitchSessions
-from jobs.adapters.tables.tables import DROPS, Tables
-from udfs.errors import StackcastError
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.switches.background import Background
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.switches.sessions import SwitchSessions
+from stackcast.jobs.adapters.tables.tables import DROPS, Tables
+from stackcast.udfs.errors import StackcastError
 
 log = logging.getLogger(__name__)
 

@@ -8,32 +8,32 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import schemas
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.settings import FORMATS, PREFIX, Settings
-from jobs.adapters.switches.program import P4Program
-from jobs.adapters.tables.network_versions import MATCHED
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import NetworkError, SettingsError
-from udfs.filters.grants import Grants
-from udfs.filters.subscriptions import CheckedRule, Rejection, check, rejection, select
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.formats import Specification
-from udfs.messages.specification import parse_specification
-from udfs.network.labels import NARROW, LabelFormat
-from udfs.network.network import Network
-from udfs.network.programs import (
+import stackcast.schemas
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.settings import FORMATS, PREFIX, Settings
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.jobs.adapters.tables.network_versions import MATCHED
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import NetworkError, SettingsError
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, check, rejection, select
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.formats import Specification
+from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.labels import NARROW, LabelFormat
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.programs import (
     ATTRIBUTES,
     FILTERING,
     MATCHING,
     matching_program,
 )
-from udfs.network.publishers import receiving
-from udfs.network_match import layout
-from udfs.network_match.filters import Filtered, NetworkFilters, event_ports
-from udfs.network_match.generic.network import AttributeFilters, header_widths
-from udfs.switches.entry import SwitchEntry, entry_from_row
-from udfs.switches.rollout import Versions, age
+from stackcast.udfs.network.publishers import receiving
+from stackcast.udfs.network_match import layout
+from stackcast.udfs.network_match.filters import Filtered, NetworkFilters, event_ports
+from stackcast.udfs.network_match.generic.network import AttributeFilters, header_widths
+from stackcast.udfs.switches.entry import SwitchEntry, entry_from_row
+from stackcast.udfs.switches.rollout import Versions, age
 
 log = logging.getLogger(__name__)
 

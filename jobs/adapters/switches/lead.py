@@ -12,28 +12,28 @@ import threading
 import time
 from collections import defaultdict
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.apply import Applied, Applier
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.derive import Derived, Deriver
-from jobs.adapters.switches.drops import SwitchDrops
-from jobs.adapters.switches.filters import NetworkMatch
-from jobs.adapters.switches.leader_watch import LeaderWatch
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.program import Programs
-from jobs.adapters.switches.publish import Publisher
-from jobs.adapters.switches.read_back import ReadBack
-from jobs.adapters.switches.session import SwitchSession
-from jobs.adapters.switches.sessions import OpenSession, SwitchSessions
-from jobs.adapters.switches.wanted import WantedEntries
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import SwitchError
-from udfs.stop_request import StopRequest
-from udfs.switches import election
-from udfs.switches.entry import Difference, SwitchEntry
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.switches.apply import Applied, Applier
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.derive import Derived, Deriver
+from stackcast.jobs.adapters.switches.drops import SwitchDrops
+from stackcast.jobs.adapters.switches.filters import NetworkMatch
+from stackcast.jobs.adapters.switches.leader_watch import LeaderWatch
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.switches.program import Programs
+from stackcast.jobs.adapters.switches.publish import Publisher
+from stackcast.jobs.adapters.switches.read_back import ReadBack
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.jobs.adapters.switches.sessions import OpenSession, SwitchSessions
+from stackcast.jobs.adapters.switches.wanted import WantedEntries
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.stop_request import StopRequest
+from stackcast.udfs.switches import election
+from stackcast.udfs.switches.entry import Difference, SwitchEntry
 
 log = logging.getLogger(__name__)
 

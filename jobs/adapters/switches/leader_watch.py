@@ -10,8 +10,8 @@ import math
 import time
 from collections.abc import Hashable
 
-from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.jobs.adapters.tables.tables import Tables
 
 #: So long who leads may show nothing until it is asked, and so long it has to answer.
 QUIET_SECONDS = 30.0

@@ -11,9 +11,9 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, status_pb2
 
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2
-from udfs.errors import SwitchError
-from udfs.switches.entry import (
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import (
     GROUPS,
     SwitchEntry,
     canonical,
@@ -21,7 +21,7 @@ from udfs.switches.entry import (
     group_id,
     replicas,
 )
-from udfs.switches.match import Match
+from stackcast.udfs.switches.match import Match
 
 #: A refused update: its position in the request, status code and reason.
 UpdateError = tuple[int, str, str]

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from jobs.adapters.app.metrics_server import Health
-from jobs.adapters.switches.results import RefreshResult
-from udfs.errors import StackcastError
+from stackcast.jobs.adapters.app.metrics_server import Health
+from stackcast.jobs.adapters.switches.results import RefreshResult
+from stackcast.udfs.errors import StackcastError
 
 #: Few, as there is a series for each of them and each switch.
 REFRESH_BUCKETS = (0.05, 0.2, 1, 5, 20, 60)

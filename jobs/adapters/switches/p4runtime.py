@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 import grpc
 
-from jobs.adapters.switches.client import Client, halves, unreachable
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.messages import Names, UpdateError, refused_updates
-from jobs.adapters.switches.program import P4Program
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2
-from udfs.errors import SwitchError
-from udfs.switches import ordering
-from udfs.switches.entry import GROUPS, Difference, SwitchEntry
+from stackcast.jobs.adapters.switches.client import Client, halves, unreachable
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.messages import Names, UpdateError, refused_updates
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches import ordering
+from stackcast.udfs.switches.entry import GROUPS, Difference, SwitchEntry
 
 log = logging.getLogger(__name__)
 
@@ -320,7 +320,7 @@ class SwitchConnection:
         self._client.send_packet(self.names.packet_out(metadata, frame))
 
     def write(self, difference: Difference) -> list[RefusedUpdate]:
-        """Write a difference, make before break (:func:`udfs.switches.ordering.write_steps`).
+        """Write a difference, make before break (:func:`stackcast.udfs.switches.ordering.write_steps`).
 
         Returns:
             The updates that the switch refused. All others are written.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from google.protobuf import text_format
 
-from schemas.p4runtime import p4info_pb2
-from udfs.errors import SwitchError
-from udfs.switches.derivation import DERIVATIONS
+from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.derivation import DERIVATIONS
 
 _REASON = re.compile(r"^const reason_t (\w+) = (\d+);", re.MULTILINE)
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)

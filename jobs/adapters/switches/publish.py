@@ -6,15 +6,15 @@ import datetime as dt
 import logging
 from collections.abc import Sequence
 
-from jobs.adapters.app.logs import named
-from jobs.adapters.switches.derive import Derived
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import NetworkVersions, waited
-from jobs.adapters.tables.tables import TREES, Tables
-from udfs.network.virtual_tree import VirtualTree
-from udfs.switches import rollout
-from udfs.switches.rollout import Versions
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.switches.derive import Derived
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions, waited
+from stackcast.jobs.adapters.tables.tables import TREES, Tables
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.switches import rollout
+from stackcast.udfs.switches.rollout import Versions
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 
-from jobs.adapters.switches.background import Background
-from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.results import PartRead
-from jobs.adapters.switches.sessions import SwitchSessions
+from stackcast.jobs.adapters.switches.background import Background
+from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.switches.results import PartRead
+from stackcast.jobs.adapters.switches.sessions import SwitchSessions
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from udfs.switches.entry import Difference
+from stackcast.udfs.switches.entry import Difference
 
 NOTHING = Difference((), (), ())
 

@@ -16,19 +16,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.p4runtime import RefusedUpdate, SwitchConnection
-from jobs.adapters.switches.program import P4Program
-from jobs.adapters.switches.results import (
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.p4runtime import RefusedUpdate, SwitchConnection
+from stackcast.jobs.adapters.switches.program import P4Program
+from stackcast.jobs.adapters.switches.results import (
     NOTHING,
     Comparison,
     PartRead,
     RefreshResult,
     SwitchTarget,
 )
-from udfs.errors import SwitchError
-from udfs.switches import election, ordering
-from udfs.switches.entry import GROUPS, Difference, SwitchEntry, difference
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches import election, ordering
+from stackcast.udfs.switches.entry import GROUPS, Difference, SwitchEntry, difference
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from jobs.adapters.switches.background import PARALLEL
-from jobs.adapters.switches.program import Programs
-from jobs.adapters.switches.results import PartRead, RefreshResult, SwitchTarget
-from jobs.adapters.switches.session import SwitchSession
-from udfs.errors import SwitchError
-from udfs.switches import election
-from udfs.switches.entry import Difference, SwitchEntry, entry_from_row
+from stackcast.jobs.adapters.switches.background import PARALLEL
+from stackcast.jobs.adapters.switches.program import Programs
+from stackcast.jobs.adapters.switches.results import PartRead, RefreshResult, SwitchTarget
+from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches import election
+from stackcast.udfs.switches.entry import Difference, SwitchEntry, entry_from_row
 
 log = logging.getLogger(__name__)
 

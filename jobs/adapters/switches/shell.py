@@ -10,15 +10,15 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from jobs.adapters.switches.credentials import Credentials
-from schemas.p4runtime import (
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.schemas.p4runtime import (
     p4data_pb2,
     p4info_pb2,
     p4runtime_pb2,
     p4runtime_pb2_grpc,
     p4types_pb2,
 )
-from udfs.errors import SwitchError
+from stackcast.udfs.errors import SwitchError
 
 #: The version that was tested with the messages of P4Runtime 1.4.1.
 SHELL = "p4runtime-shell==0.0.6"

@@ -1,7 +1,7 @@
 """The controller of a switch that keeps ports of states in a table, over P4Runtime.
 
 It has a role of its own, so it writes that table while the refresher writes all others. What it
-does is `udfs.states.switch_controller`'s; here it is connected.
+does is `stackcast.udfs.states.switch_controller`'s; here it is connected.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.p4runtime import SwitchConnection
-from udfs.errors import SwitchError
-from udfs.states.switch_controller import Effect, SetPorts, SwitchController
-from udfs.switches.entry import Difference
-from udfs.switches.state_entries import STATE, STATES_ROLE, TREE, state_row
+from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.states.switch_controller import Effect, SetPorts, SwitchController
+from stackcast.udfs.switches.entry import Difference
+from stackcast.udfs.switches.state_entries import STATE, STATES_ROLE, TREE, state_row
 
 log = logging.getLogger(__name__)
 

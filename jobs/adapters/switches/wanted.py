@@ -1,7 +1,7 @@
 """Entries that one set of versions of the tables asks of the switches.
 
 Switches hold what those versions say, and what stacks of versions in use may name:
-`udfs.switches.rollout` says why.
+`stackcast.udfs.switches.rollout` says why.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
-from jobs.adapters.switches.program import Programs
-from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.tables import GRANTS, Tables
-from udfs.errors import SwitchError
-from udfs.switches import capacity, rollout
-from udfs.switches.derivation import Memo, derive
-from udfs.switches.entry import SwitchEntry, entry_from_row
-from udfs.switches.rollout import DesiredEntries, NetworkVersion, Versions
+from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
+from stackcast.jobs.adapters.switches.program import Programs
+from stackcast.jobs.adapters.tables.network_tables import NetworkTables
+from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.jobs.adapters.tables.tables import GRANTS, Tables
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches import capacity, rollout
+from stackcast.udfs.switches.derivation import Memo, derive
+from stackcast.udfs.switches.entry import SwitchEntry, entry_from_row
+from stackcast.udfs.switches.rollout import DesiredEntries, NetworkVersion, Versions
 
 Rows = Sequence[Mapping[str, Any]]
 

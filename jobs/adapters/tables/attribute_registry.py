@@ -11,11 +11,11 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import TableError
-from udfs.messages.attributes.events import WIDTHS, Widths
-from udfs.messages.attributes.registry import Attribute, Registry
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.messages.attributes.events import WIDTHS, Widths
+from stackcast.udfs.messages.attributes.registry import Attribute, Registry
 
 TABLE = "attributes"
 

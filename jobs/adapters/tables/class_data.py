@@ -1,6 +1,6 @@
 """Makes the archive of class data (CDS) that the JVMs of all jobs start with.
 
-    SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=FILE python -m jobs.adapters.tables.class_data
+    SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=FILE python -m stackcast.jobs.adapters.tables.class_data
 
 A JVM that maps the archive does without reading and linking some ten thousand classes of Spark's
 jars. Run is what most jobs run; the JVM writes the classes that it loaded for that as it ends.
@@ -15,8 +15,8 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, functions
 
-from jobs.adapters.app import session
-from jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.tables.tables import Tables
 
 #: What asks a broker, which is not there.
 KAFKA = ("consumer.KafkaConsumer", "admin.KafkaAdminClient", "producer.KafkaProducer")

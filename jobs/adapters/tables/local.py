@@ -30,8 +30,8 @@ from deltalake import (
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from jobs.adapters.app.places import sync
-from jobs.adapters.tables.log import LocalLog, added_files
+from stackcast.jobs.adapters.app.places import sync
+from stackcast.jobs.adapters.tables.log import LocalLog, added_files
 
 log = logging.getLogger(__name__)
 

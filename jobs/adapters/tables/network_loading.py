@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from jobs.adapters.tables.tables import TREES, Tables
-from udfs.errors import TableError
-from udfs.network.network import Network
-from udfs.network.succession import KEYS, Succession, SwitchSettings, succession
+from stackcast.jobs.adapters.tables.tables import TREES, Tables
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.succession import KEYS, Succession, SwitchSettings, succession
 
 
 def compare(tables: Tables, network: Network, choices: SwitchSettings) -> Succession:

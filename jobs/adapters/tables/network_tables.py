@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
-from jobs.adapters.tables.network_versions import SOURCES
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import NetworkError
-from udfs.network.labels import NARROW, LabelFormat
-from udfs.network.rows import network_from_rows, tree_from_row
-from udfs.network.virtual_tree import check_ids, stored
-from udfs.switches.rollout import NetworkVersion, Versions
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from stackcast.jobs.adapters.tables.network_versions import SOURCES
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.labels import NARROW, LabelFormat
+from stackcast.udfs.network.rows import network_from_rows, tree_from_row
+from stackcast.udfs.network.virtual_tree import check_ids, stored
+from stackcast.udfs.switches.rollout import NetworkVersion, Versions
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The table `network_versions`: what the switches are ready for, and what streams may still use.
 
-`jobs.adapters.switches.publish` publishes, `jobs.adapters.stream.delivery` follows and announces
-itself; what the rows mean together says `udfs.switches.rollout`.
+`stackcast.jobs.adapters.switches.publish` publishes, `stackcast.jobs.adapters.stream.delivery` follows and announces
+itself; what the rows mean together says `stackcast.udfs.switches.rollout`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.adapters.tables.tables import GRANTS, LEDGER, Tables
-from udfs.switches import rollout
-from udfs.switches.rollout import Versions
+from stackcast.jobs.adapters.tables.tables import GRANTS, LEDGER, Tables
+from stackcast.udfs.switches import rollout
+from stackcast.udfs.switches.rollout import Versions
 
 TABLE = "network_versions"
 

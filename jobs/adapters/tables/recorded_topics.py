@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import functions
 
-from jobs.adapters.tables.tables import LEDGER, Tables
-from udfs.messages.sequence import Topic
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
+from stackcast.udfs.messages.sequence import Topic
 
 
 def topic_of_row(row: Mapping[str, Any]) -> Topic:

@@ -21,12 +21,12 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
-import schemas
-from jobs.adapters.app.places import qualified
-from jobs.adapters.tables import local
-from jobs.adapters.tables.column_types import column_types
-from jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
-from udfs.errors import TableError
+import stackcast.schemas
+from stackcast.jobs.adapters.app.places import qualified
+from stackcast.jobs.adapters.tables import local
+from stackcast.jobs.adapters.tables.column_types import column_types
+from stackcast.jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
+from stackcast.udfs.errors import TableError
 
 #: Every table, what people write first.
 NAMES = (

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from udfs.errors import NetworkError
-from udfs.network.catalogue import published_network
-from udfs.network.labels import LabelFormat
-from udfs.network.network import Network
-from udfs.network.simple_graph import Dropped
-from udfs.network.topology import fabric, jellyfish
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.catalogue import published_network
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.simple_graph import Dropped
+from stackcast.udfs.network.topology import fabric, jellyfish
 
 FABRIC = ("pods", "racks", "hosts", "planes", "spines")
 JELLYFISH = ("switches", "degree")

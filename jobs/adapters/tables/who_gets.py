@@ -10,10 +10,10 @@ from itertools import product
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import TableError
-from udfs.filters.explanation.sql import (
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import TableError
+from stackcast.udfs.filters.explanation.sql import (
     FUNCTION,
     RANGES,
     STATES,
@@ -23,7 +23,7 @@ from udfs.filters.explanation.sql import (
     terms_query,
     who_gets_function,
 )
-from udfs.messages.specification import Specification
+from stackcast.udfs.messages.specification import Specification
 
 #: How often the tables are looked at, and seconds between.
 ATTEMPTS = 20

@@ -19,9 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.tables.tables import Tables
-from udfs.errors import StackcastError, TableError
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import StackcastError, TableError
 
 log = logging.getLogger(__name__)
 

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
-from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.wire.af_packet import PacketSink
-from jobs.adapters.wire.af_xdp import XdpSink
-from jobs.adapters.wire.options import Kind, SinkOptions
-from jobs.adapters.wire.pcap import PcapSink
-from jobs.adapters.wire.udp import UdpSink, parse_endpoint
-from udfs.delivery.sink import Sink
-from udfs.errors import SettingsError, SinkError
-from udfs.network.publishers import listed, several
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.wire.af_packet import PacketSink
+from stackcast.jobs.adapters.wire.af_xdp import XdpSink
+from stackcast.jobs.adapters.wire.options import Kind, SinkOptions
+from stackcast.jobs.adapters.wire.pcap import PcapSink
+from stackcast.jobs.adapters.wire.udp import UdpSink, parse_endpoint
+from stackcast.udfs.delivery.sink import Sink
+from stackcast.udfs.errors import SettingsError, SinkError
+from stackcast.udfs.network.publishers import listed, several
 
 __all__ = ["Opener", "Sink", "SinkOptions", "open_sink", "sink_options"]
 
@@ -63,7 +63,7 @@ def _by(way: str, options: SinkOptions) -> SinkOptions:
 
 @dataclass(frozen=True)
 class Opener:
-    """Opens the sinks of a stream: `udfs.delivery.sink.Opener`. open: as `open_sink`."""
+    """Opens the sinks of a stream: `stackcast.udfs.delivery.sink.Opener`. open: as `open_sink`."""
 
     options: SinkOptions
     open: Callable[[SinkOptions], Sink] = open_sink

@@ -12,9 +12,9 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.adapters.wire.options import SinkOptions
-from jobs.adapters.wire.sendmmsg import NO_PERMISSION, FrameSender
-from udfs.errors import SinkError
+from stackcast.jobs.adapters.wire.options import SinkOptions
+from stackcast.jobs.adapters.wire.sendmmsg import NO_PERMISSION, FrameSender
+from stackcast.udfs.errors import SinkError
 
 _SEND_BUFFER = 4 << 20
 _FLAGS, _UP = 0x8913, 1

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.adapters.wire.af_packet import PacketSink
-from jobs.adapters.wire.options import SinkOptions
+from stackcast.jobs.adapters.wire.af_packet import PacketSink
+from stackcast.jobs.adapters.wire.options import SinkOptions
 
 log = logging.getLogger(__name__)
 

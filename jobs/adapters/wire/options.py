@@ -16,7 +16,7 @@ class SinkOptions:
     endpoint: ``host:port`` or ``[IPv6]:port`` of the tunnel's far end.
     window: frames that may be on their way without an answer; 0: no answers are expected.
     interface: name of the interface.
-    path: of the file; see :mod:`jobs.adapters.wire.pcap` for placeholders.
+    path: of the file; see :mod:`stackcast.jobs.adapters.wire.pcap` for placeholders.
     places: by place, pairs of its name and the endpoint, interface or path that it has instead.
     publishers: the same by publisher, where a stream has several.
     ingresses: by place, pairs of its name and the host by whose link all enters that is sent there.

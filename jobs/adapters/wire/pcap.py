@@ -24,8 +24,8 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.adapters.wire.options import SinkOptions
-from udfs.errors import SinkError, StackError
+from stackcast.jobs.adapters.wire.options import SinkOptions
+from stackcast.udfs.errors import SinkError, StackError
 
 _MAGIC = 0xA1B2C3D4
 _MAGIC_NANOSECONDS = 0xA1B23C4D

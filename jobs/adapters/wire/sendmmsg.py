@@ -1,7 +1,7 @@
 """``sendmmsg(2)`` by ctypes: up to 1,024 messages a call, straight out of one numpy buffer.
 
 A message is a frame or, of a UDP socket, several of one size that the kernel cuts again
-(`udfs.stacks.segments`), so that they go through it but once. Vectors, message headers and control
+(`stackcast.udfs.stacks.segments`), so that they go through it but once. Vectors, message headers and control
 messages are numpy records that point into the frames; nothing is copied and no Python statement
 runs per frame.
 """
@@ -18,8 +18,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import SinkError
-from udfs.stacks.segments import segment_bounds
+from stackcast.udfs.errors import SinkError
+from stackcast.udfs.stacks.segments import segment_bounds
 
 BATCH = 1_024
 """Messages a call; the kernel takes no more (UIO_MAXIOV)."""

@@ -14,9 +14,9 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.adapters.wire.options import SinkOptions
-from jobs.adapters.wire.sendmmsg import FrameSender
-from udfs.errors import SinkError
+from stackcast.jobs.adapters.wire.options import SinkOptions
+from stackcast.jobs.adapters.wire.sendmmsg import FrameSender
+from stackcast.udfs.errors import SinkError
 
 # What the kernel charges a receive buffer for an 8-byte datagram, amply.
 _ANSWER_COST = 2_048

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lab.switch.bmv2.expressions import Expressions
-from lab.switch.bmv2.flow import Flow
-from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, PythonSource
-from lab.switch.bmv2.values import Value
+from stackcast.lab.switch.bmv2.expressions import Expressions
+from stackcast.lab.switch.bmv2.flow import Flow
+from stackcast.lab.switch.bmv2.primitives import Primitives
+from stackcast.lab.switch.bmv2.source import Coverage, PythonSource
+from stackcast.lab.switch.bmv2.values import Value
 
 Json = Mapping[str, Any]
 # How often an action may jump back before it is given up.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.switch.bmv2.hashes import ALGORITHMS
-from lab.switch.bmv2.layout import Field, Header, Layout
-from lab.switch.bmv2.source import PythonSource, refuse
+from stackcast.lab.switch.bmv2.hashes import ALGORITHMS
+from stackcast.lab.switch.bmv2.layout import Field, Header, Layout
+from stackcast.lab.switch.bmv2.source import PythonSource, refuse
 
 Json = Mapping[str, Any]
 _CHECKSUMS = ("csum16", "cksum16")

@@ -6,13 +6,13 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from lab.switch.bmv2.calculations import Calculations
-from lab.switch.bmv2.expressions import Expressions
-from lab.switch.bmv2.layout import Header, Layout, Stack
-from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import PythonSource
-from lab.switch.bmv2.values import Value, header_value, stored
-from lab.switch.bmv2.wire import packed, packed_variable
+from stackcast.lab.switch.bmv2.calculations import Calculations
+from stackcast.lab.switch.bmv2.expressions import Expressions
+from stackcast.lab.switch.bmv2.layout import Header, Layout, Stack
+from stackcast.lab.switch.bmv2.primitives import Primitives
+from stackcast.lab.switch.bmv2.source import PythonSource
+from stackcast.lab.switch.bmv2.values import Value, header_value, stored
+from stackcast.lab.switch.bmv2.wire import packed, packed_variable
 
 Json = Mapping[str, Any]
 _LETTERS = {8: "B", 16: "H", 32: "I", 64: "Q"}

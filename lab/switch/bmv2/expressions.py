@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.switch.bmv2.layout import Field, Header, Layout, Stack, Union
-from lab.switch.bmv2.source import PythonSource, refuse
-from lab.switch.bmv2.values import (
+from stackcast.lab.switch.bmv2.layout import Field, Header, Layout, Stack, Union
+from stackcast.lab.switch.bmv2.source import PythonSource, refuse
+from stackcast.lab.switch.bmv2.values import (
     BINARY,
     MAX_SHIFT,
     Place,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from lab.switch.bmv2.source import PythonSource, refuse
+from stackcast.lab.switch.bmv2.source import PythonSource, refuse
 
 Node = TypeVar("Node", int, str)
 

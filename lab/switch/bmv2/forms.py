@@ -1,7 +1,7 @@
 """The forms of tables in a BMv2 JSON: their match fields, their actions, and rows for them.
 
 The rows of a table come from its ``const entries`` or from `SwitchEntry` values; both are checked
-here and brought into the form of `lab.switch.bmv2.tables`.
+here and brought into the form of `stackcast.lab.switch.bmv2.tables`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.switch.bmv2.source import reading, refuse
-from lab.switch.bmv2.tables import Condition, ExactTable, RankedTable
-from udfs.errors import SwitchError
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match
+from stackcast.lab.switch.bmv2.source import reading, refuse
+from stackcast.lab.switch.bmv2.tables import Condition, ExactTable, RankedTable
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import Match
 
 Json = Mapping[str, Any]
 _KINDS = ("exact", "lpm", "ternary", "range", "optional", "valid")

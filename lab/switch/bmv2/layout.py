@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.switch.bmv2.source import refuse
+from stackcast.lab.switch.bmv2.source import refuse
 
 INTRINSIC = (
     "standard_metadata.ingress_port",

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from lab.switch.bmv2.layout import Field, Layout, Stack, Union
-from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, PythonSource, refuse
-from lab.switch.bmv2.values import Place, Value, header_value, number, plus, stored
-from lab.switch.bmv2.wire import read_header
+from stackcast.lab.switch.bmv2.layout import Field, Layout, Stack, Union
+from stackcast.lab.switch.bmv2.primitives import Primitives
+from stackcast.lab.switch.bmv2.source import Coverage, PythonSource, refuse
+from stackcast.lab.switch.bmv2.values import Place, Value, header_value, number, plus, stored
+from stackcast.lab.switch.bmv2.wire import read_header
 
 Json = Mapping[str, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lab.switch.bmv2.flow_cache import CachedRun
-from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.program import Program
-from lab.switch.bmv2.state import Replication, SwitchState
+from stackcast.lab.switch.bmv2.flow_cache import CachedRun
+from stackcast.lab.switch.bmv2.packet import Packet
+from stackcast.lab.switch.bmv2.program import Program
+from stackcast.lab.switch.bmv2.state import Replication, SwitchState
 
 DROP_PORT = 511
 """The egress port that means: drop."""

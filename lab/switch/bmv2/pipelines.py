@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lab.switch.bmv2.actions import Actions
-from lab.switch.bmv2.expressions import Expressions
-from lab.switch.bmv2.flow import Flow
-from lab.switch.bmv2.forms import TableForm, action_ids, table_form
-from lab.switch.bmv2.layout import Layout
-from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, PythonSource, refuse
-from lab.switch.bmv2.values import Value, constant
+from stackcast.lab.switch.bmv2.actions import Actions
+from stackcast.lab.switch.bmv2.expressions import Expressions
+from stackcast.lab.switch.bmv2.flow import Flow
+from stackcast.lab.switch.bmv2.forms import TableForm, action_ids, table_form
+from stackcast.lab.switch.bmv2.layout import Layout
+from stackcast.lab.switch.bmv2.primitives import Primitives
+from stackcast.lab.switch.bmv2.source import Coverage, PythonSource, refuse
+from stackcast.lab.switch.bmv2.values import Value, constant
 
 Json = Mapping[str, Any]
 Follow = Callable[[str | None], None]

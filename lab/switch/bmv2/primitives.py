@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.switch.bmv2.calculations import Calculations
-from lab.switch.bmv2.expressions import Expressions
-from lab.switch.bmv2.layout import Field, Layout, Stack
-from lab.switch.bmv2.source import PythonSource, refuse
-from lab.switch.bmv2.values import Place, Value, at, plus, stored
+from stackcast.lab.switch.bmv2.calculations import Calculations
+from stackcast.lab.switch.bmv2.expressions import Expressions
+from stackcast.lab.switch.bmv2.layout import Field, Layout, Stack
+from stackcast.lab.switch.bmv2.source import PythonSource, refuse
+from stackcast.lab.switch.bmv2.values import Place, Value, at, plus, stored
 
 Json = Mapping[str, Any]
 DROP_PORT = 511

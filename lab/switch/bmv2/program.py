@@ -10,18 +10,18 @@ from functools import lru_cache
 from itertools import compress
 from typing import Any
 
-from lab.switch.bmv2 import hashes
-from lab.switch.bmv2.calculations import Calculations
-from lab.switch.bmv2.deparsing import Deparsing
-from lab.switch.bmv2.expressions import Expressions
-from lab.switch.bmv2.forms import TableForm, action_ids
-from lab.switch.bmv2.layout import ANY_LENGTH, INTRINSIC, Layout
-from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.parsing import Parsing
-from lab.switch.bmv2.pipelines import Pipelines
-from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, PythonSource, reading, refuse
-from lab.switch.bmv2.state import SwitchState
+from stackcast.lab.switch.bmv2 import hashes
+from stackcast.lab.switch.bmv2.calculations import Calculations
+from stackcast.lab.switch.bmv2.deparsing import Deparsing
+from stackcast.lab.switch.bmv2.expressions import Expressions
+from stackcast.lab.switch.bmv2.forms import TableForm, action_ids
+from stackcast.lab.switch.bmv2.layout import ANY_LENGTH, INTRINSIC, Layout
+from stackcast.lab.switch.bmv2.packet import Packet
+from stackcast.lab.switch.bmv2.parsing import Parsing
+from stackcast.lab.switch.bmv2.pipelines import Pipelines
+from stackcast.lab.switch.bmv2.primitives import Primitives
+from stackcast.lab.switch.bmv2.source import Coverage, PythonSource, reading, refuse
+from stackcast.lab.switch.bmv2.state import SwitchState
 
 __all__ = ["INTRINSIC", "Program", "load_program"]
 

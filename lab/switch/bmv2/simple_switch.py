@@ -14,14 +14,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from lab.switch.bmv2.flow_cache import CachedRun, FlowCache
-from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.passes import Passes
-from lab.switch.bmv2.program import Program, load_program, shared_program
-from lab.switch.bmv2.state import Replication, SwitchState
-from lab.switch.data_plane import CPU_PORT
-from udfs.errors import SwitchError
-from udfs.switches.entry import DEFAULT, GROUPS, SESSIONS, SwitchEntry, is_default
+from stackcast.lab.switch.bmv2.flow_cache import CachedRun, FlowCache
+from stackcast.lab.switch.bmv2.packet import Packet
+from stackcast.lab.switch.bmv2.passes import Passes
+from stackcast.lab.switch.bmv2.program import Program, load_program, shared_program
+from stackcast.lab.switch.bmv2.state import Replication, SwitchState
+from stackcast.lab.switch.data_plane import CPU_PORT
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import DEFAULT, GROUPS, SESSIONS, SwitchEntry, is_default
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _DEFAULT_KEY = f"{DEFAULT}="
 
 
 class SimpleSwitch:
-    """One switch that runs a compiled P4 program; implements `lab.switch.data_plane.DataPlane`.
+    """One switch that runs a compiled P4 program; implements `stackcast.lab.switch.data_plane.DataPlane`.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
-from udfs.errors import SwitchError
+from stackcast.udfs.errors import SwitchError
 
 
 def refuse(part: str, why: str) -> SwitchError:

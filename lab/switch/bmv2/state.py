@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.switch.bmv2.forms import TableForm
-from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.tables import Condition, ExactTable, RankedTable, Row
-from udfs.errors import SwitchError
-from udfs.switches.entry import GROUPS, SwitchEntry, group_id, replicas, session_length
+from stackcast.lab.switch.bmv2.forms import TableForm
+from stackcast.lab.switch.bmv2.packet import Packet
+from stackcast.lab.switch.bmv2.tables import Condition, ExactTable, RankedTable, Row
+from stackcast.udfs.errors import SwitchError
+from stackcast.udfs.switches.entry import GROUPS, SwitchEntry, group_id, replicas, session_length
 
 GREEN, YELLOW, RED = 0, 1, 2
 
@@ -253,7 +253,7 @@ class CloneSession(NamedTuple):
 class Replication:
     """The packet replication engine: multicast groups and clone sessions by number.
 
-    They are kept as entries (`udfs.switches.entry`).
+    They are kept as entries (`stackcast.udfs.switches.entry`).
 
     ``groups``: ``(egress port, instance)`` of each copy, by instance, then by port.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lab.switch.bmv2.layout import Field, Header, HeaderType, Stack, Union
+from stackcast.lab.switch.bmv2.layout import Field, Header, HeaderType, Stack, Union
 
 # A shift by more leaves nothing of any field.
 MAX_SHIFT = 1 << 16

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from lab.switch.bmv2.calculations import unsigned
-from lab.switch.bmv2.layout import Field, HeaderType
-from lab.switch.bmv2.source import PythonSource
-from lab.switch.bmv2.values import Place, Value, stored
+from stackcast.lab.switch.bmv2.calculations import unsigned
+from stackcast.lab.switch.bmv2.layout import Field, HeaderType
+from stackcast.lab.switch.bmv2.source import PythonSource
+from stackcast.lab.switch.bmv2.values import Place, Value, stored
 
 _UNITS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 # Two units that together are one field.

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from google.rpc import code_pb2
 
-from lab.switch.p4runtime.refusal import Refusal
-from schemas.p4runtime import p4runtime_pb2
+from stackcast.lab.switch.p4runtime.refusal import Refusal
+from stackcast.schemas.p4runtime import p4runtime_pb2
 
 
 class Client(Protocol):

@@ -8,14 +8,14 @@ from typing import Any
 
 from google.rpc import code_pb2
 
-from lab.switch.data_plane import DataPlane
-from lab.switch.p4runtime import replication, table_entries
-from lab.switch.p4runtime.holdings import Holdings
-from lab.switch.p4runtime.p4info import Table
-from lab.switch.p4runtime.refusal import Refusal, cell, invalid, number, unimplemented
-from lab.switch.p4runtime.table_entries import HeldEntry
-from schemas.p4runtime import p4runtime_pb2
-from udfs.errors import StackcastError
+from stackcast.lab.switch.data_plane import DataPlane
+from stackcast.lab.switch.p4runtime import replication, table_entries
+from stackcast.lab.switch.p4runtime.holdings import Holdings
+from stackcast.lab.switch.p4runtime.p4info import Table
+from stackcast.lab.switch.p4runtime.refusal import Refusal, cell, invalid, number, unimplemented
+from stackcast.lab.switch.p4runtime.table_entries import HeldEntry
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.errors import StackcastError
 
 _Update = p4runtime_pb2.Update
 _CONSTANT = code_pb2.PERMISSION_DENIED

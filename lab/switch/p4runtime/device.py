@@ -8,20 +8,20 @@ from functools import partial
 
 from google.rpc import code_pb2
 
-from lab.switch.data_plane import DataPlane
-from lab.switch.p4runtime.arbitration import Arbitration, Client
-from lab.switch.p4runtime.batch import WriteBatch
-from lab.switch.p4runtime.files import parse_p4info
-from lab.switch.p4runtime.fit import check_fit
-from lab.switch.p4runtime.holdings import Holdings
-from lab.switch.p4runtime.p4info import P4InfoIndex, Parameter
-from lab.switch.p4runtime.packet_io import MOST_WAITING, packet_in, packet_out
-from lab.switch.p4runtime.program import read_program
-from lab.switch.p4runtime.reading import EntityReader
-from lab.switch.p4runtime.refusal import Refusal, invalid, unimplemented
-from lab.switch.p4runtime.roles import Roles
-from schemas.p4runtime import p4runtime_pb2
-from udfs.errors import StackcastError, SwitchError
+from stackcast.lab.switch.data_plane import DataPlane
+from stackcast.lab.switch.p4runtime.arbitration import Arbitration, Client
+from stackcast.lab.switch.p4runtime.batch import WriteBatch
+from stackcast.lab.switch.p4runtime.files import parse_p4info
+from stackcast.lab.switch.p4runtime.fit import check_fit
+from stackcast.lab.switch.p4runtime.holdings import Holdings
+from stackcast.lab.switch.p4runtime.p4info import P4InfoIndex, Parameter
+from stackcast.lab.switch.p4runtime.packet_io import MOST_WAITING, packet_in, packet_out
+from stackcast.lab.switch.p4runtime.program import read_program
+from stackcast.lab.switch.p4runtime.reading import EntityReader
+from stackcast.lab.switch.p4runtime.refusal import Refusal, invalid, unimplemented
+from stackcast.lab.switch.p4runtime.roles import Roles
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.errors import StackcastError, SwitchError
 
 _Config = p4runtime_pb2.SetForwardingPipelineConfigRequest
 _Write = p4runtime_pb2.WriteRequest

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from udfs.errors import LabError
+from stackcast.udfs.errors import LabError
 
 
 def check_listen(listen: str) -> None:

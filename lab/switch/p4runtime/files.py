@@ -10,8 +10,8 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from schemas.p4runtime import p4info_pb2
-from udfs.errors import SwitchError
+from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.udfs.errors import SwitchError
 
 # A P4Info parser quotes the whole line, and compact JSON is one line.
 _LONGEST_REASON = 80

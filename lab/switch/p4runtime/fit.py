@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.switch.p4runtime.p4info import OPTIONAL, TERNARY, P4InfoIndex, Table
-from lab.switch.p4runtime.program import JsonProgram, JsonTable
-from lab.switch.p4runtime.refusal import Refusal, invalid
+from stackcast.lab.switch.p4runtime.p4info import OPTIONAL, TERNARY, P4InfoIndex, Table
+from stackcast.lab.switch.p4runtime.program import JsonProgram, JsonTable
+from stackcast.lab.switch.p4runtime.refusal import Refusal, invalid
 
 _ARCH = "v1model"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.switch.p4runtime.refusal import invalid, unimplemented
-from schemas.p4runtime import p4info_pb2
+from stackcast.lab.switch.p4runtime.refusal import invalid, unimplemented
+from stackcast.schemas.p4runtime import p4info_pb2
 
 EXACT, LPM, TERNARY, RANGE, OPTIONAL = "exact", "lpm", "ternary", "range", "optional"
 _KINDS = {

@@ -1,16 +1,16 @@
 """Frames to and from the client that controls a switch: PacketIn and PacketOut.
 
 A program that talks to its controller has headers ``packet_in`` and ``packet_out``, whose fields
-travel as metadata of the messages. Between port `lab.switch.data_plane.CPU_PORT` and the program
+travel as metadata of the messages. Between port `stackcast.lab.switch.data_plane.CPU_PORT` and the program
 they are in front of the frame, as in BMv2.
 """
 
 from __future__ import annotations
 
-from lab.switch.p4runtime.p4info import Parameter
-from lab.switch.p4runtime.refusal import invalid, number
-from schemas.p4runtime import p4runtime_pb2
-from udfs.switches.match import canonical
+from stackcast.lab.switch.p4runtime.p4info import Parameter
+from stackcast.lab.switch.p4runtime.refusal import invalid, number
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.switches.match import canonical
 
 MOST_WAITING = 1024
 """Frames that wait for a client that does not take them; more are dropped."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.switch.bmv2.forms import action_ids
-from lab.switch.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY
-from lab.switch.p4runtime.refusal import Refusal, invalid
-from udfs.switches.match import Match, canonical
+from stackcast.lab.switch.bmv2.forms import action_ids
+from stackcast.lab.switch.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY
+from stackcast.lab.switch.p4runtime.refusal import Refusal, invalid
+from stackcast.udfs.switches.match import Match, canonical
 
 _KINDS = (EXACT, LPM, TERNARY, RANGE, OPTIONAL)
 _VALID = "$valid$"

@@ -7,15 +7,15 @@ from typing import Any
 
 from google.rpc import code_pb2
 
-from lab.switch.data_plane import DataPlane
-from lab.switch.p4runtime import replication, table_entries
-from lab.switch.p4runtime.holdings import Holdings
-from lab.switch.p4runtime.p4info import Cells, Table
-from lab.switch.p4runtime.refusal import Refusal, cell, invalid, unimplemented
-from lab.switch.p4runtime.table_entries import HeldEntry
-from schemas.p4runtime import p4runtime_pb2
-from udfs.switches.entry import SwitchEntry, is_default
-from udfs.switches.match import canonical
+from stackcast.lab.switch.data_plane import DataPlane
+from stackcast.lab.switch.p4runtime import replication, table_entries
+from stackcast.lab.switch.p4runtime.holdings import Holdings
+from stackcast.lab.switch.p4runtime.p4info import Cells, Table
+from stackcast.lab.switch.p4runtime.refusal import Refusal, cell, invalid, unimplemented
+from stackcast.lab.switch.p4runtime.table_entries import HeldEntry
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.switches.entry import SwitchEntry, is_default
+from stackcast.udfs.switches.match import canonical
 
 _Entity = p4runtime_pb2.Entity
 # Kinds that this switch has none of, and the part of a P4Info that would have them.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from google.rpc import code_pb2, status_pb2
 
-from schemas.p4runtime import p4runtime_pb2
+from stackcast.schemas.p4runtime import p4runtime_pb2
 
 
 class Refusal(Exception):  # noqa: N818 - an answer to a client, not a fault of the server

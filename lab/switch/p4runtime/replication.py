@@ -7,10 +7,10 @@ from typing import Any
 from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import code_pb2
 
-from lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
-from lab.switch.p4runtime.table_entries import HeldEntry
-from schemas.p4runtime import p4runtime_pb2
-from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_entry, session_entry
+from stackcast.lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
+from stackcast.lab.switch.p4runtime.table_entries import HeldEntry
+from stackcast.schemas.p4runtime import p4runtime_pb2
+from stackcast.udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_entry, session_entry
 
 # Widths of v1model: mcast_grp and egress_rid have 16 bits, ports 9; sessions are those of BMv2.
 _GROUPS = 1 << 16

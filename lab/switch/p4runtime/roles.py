@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 
 from google.rpc import code_pb2
 
-from lab.switch.p4runtime.refusal import Refusal
-from udfs.errors import LabError
+from stackcast.lab.switch.p4runtime.refusal import Refusal
+from stackcast.udfs.errors import LabError
 
 ANYBODY = "*"
 

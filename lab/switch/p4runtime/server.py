@@ -1,6 +1,6 @@
 """A P4Runtime 1.4 server over gRPC for many switches, one device id each.
 
-Only what travels is here: requests to calls of `lab.switch.p4runtime.device.Device`, its answers
+Only what travels is here: requests to calls of `stackcast.lab.switch.p4runtime.device.Device`, its answers
 and refusals back. Statuses are those of the P4Runtime specification; a refused Write or Read
 carries one ``p4.v1.Error`` for each of its updates or entities, as long as they have room
 (`batch_status`).
@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 import grpc
 from google.rpc import code_pb2
 
-from lab.switch.p4runtime.arbitration import Arbitration
-from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
-from lab.switch.p4runtime.refusal import Refusal, batch_status
-from schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
-from udfs.errors import LabError
+from stackcast.lab.switch.p4runtime.arbitration import Arbitration
+from stackcast.lab.switch.p4runtime.device import Device
+from stackcast.lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
+from stackcast.lab.switch.p4runtime.refusal import Refusal, batch_status
+from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.udfs.errors import LabError
 
 API_VERSION = "1.4.0"
 

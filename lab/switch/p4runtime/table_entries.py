@@ -8,11 +8,11 @@ from typing import Any
 
 from google.rpc import code_pb2
 
-from lab.switch.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY, Action, Field, Table
-from lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
-from schemas.p4runtime import p4info_pb2, p4runtime_pb2
-from udfs.switches.entry import SwitchEntry, default_entry, is_default
-from udfs.switches.match import Match, canonical
+from stackcast.lab.switch.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY, Action, Field, Table
+from stackcast.lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
+from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.udfs.switches.entry import SwitchEntry, default_entry, is_default
+from stackcast.udfs.switches.match import Match, canonical
 
 _Params = tuple[tuple[str, bytes], ...]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.levels import Levels
-from udfs.filters.compiler.tables import ENTRY, CompiledFilter, leaf_row
+from stackcast.udfs.filters.compiler.levels import Levels
+from stackcast.udfs.filters.compiler.tables import ENTRY, CompiledFilter, leaf_row
 
 
 @dataclass(frozen=True)

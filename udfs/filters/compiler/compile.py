@@ -11,22 +11,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.levels import Levels, make_levels
-from udfs.filters.compiler.order import choose_order
-from udfs.filters.compiler.outcomes import Outcomes, receiver_order, token_order
-from udfs.filters.compiler.slices import height_of, slice_diagram, states_of
-from udfs.filters.compiler.table_kernels import export_sets
-from udfs.filters.compiler.tables import ENTRY, KINDS, CompiledFilter
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.diagrams.diagrams import Diagrams
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import RuleTable, read_table
-from udfs.filters.meaning.state import Cell, add_updates, resolve_variables
-from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.nodes import Action, Call, Forward, Function, Update
-from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.levels import Levels, make_levels
+from stackcast.udfs.filters.compiler.order import choose_order
+from stackcast.udfs.filters.compiler.outcomes import Outcomes, receiver_order, token_order
+from stackcast.udfs.filters.compiler.slices import height_of, slice_diagram, states_of
+from stackcast.udfs.filters.compiler.table_kernels import export_sets
+from stackcast.udfs.filters.compiler.tables import ENTRY, KINDS, CompiledFilter
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.diagrams.diagrams import Diagrams
+from stackcast.udfs.filters.language.rule import parse_rule
+from stackcast.udfs.filters.language.shapes import RuleTable, read_table
+from stackcast.udfs.filters.meaning.state import Cell, add_updates, resolve_variables
+from stackcast.udfs.filters.meaning.terms import TermBlock
+from stackcast.udfs.filters.nodes import Action, Call, Forward, Function, Update
+from stackcast.udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
+from stackcast.udfs.messages.specification import Specification
 
 __all__ = [
     "ENTRY",

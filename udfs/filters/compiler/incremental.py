@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.change import TableChange, table_change
-from udfs.filters.compiler.compile import (
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.change import TableChange, table_change
+from stackcast.udfs.filters.compiler.compile import (
     MAX_ENTRIES,
     ROWS_PER_ENTRY,
     CheckedRule,
@@ -22,8 +22,8 @@ from udfs.filters.compiler.compile import (
     named_order,
     too_large,
 )
-from udfs.filters.compiler.levels import MOST_LEVELS, Levels, live_cells, make_levels
-from udfs.filters.compiler.numbering import (
+from stackcast.udfs.filters.compiler.levels import MOST_LEVELS, Levels, live_cells, make_levels
+from stackcast.udfs.filters.compiler.numbering import (
     Numbered,
     Renumbered,
     RuleSlots,
@@ -32,17 +32,17 @@ from udfs.filters.compiler.numbering import (
     load_kernels,
     renumber,
 )
-from udfs.filters.compiler.order import choose_order
-from udfs.filters.compiler.outcomes import Outcomes
-from udfs.filters.compiler.slices import height_of, slice_diagram, states_of
-from udfs.filters.compiler.table_kernels import export_sets
-from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
-from udfs.filters.diagrams.segments import SegmentTree
-from udfs.filters.meaning.state import Cell, resolve_variables
-from udfs.filters.nodes import Update
-from udfs.messages.specification import Specification
+from stackcast.udfs.filters.compiler.order import choose_order
+from stackcast.udfs.filters.compiler.outcomes import Outcomes
+from stackcast.udfs.filters.compiler.slices import height_of, slice_diagram, states_of
+from stackcast.udfs.filters.compiler.table_kernels import export_sets
+from stackcast.udfs.filters.compiler.tables import CompiledFilter
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
+from stackcast.udfs.filters.diagrams.segments import SegmentTree
+from stackcast.udfs.filters.meaning.state import Cell, resolve_variables
+from stackcast.udfs.filters.nodes import Update
+from stackcast.udfs.messages.specification import Specification
 
 _SPARE_TOKENS = 1024
 _COMPACT_ROWS = 1 << 20

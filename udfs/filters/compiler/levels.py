@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import FilterError
-from udfs.filters.compiler.tables import ENTRY, MESSAGE_TYPE_MAXIMUM
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, STATE_MAXIMUM
-from udfs.filters.meaning.state import Cell, resolve_variables, variable_cell
-from udfs.filters.nodes import Update
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.compiler.tables import ENTRY, MESSAGE_TYPE_MAXIMUM
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, STATE_MAXIMUM
+from stackcast.udfs.filters.meaning.state import Cell, resolve_variables, variable_cell
+from stackcast.udfs.filters.nodes import Update
+from stackcast.udfs.messages.specification import Field, Specification
 
 MOST_LEVELS: Final = int(np.iinfo(ENTRY["field"]).max)
 """The number of levels that a row of the tables can tell apart."""

@@ -11,11 +11,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.outcomes import Token, token_order
-from udfs.filters.compiler.slices import Slices
-from udfs.filters.compiler.table_kernels import pair
-from udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
-from udfs.filters.diagrams.pool import NODES, SETS
+from stackcast.udfs.filters.compiler.outcomes import Token, token_order
+from stackcast.udfs.filters.compiler.slices import Slices
+from stackcast.udfs.filters.compiler.table_kernels import pair
+from stackcast.udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
+from stackcast.udfs.filters.diagrams.pool import NODES, SETS
 
 
 @dataclass(frozen=True)

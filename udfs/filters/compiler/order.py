@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from udfs.filters.compiler.term_table import TermTable
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.messages.specification import Field, Specification
 
 __all__ = ["BUDGET", "Count", "FieldUse", "choose_order", "field_uses"]
 

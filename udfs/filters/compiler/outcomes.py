@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.meaning.state import update_order
-from udfs.filters.nodes import Call, CellUpdate, Outcome
+from stackcast.udfs.filters.meaning.state import update_order
+from stackcast.udfs.filters.nodes import Call, CellUpdate, Outcome
 
 Token = str | Call | CellUpdate
 """A receiver, a named action, or an update of state."""
@@ -56,7 +56,7 @@ class Outcomes(Mapping[int, Outcome]):
     """Maps leaf states to their ``Outcome``, ascending; made when asked for, then remembered.
 
     A million leaves of ten thousand receivers would not fit the memory as tuples. As sets that
-    share their parts, as in ``udfs.filters.diagrams.pool``, they do. Picklable.
+    share their parts, as in ``stackcast.udfs.filters.diagrams.pool``, they do. Picklable.
 
     states: int32[n], ascending. sets: int32[n], number of each one's set. keys: uint64, by number
     of a set: 64 tokens, or the numbers of two halves; 0 is empty. height: of the n sets; those

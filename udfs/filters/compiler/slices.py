@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler import table_kernels as kernels
-from udfs.filters.compiler.levels import Levels
-from udfs.filters.compiler.tables import ENTRY
-from udfs.filters.diagrams.diagrams import Diagrams
-from udfs.filters.diagrams.pool import HEIGHT, NODES, SETS
-from udfs.filters.prefixes import cover
+from stackcast.udfs.filters.compiler import table_kernels as kernels
+from stackcast.udfs.filters.compiler.levels import Levels
+from stackcast.udfs.filters.compiler.tables import ENTRY
+from stackcast.udfs.filters.diagrams.diagrams import Diagrams
+from stackcast.udfs.filters.diagrams.pool import HEIGHT, NODES, SETS
+from stackcast.udfs.filters.prefixes import cover
 
 
 @dataclass(frozen=True)

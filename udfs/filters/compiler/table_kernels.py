@@ -1,6 +1,6 @@
 """Compiled loops that slice a diagram into tables (CAMUS, Algorithm 1) and compare two of them.
 
-``pool`` is that of ``udfs.filters.diagrams.pool``. Nodes whose rows are prefixes come with their
+``pool`` is that of ``stackcast.udfs.filters.diagrams.pool``. Nodes whose rows are prefixes come with their
 rows made: ``special[n]`` is the number of node n's in ``special_start``, ``special_low``,
 ``special_high`` and ``special_child``, the default row last, or -1; it is empty if there are none.
 """
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from udfs.filters.compiler.tables import ABSENT, DEFAULT, EXACT, LPM, RANGE
-from udfs.filters.diagrams.pool import NOBODY, NODES, SETS, helper, njit
+from stackcast.udfs.filters.compiler.tables import ABSENT, DEFAULT, EXACT, LPM, RANGE
+from stackcast.udfs.filters.diagrams.pool import NOBODY, NODES, SETS, helper, njit
 
 # A range of at most so many values in a field annotated exact becomes exact rows.
 MAX_EXACT_SPLIT: Final = 256

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE
-from udfs.filters.nodes import Outcome
-from udfs.messages.specification import Field
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from stackcast.udfs.filters.nodes import Outcome
+from stackcast.udfs.messages.specification import Field
 
 KINDS = ("exact", "range", "default", "lpm", "absent")
 EXACT, RANGE, DEFAULT, LPM, ABSENT = range(5)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.levels import Levels
-from udfs.filters.compiler.outcomes import Token
-from udfs.filters.diagrams.diagrams import Diagrams
-from udfs.filters.meaning.normal_form import Term, lane_terms
-from udfs.filters.meaning.state import Cell, split
-from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.nodes import Call, Function, Node, Update
-from udfs.messages.specification import Specification
+from stackcast.udfs.filters.compiler.levels import Levels
+from stackcast.udfs.filters.compiler.outcomes import Token
+from stackcast.udfs.filters.diagrams.diagrams import Diagrams
+from stackcast.udfs.filters.meaning.normal_form import Term, lane_terms
+from stackcast.udfs.filters.meaning.state import Cell, split
+from stackcast.udfs.filters.meaning.terms import TermBlock
+from stackcast.udfs.filters.nodes import Call, Function, Node, Update
+from stackcast.udfs.messages.specification import Specification
 
 _SORT_LEVELS = 6
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import FilterError
-from udfs.filters.diagrams import kernels as diagram_kernels
-from udfs.filters.diagrams import pool as diagram_pool
-from udfs.filters.diagrams import token_sets, walks
-from udfs.filters.diagrams.pool import DROPPED, NOBODY, Moved, Pool, Reachable
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.filters.diagrams import kernels as diagram_kernels
+from stackcast.udfs.filters.diagrams import pool as diagram_pool
+from stackcast.udfs.filters.diagrams import token_sets, walks
+from stackcast.udfs.filters.diagrams.pool import DROPPED, NOBODY, Moved, Pool, Reachable
 
 __all__ = ["DROPPED", "NOBODY", "Diagrams", "Moved", "Reachable"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from udfs.filters.diagrams.pool import (
+from stackcast.udfs.filters.diagrams.pool import (
     FAILED,
     HEIGHT,
     K1,
@@ -35,7 +35,7 @@ from udfs.filters.diagrams.pool import (
     mix,
     njit,
 )
-from udfs.filters.diagrams.token_sets import unite_sets
+from stackcast.udfs.filters.diagrams.token_sets import unite_sets
 
 __all__ = [
     "FAILED",

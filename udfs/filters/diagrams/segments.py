@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
+from stackcast.udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
 
 
 class SegmentTree:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from udfs.filters.diagrams.pool import (
+from stackcast.udfs.filters.diagrams.pool import (
     FAILED,
     HEIGHT,
     K1,

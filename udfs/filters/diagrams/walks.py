@@ -1,6 +1,6 @@
 """Compiled loops over a whole pool of diagrams: reachability, growth, and compaction.
 
-``Pool`` and its arrays are described in ``udfs.filters.diagrams.pool``.
+``Pool`` and its arrays are described in ``stackcast.udfs.filters.diagrams.pool``.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from udfs.filters.diagrams.kernels import hash_node, remember
-from udfs.filters.diagrams.pool import HEIGHT, NODES, ROWS, SETS, njit
-from udfs.filters.diagrams.token_sets import set_hash
+from stackcast.udfs.filters.diagrams.kernels import hash_node, remember
+from stackcast.udfs.filters.diagrams.pool import HEIGHT, NODES, ROWS, SETS, njit
+from stackcast.udfs.filters.diagrams.token_sets import set_hash
 
 
 @njit(cache=True, nogil=True)

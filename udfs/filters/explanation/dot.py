@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from udfs.filters.compiler.tables import KINDS, CompiledFilter, leaf_row
-from udfs.filters.nodes import Outcome
+from stackcast.udfs.filters.compiler.tables import KINDS, CompiledFilter, leaf_row
+from stackcast.udfs.filters.nodes import Outcome
 
 MAX_LABELS = 6
 """Rows that one arrow names; it says how many more there are."""

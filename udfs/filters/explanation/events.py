@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import EventError, SpecificationError
-from udfs.filters.meaning.state import clock_of
-from udfs.messages.attributes.attribute_field import AttributeField
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.errors import EventError, SpecificationError
+from stackcast.udfs.filters.meaning.state import clock_of
+from stackcast.udfs.messages.attributes.attribute_field import AttributeField
+from stackcast.udfs.messages.specification import Field, Specification
 
 TIME = "time_us"
 """Key for the time of an event, microseconds, where no field is the clock."""

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from udfs.filters.compiler.tables import ABSENT, DEFAULT, KINDS, LPM
-from udfs.filters.grouped import Grouped
-from udfs.filters.intervals import Intervals
-from udfs.filters.meaning.evaluate import Subject, matches
-from udfs.filters.meaning.normal_form import Term, lane_terms
-from udfs.filters.meaning.state import alternatives, describe, split, subjects
-from udfs.filters.nodes import (
+from stackcast.udfs.filters.compiler.tables import ABSENT, DEFAULT, KINDS, LPM
+from stackcast.udfs.filters.grouped import Grouped
+from stackcast.udfs.filters.intervals import Intervals
+from stackcast.udfs.filters.meaning.evaluate import Subject, matches
+from stackcast.udfs.filters.meaning.normal_form import Term, lane_terms
+from stackcast.udfs.filters.meaning.state import alternatives, describe, split, subjects
+from stackcast.udfs.filters.nodes import (
     Aggregate,
     And,
     Node,
@@ -30,7 +30,7 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.messages.specification import Field, Specification
 
 Truth = Literal["true", "false", "unknown"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from udfs.errors import SpecificationError
-from udfs.messages.attributes.attribute_field import AttributeField
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.errors import SpecificationError
+from stackcast.udfs.messages.attributes.attribute_field import AttributeField
+from stackcast.udfs.messages.specification import Field, Specification
 
 RANGES = "filter_ranges"
 STATES = "filter_states"

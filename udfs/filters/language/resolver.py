@@ -12,12 +12,12 @@ from typing import cast, get_args
 
 from lark import Token
 
-from udfs.errors import SpecificationError, SubscriptionError
-from udfs.filters.intervals import comparison
-from udfs.filters.language.habits import begins_with
-from udfs.filters.language.syntax import Act, Change, Macro, Test, Tree, place
-from udfs.filters.language.syntax_errors import MAX_NAME, nearest, subscription_error
-from udfs.filters.nodes import (
+from stackcast.udfs.errors import SpecificationError, SubscriptionError
+from stackcast.udfs.filters.intervals import comparison
+from stackcast.udfs.filters.language.habits import begins_with
+from stackcast.udfs.filters.language.syntax import Act, Change, Macro, Test, Tree, place
+from stackcast.udfs.filters.language.syntax_errors import MAX_NAME, nearest, subscription_error
+from stackcast.udfs.filters.nodes import (
     Action,
     Aggregate,
     And,
@@ -35,10 +35,10 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
-from udfs.messages.attributes.attribute_field import AttributeField
-from udfs.messages.attributes.ordered_fields import FloatField
-from udfs.messages.fields import MAX_CONSTANT, MAX_VALUE_BITS, Field
-from udfs.messages.specification import MAX_TIME, Counter, Specification
+from stackcast.udfs.messages.attributes.attribute_field import AttributeField
+from stackcast.udfs.messages.attributes.ordered_fields import FloatField
+from stackcast.udfs.messages.fields import MAX_CONSTANT, MAX_VALUE_BITS, Field
+from stackcast.udfs.messages.specification import MAX_TIME, Counter, Specification
 
 MAX_PORT = (1 << 32) - 1
 """The largest port number that a switch can be told."""

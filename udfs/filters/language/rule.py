@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from udfs.errors import SubscriptionError
-from udfs.filters.language.resolver import Resolver
-from udfs.filters.language.syntax import Test, Tree, place, read
-from udfs.filters.language.syntax_errors import in_file, nearest, subscription_error
-from udfs.filters.nodes import And, Node, Not, Or, Predicate, Rule
-from udfs.messages.specification import Specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.language.resolver import Resolver
+from stackcast.udfs.filters.language.syntax import Test, Tree, place, read
+from stackcast.udfs.filters.language.syntax_errors import in_file, nearest, subscription_error
+from stackcast.udfs.filters.nodes import And, Node, Not, Or, Predicate, Rule
+from stackcast.udfs.messages.specification import Specification
 
 __all__ = [
     "MAX_CONSTANTS",

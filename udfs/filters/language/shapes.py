@@ -15,14 +15,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import SubscriptionError
-from udfs.filters.intervals import comparison
-from udfs.filters.language.rule import MAX_LENGTH, parse_rule
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
-from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.nodes import Action, And, Call, Node, Predicate, Rule
-from udfs.messages.attributes.attribute_field import AttributeField
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.intervals import comparison
+from stackcast.udfs.filters.language.rule import MAX_LENGTH, parse_rule
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
+from stackcast.udfs.filters.meaning.terms import TermBlock
+from stackcast.udfs.filters.nodes import Action, And, Call, Node, Predicate, Rule
+from stackcast.udfs.messages.attributes.attribute_field import AttributeField
+from stackcast.udfs.messages.specification import Field, Specification
 
 _FEW = 8
 """Texts of one shape below which it is cheaper to parse each."""

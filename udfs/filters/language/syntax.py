@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput
 
-from udfs.filters.language.syntax_errors import syntax_error
+from stackcast.udfs.filters.language.syntax_errors import syntax_error
 
 
 @dataclass(frozen=True)

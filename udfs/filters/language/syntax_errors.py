@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from udfs.errors import MAX_NAME, SubscriptionError, excerpt, nearest
-from udfs.filters.language.habits import HIDDEN, habit_at
+from stackcast.udfs.errors import MAX_NAME, SubscriptionError, excerpt, nearest
+from stackcast.udfs.filters.language.habits import HIDDEN, habit_at
 
 __all__ = ["MAX_NAME", "in_file", "nearest", "subscription_error", "syntax_error"]
 

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator, Mapping
 
 import numpy as np
 
-from udfs.errors import StreamError
-from udfs.filters.matching.cells import CELL, Carried
+from stackcast.udfs.errors import StreamError
+from stackcast.udfs.filters.matching.cells import CELL, Carried
 
 _CELLS = b"SCC1"
 _SOURCES = b"SCS1"

@@ -13,17 +13,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.matching import kernels
-from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.state import Cell
-from udfs.filters.nodes import Function
+from stackcast.udfs.filters.compiler.tables import CompiledFilter
+from stackcast.udfs.filters.matching import kernels
+from stackcast.udfs.filters.matching.matcher import Matcher
+from stackcast.udfs.filters.meaning.state import Cell
+from stackcast.udfs.filters.nodes import Function
 
 FUNCTIONS: tuple[Function, ...] = ("count", "sum", "avg", "min", "max", "moved")
 """Functions of cells, in the order of the kernels' numbers."""
 
 CELL = np.dtype([("start", "<i8"), ("count", "<u8"), ("value", "<u8")])
-"""A cell (see ``udfs.filters.meaning.state.CellState``); ``start`` in units of the clock."""
+"""A cell (see ``stackcast.udfs.filters.meaning.state.CellState``); ``start`` in units of the clock."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class CellStates:
     """Begins and ends the state of a source with every slice of its events.
 
     identities: of the cells, their names in ``Carried``. ``units``: of times, in a microsecond
-    (``udfs.filters.meaning.state.Clock``). ``fields``: those of which ``match`` takes the values.
+    (``stackcast.udfs.filters.meaning.state.Clock``). ``fields``: those of which ``match`` takes the values.
     """
 
     def __init__(self, cells: Sequence[Cell], units: int, fields: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ def follow(
     low: Any,
     following: Any,
 ) -> Any:
-    """Returns the code that follows at ``node`` (see ``udfs.filters.matching.lookup.Lookup``)."""
+    """Returns the code that follows at ``node`` (see ``stackcast.udfs.filters.matching.lookup.Lookup``)."""
     # Unsigned, since numba asks of every signed index whether it counts from the end.
     node = np.uint64(node)
     key = value
@@ -148,7 +148,7 @@ def walk(
 
     An event starts at ``first[its message type]``, or at ``start`` if ``message_type`` is empty. An
     empty ``present`` says that no field is absent. For the rest see
-    ``udfs.filters.matching.lookup.Lookup``.
+    ``stackcast.udfs.filters.matching.lookup.Lookup``.
     """
     result = np.empty(values.shape[1], np.int32)
     walk_into(
@@ -274,10 +274,10 @@ def run(
     """Takes ``events`` in order from their codes to leaves (in ``codes``), through the cells.
 
     ``starts``, ``counts`` and ``held`` are the cells, changed in place; ``function`` indexes
-    ``udfs.filters.matching.cells.FUNCTIONS``. ``compared``: by cell, the row of ``values`` that
+    ``stackcast.udfs.filters.matching.cells.FUNCTIONS``. ``compared``: by cell, the row of ``values`` that
     moved compares with what the cell holds. ``cell_of``: by node, the cell it reads. Leaf f
     updates the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with the value in
-    ``update_lane``. For the rest see ``udfs.filters.matching.lookup.Lookup``.
+    ``update_lane``. For the rest see ``stackcast.udfs.filters.matching.lookup.Lookup``.
     """
     for i in events:
         now = time[i]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.tables import ABSENT, DEFAULT, LPM
+from stackcast.udfs.filters.compiler.tables import ABSENT, DEFAULT, LPM
 
 __all__ = ["HASH_FACTOR", "HASH_SHIFT", "Lookup", "build", "hashed"]
 

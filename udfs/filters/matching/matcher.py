@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.tables import ABSENT, DEFAULT, CompiledFilter
-from udfs.filters.matching import kernels
-from udfs.filters.matching.lookup import build
-from udfs.filters.nodes import Outcome
-from udfs.messages.specification import Field
+from stackcast.udfs.filters.compiler.tables import ABSENT, DEFAULT, CompiledFilter
+from stackcast.udfs.filters.matching import kernels
+from stackcast.udfs.filters.matching.lookup import build
+from stackcast.udfs.filters.nodes import Outcome
+from stackcast.udfs.messages.specification import Field
 
 #: Attributes that are made where they are asked for, most of them never on workers.
 _MADE_AGAIN = {"outcomes", "receivers", "tables"}
@@ -28,7 +28,7 @@ class Matcher:
     receivers, outcomes: by leaf index; index 0 is always nobody: ``()``, nothing.
     states: int32, by leaf index, the leaf's state in the tables.
     stateful: whether leaves depend on earlier events; then only ``walk`` serves, and
-        ``udfs.filters.matching.cells.StatefulMatcher`` takes it from there.
+        ``stackcast.udfs.filters.matching.cells.StatefulMatcher`` takes it from there.
 
     Holds numpy arrays and tuples only, so it pickles to executors.
     """
@@ -137,7 +137,7 @@ class Matcher:
 
     @cached_property
     def tables(self) -> tuple[Any, ...]:
-        """The last arguments of `udfs.filters.matching.kernels.walk`."""
+        """The last arguments of `stackcast.udfs.filters.matching.kernels.walk`."""
         return (self._first, self._start, self.stop, *self.lookup.arrays())
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.nodes import Aggregate, And, Node, Not, Or, Predicate, StatePredicate
-from udfs.messages.specification import Counter, Field
+from stackcast.udfs.filters.nodes import Aggregate, And, Node, Not, Or, Predicate, StatePredicate
+from stackcast.udfs.messages.specification import Counter, Field
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -40,7 +40,7 @@ def matches(
 ) -> bool:
     """Returns True if one event satisfies the condition.
 
-    ``event`` maps qualified field names to raw values (as ``udfs.messages.reference.read_message``
+    ``event`` maps qualified field names to raw values (as ``stackcast.udfs.messages.reference.read_message``
     does); fields that the event lacks, as its header is
     absent or for themselves, are left out. ``state``: for each variable or macro of the
     condition the value that the event finds, None where it has none.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from udfs.filters.intervals import Intervals
-from udfs.filters.meaning.evaluate import Subject, matches
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
-from udfs.filters.meaning.state import (
+from stackcast.udfs.filters.intervals import Intervals
+from stackcast.udfs.filters.meaning.evaluate import Subject, matches
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
+from stackcast.udfs.filters.meaning.state import (
     EMPTY,
     Alternative,
     Cell,
@@ -27,8 +27,8 @@ from udfs.filters.meaning.state import (
     updated,
     variable_cell,
 )
-from udfs.filters.nodes import Aggregate, Call, CellUpdate, Rule, Update
-from udfs.messages.specification import Counter, Specification
+from stackcast.udfs.filters.nodes import Aggregate, Call, CellUpdate, Rule, Update
+from stackcast.udfs.messages.specification import Counter, Specification
 
 
 class EventResult(NamedTuple):

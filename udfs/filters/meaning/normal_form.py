@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from itertools import chain, product
 
-from udfs.errors import SubscriptionError
-from udfs.filters.intervals import Intervals, comparison, intersection, union
-from udfs.filters.nodes import Aggregate, And, Node, Not, Operator, Predicate, StatePredicate
-from udfs.messages.specification import Counter, Field, Specification
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.intervals import Intervals, comparison, intersection, union
+from stackcast.udfs.filters.nodes import Aggregate, And, Node, Not, Operator, Predicate, StatePredicate
+from stackcast.udfs.messages.specification import Counter, Field, Specification
 
 MESSAGE_TYPE = "message_type"
 """Pseudo field: the type byte that all messages share, whatever header follows."""

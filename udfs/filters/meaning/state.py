@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from udfs.errors import SubscriptionError
-from udfs.filters.intervals import Intervals
-from udfs.filters.meaning.normal_form import (
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.intervals import Intervals
+from stackcast.udfs.filters.meaning.normal_form import (
     MESSAGE_TYPE,
     STATE_MAXIMUM,
     Term,
@@ -25,7 +25,7 @@ from udfs.filters.meaning.normal_form import (
     presence,
     subject_name,
 )
-from udfs.filters.nodes import (
+from stackcast.udfs.filters.nodes import (
     Aggregate,
     CellUpdate,
     Function,
@@ -35,7 +35,7 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
-from udfs.messages.specification import Counter, Field, Specification
+from stackcast.udfs.messages.specification import Counter, Field, Specification
 
 CellState = tuple[int, int, int]
 """Start of the window (time of its first update), number of updates, and value: the sum for sum

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.meaning.normal_form import Term
+from stackcast.udfs.filters.meaning.normal_form import Term
 
 
 @dataclass(frozen=True, slots=True)

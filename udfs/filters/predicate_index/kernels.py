@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from udfs.filters.matching.lookup import HASH_FACTOR, HASH_SHIFT
-from udfs.filters.predicate_index import bit_vectors
+from stackcast.udfs.filters.matching.lookup import HASH_FACTOR, HASH_SHIFT
+from stackcast.udfs.filters.predicate_index import bit_vectors
 
 _ONE = np.uint64(1)
 _SIX, _LOW_SIX = np.uint64(6), np.uint64(63)
@@ -28,7 +28,7 @@ _PADDING = 8
 _ROOM = np.uint64(4096)
 _TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
 _HALF, _LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
-# As in udfs.filters.matching.kernels: references to arrays are not counted.
+# As in stackcast.udfs.filters.matching.kernels: references to arrays are not counted.
 _helper: Any = njit(cache=True, nogil=True, _nrt=False)
 
 

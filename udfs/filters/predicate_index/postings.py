@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.matching.lookup import hashed
-from udfs.filters.predicate_index.terms import FlatTerms, ranges
+from stackcast.udfs.filters.matching.lookup import hashed
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms, ranges
 
 _NEVER = 66
 """Above the bits of any width."""

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.matching.lookup import hashed
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE
-from udfs.filters.predicate_index import kernels
-from udfs.filters.predicate_index.postings import postings
-from udfs.filters.predicate_index.term_index import TermIndex
-from udfs.filters.predicate_index.terms import FlatTerms
-from udfs.messages.specification import Specification
+from stackcast.udfs.filters.matching.lookup import hashed
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from stackcast.udfs.filters.predicate_index import kernels
+from stackcast.udfs.filters.predicate_index.postings import postings
+from stackcast.udfs.filters.predicate_index.term_index import TermIndex
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms
+from stackcast.udfs.messages.specification import Specification
 
 _T = TypeVar("_T", np.int64, np.uint64)
 
@@ -69,7 +69,7 @@ class PredicateIndex(TermIndex):
     ) -> NDArray[np.uint64]:
         """Returns the receivers of each event: uint64[m, words].
 
-        Arguments as of ``udfs.filters.matching.matcher.Matcher.match``, for ``fields``.
+        Arguments as of ``stackcast.udfs.filters.matching.matcher.Matcher.match``, for ``fields``.
         """
         count = values.shape[1] if message_type is None else len(message_type)
         found = np.zeros((count, self.words), np.uint64)

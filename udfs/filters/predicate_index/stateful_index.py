@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.levels import cell_field
-from udfs.filters.matching import kernels
-from udfs.filters.matching.cells import Carried, CellStates
-from udfs.filters.meaning.state import Cell, clock_of
-from udfs.filters.nodes import CellUpdate
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
-from udfs.filters.predicate_index.term_index import TermIndex
-from udfs.filters.predicate_index.terms import FlatTerms
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.filters.compiler.levels import cell_field
+from stackcast.udfs.filters.matching import kernels
+from stackcast.udfs.filters.matching.cells import Carried, CellStates
+from stackcast.udfs.filters.meaning.state import Cell, clock_of
+from stackcast.udfs.filters.nodes import CellUpdate
+from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex
+from stackcast.udfs.filters.predicate_index.term_index import TermIndex
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms
+from stackcast.udfs.messages.specification import Field, Specification
 
 _EVENTS = 4096
 """Events at a time: the rests that are true on them take eight bytes each."""
@@ -24,7 +24,7 @@ _EVENTS = 4096
 
 class StatefulIndex(TermIndex):
     """Finds the receivers of each event where they depend on earlier events of the source, at a
-    cost that is a sum over the rules; ``udfs.filters.matching.cells.Stateful``.
+    cost that is a sum over the rules; ``stackcast.udfs.filters.matching.cells.Stateful``.
 
     The predicates over fields that terms have in common, their *rest*, are found by a predicate
     index, for any events in any order. Of the rests that are true on an event the terms are then

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.outcomes import outcome_of, token_order
-from udfs.filters.compiler.tables import leaf_row
-from udfs.filters.nodes import CellUpdate, Outcome
-from udfs.filters.predicate_index.terms import FlatTerms, Told
-from udfs.messages.specification import Field, Specification
+from stackcast.udfs.filters.compiler.outcomes import outcome_of, token_order
+from stackcast.udfs.filters.compiler.tables import leaf_row
+from stackcast.udfs.filters.nodes import CellUpdate, Outcome
+from stackcast.udfs.filters.predicate_index.terms import FlatTerms, Told
+from stackcast.udfs.messages.specification import Field, Specification
 
 
 class TermIndex:

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.outcomes import Token
-from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.matching.lookup import hashed
+from stackcast.udfs.filters.compiler.outcomes import Token
+from stackcast.udfs.filters.compiler.term_table import TermTable
+from stackcast.udfs.filters.matching.lookup import hashed
 
 _T = TypeVar("_T")
 

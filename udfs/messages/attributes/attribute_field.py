@@ -9,9 +9,9 @@ from decimal import Context, Decimal, DecimalException
 from fractions import Fraction
 from typing import Literal
 
-from udfs.errors import SpecificationError
-from udfs.messages.attributes.times import seconds_of
-from udfs.messages.fields import Field
+from stackcast.udfs.errors import SpecificationError
+from stackcast.udfs.messages.attributes.times import seconds_of
+from stackcast.udfs.messages.fields import Field
 
 Type = Literal["unsigned", "signed", "decimal", "timestamp", "float", "text"]
 
@@ -27,7 +27,7 @@ _EPOCH_YEARS = (-62_135_596_800, 253_402_300_799)
 class Attribute:
     """One row of table ``attributes``. ``value = offset + raw * scale``, raw in 0..2^32 - 1.
 
-    Raw values of a float or a text are those of `udfs.messages.attributes.ordered_fields`.
+    Raw values of a float or a text are those of `stackcast.udfs.messages.attributes.ordered_fields`.
     """
 
     id: int

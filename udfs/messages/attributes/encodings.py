@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import MessageError
-from udfs.messages.attributes import kernels
-from udfs.messages.attributes.events import WIDTHS, Events, Widths
-from udfs.messages.buffers import read_only
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.attributes import kernels
+from stackcast.udfs.messages.attributes.events import WIDTHS, Events, Widths
+from stackcast.udfs.messages.buffers import read_only
 
 __all__ = [
     "BITMASK_GROUP",
@@ -68,7 +68,7 @@ class Encoding:
         offsets: int32[n + 1] or int64[n + 1], as Arrow has them; they need not start at 0. known:
         bitmask of the ids in use. longest: bytes that a record has at most, payload included. Any
         bytes are read safely: damage ends in a reason, the first that
-        `udfs.messages.attributes.reference` meets.
+        `stackcast.udfs.messages.attributes.reference` meets.
         Raises MessageError BAD_OFFSETS where the offsets fall or leave the data.
         """
         borders = borders_of(offsets, data)

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages.attributes import kernels
-from udfs.messages.attributes.encodings import (
+from stackcast.udfs.messages.attributes import kernels
+from stackcast.udfs.messages.attributes.encodings import (
     BITMASK_GROUP,
     ENCODINGS,
     ID_PAIRS_GROUP,
     borders_of,
 )
-from udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Events, Widths
-from udfs.messages.buffers import read_only
+from stackcast.udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Events, Widths
+from stackcast.udfs.messages.buffers import read_only
 
 __all__ = [
     "BITMASK_GROUP",

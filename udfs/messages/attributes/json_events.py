@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from udfs.messages.attributes import json_kernels as kernels
-from udfs.messages.attributes.attribute_field import Attribute
-from udfs.messages.attributes.encodings import borders_of
-from udfs.messages.attributes.events import FINE, LONGEST_JSON, Events, code_of
-from udfs.messages.attributes.json_kernels import NO_FAULT, NULL_OF_NONE, Names
-from udfs.messages.attributes.registry import Registry
-from udfs.messages.buffers import read_only
+from stackcast.udfs.messages.attributes import json_kernels as kernels
+from stackcast.udfs.messages.attributes.attribute_field import Attribute
+from stackcast.udfs.messages.attributes.encodings import borders_of
+from stackcast.udfs.messages.attributes.events import FINE, LONGEST_JSON, Events, code_of
+from stackcast.udfs.messages.attributes.json_kernels import NO_FAULT, NULL_OF_NONE, Names
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.messages.buffers import read_only
 
 _KINDS = {"timestamp": kernels.TIME, "float": kernels.FLOAT, "text": kernels.TEXT}
 

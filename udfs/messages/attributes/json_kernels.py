@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from udfs.messages.attributes.events import FINE, code_of
-from udfs.messages.attributes.json_value_kernels import (
+from stackcast.udfs.messages.attributes.events import FINE, code_of
+from stackcast.udfs.messages.attributes.json_value_kernels import (
     BAD,
     BASIS,
     CLOSE,
@@ -34,8 +34,8 @@ from udfs.messages.attributes.json_value_kernels import (
     skip,
     unescape,
 )
-from udfs.messages.attributes.ordered_fields import CHARACTERS
-from udfs.messages.attributes.time_kernels import time_at
+from stackcast.udfs.messages.attributes.ordered_fields import CHARACTERS
+from stackcast.udfs.messages.attributes.time_kernels import time_at
 
 MALFORMED = code_of("malformed_json")
 NESTED_JSON = code_of("nested_json")

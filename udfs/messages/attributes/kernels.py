@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.messages.attributes.events import ETHERTYPE, FINE, code_of
+from stackcast.udfs.messages.attributes.events import ETHERTYPE, FINE, code_of
 
 EMPTY = code_of("empty_event")
 TRUNCATED = code_of("truncated_event")

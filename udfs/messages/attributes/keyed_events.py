@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from udfs.errors import MessageError
-from udfs.messages.attributes.events import WIDTHS, Widths
-from udfs.messages.attributes.reference import read_event
-from udfs.messages.reference import build_packet
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.attributes.events import WIDTHS, Widths
+from stackcast.udfs.messages.attributes.reference import read_event
+from stackcast.udfs.messages.reference import build_packet
 
 KEY = struct.Struct(">10sQ")
 """Session and sequence number, as in MoldUDP64."""

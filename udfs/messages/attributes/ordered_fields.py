@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages.attributes.attribute_field import BITS, AttributeField
-from udfs.messages.fields import Field
+from stackcast.udfs.messages.attributes.attribute_field import BITS, AttributeField
+from stackcast.udfs.messages.fields import Field
 
 __all__ = ["CHARACTERS", "FloatField", "TextField", "raw_floats"]
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from udfs.errors import MessageError
-from udfs.messages.attributes.events import WIDTHS, Widths
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.attributes.events import WIDTHS, Widths
 
 __all__ = ["read_event", "write_event"]
 

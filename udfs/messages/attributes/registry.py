@@ -14,12 +14,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast, get_args
 
-from udfs.errors import AttributeTableError
-from udfs.messages.attributes.attribute_field import BITS, Attribute, AttributeField, Type
-from udfs.messages.attributes.events import WIDTHS, Widths
-from udfs.messages.attributes.ordered_fields import FloatField, TextField
-from udfs.messages.fields import Field
-from udfs.messages.formats import Header, Specification
+from stackcast.udfs.errors import AttributeTableError
+from stackcast.udfs.messages.attributes.attribute_field import BITS, Attribute, AttributeField, Type
+from stackcast.udfs.messages.attributes.events import WIDTHS, Widths
+from stackcast.udfs.messages.attributes.ordered_fields import FloatField, TextField
+from stackcast.udfs.messages.fields import Field
+from stackcast.udfs.messages.formats import Header, Specification
 
 __all__ = [
     "BITS",

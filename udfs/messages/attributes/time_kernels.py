@@ -1,4 +1,4 @@
-"""ISO 8601 texts to seconds since 1970 in compiled loops, as `udfs.messages.attributes.times`."""
+"""ISO 8601 texts to seconds since 1970 in compiled loops, as `stackcast.udfs.messages.attributes.times`."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.messages.attributes.json_events import JsonReader, Scan, names_of, numbers_of
-from udfs.messages.attributes.json_kernels import NUMBER_OF_NONE, TIME_OF_NONE
-from udfs.messages.attributes.registry import Type, attribute, is_name
-from udfs.messages.buffers import Batch
+from stackcast.udfs.messages.attributes.json_events import JsonReader, Scan, names_of, numbers_of
+from stackcast.udfs.messages.attributes.json_kernels import NUMBER_OF_NONE, TIME_OF_NONE
+from stackcast.udfs.messages.attributes.registry import Type, attribute, is_name
+from stackcast.udfs.messages.buffers import Batch
 
 MOST_NAMES = 1000
 """Names that are looked at: a registry has room for 64."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from udfs.messages.summaries import Request
+from stackcast.udfs.messages.summaries import Request
 
 
 class Notification(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages.summaries import Summary, splitmix64
+from stackcast.udfs.messages.summaries import Summary, splitmix64
 
 #: Maximum taken notifications to remember for overlapping ranges; half of them go at a time.
 MOST_PAST = 1 << 16

@@ -2,7 +2,7 @@
 
 The caller passes datagrams and the time, and acts on the output: it delivers notifications to the
 application, sends requests, and reports losses. Each session (see
-:mod:`udfs.messages.recovery.session`) keeps notifications until a summary confirms that a range is
+:mod:`stackcast.udfs.messages.recovery.session`) keeps notifications until a summary confirms that a range is
 complete, and requests missing ones. The rules are in docs/wire.md.
 """
 
@@ -11,19 +11,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from udfs.errors import MessageError
-from udfs.messages.recovery.events import (
+from stackcast.udfs.errors import MessageError
+from stackcast.udfs.messages.recovery.events import (
     Loss,
     Notification,
     Output,
     ReceiverOptions,
     ReceiverStatistics,
 )
-from udfs.messages.recovery.session import Session, State
-from udfs.messages.reference import END_OF_SESSION_COUNT, HEADER
-from udfs.messages.sequence import MAX_MESSAGES
-from udfs.messages.summaries import unpack
-from udfs.messages.summary_keys import HostKeys
+from stackcast.udfs.messages.recovery.session import Session, State
+from stackcast.udfs.messages.reference import END_OF_SESSION_COUNT, HEADER
+from stackcast.udfs.messages.sequence import MAX_MESSAGES
+from stackcast.udfs.messages.summaries import unpack
+from stackcast.udfs.messages.summary_keys import HostKeys
 
 __all__ = [
     "Loss",

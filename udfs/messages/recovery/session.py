@@ -17,7 +17,7 @@ No single datagram makes a session drop what arrives later:
 - The first summary is where the session begins. If the stream continues below it, and nothing has
   confirmed it, the session begins there instead.
 - Missing notifications are reported as lost only up to the confirmed position, which two datagrams
-  of the session have reached (`udfs.messages.recovery.confirmation`).
+  of the session have reached (`stackcast.udfs.messages.recovery.confirmation`).
 - The service must repeat, in the answer to another request, that a range is gone, that a
   notification is not for this host, or that a summary of the stream is wrong.
 - An announcement that only one summary makes is forgotten when three summaries end below it that
@@ -33,16 +33,16 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Literal
 
-from udfs.messages.recovery.confirmation import ConfirmedPosition
-from udfs.messages.recovery.events import (
+from stackcast.udfs.messages.recovery.confirmation import ConfirmedPosition
+from stackcast.udfs.messages.recovery.events import (
     Loss,
     Notification,
     Output,
     ReceiverOptions,
     ReceiverStatistics,
 )
-from udfs.messages.recovery.kept import KeptNotifications
-from udfs.messages.summaries import MOST_MESSAGES, Request, Summary
+from stackcast.udfs.messages.recovery.kept import KeptNotifications
+from stackcast.udfs.messages.summaries import MOST_MESSAGES, Request, Summary
 
 #: Maximum datagrams in an answer.
 MOST_ANSWERED = 4096

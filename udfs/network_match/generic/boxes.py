@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from udfs.filters.compiler.outcomes import receiver_order
-from udfs.filters.intervals import Intervals, intersection, union
-from udfs.filters.meaning.normal_form import Term
-from udfs.filters.meaning.state import alternatives
-from udfs.filters.prefixes import cover, split
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.registry import BITS, Registry
+from stackcast.udfs.filters.compiler.outcomes import receiver_order
+from stackcast.udfs.filters.intervals import Intervals, intersection, union
+from stackcast.udfs.filters.meaning.normal_form import Term
+from stackcast.udfs.filters.meaning.state import alternatives
+from stackcast.udfs.filters.prefixes import cover, split
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.registry import BITS, Registry
 
 Spans = tuple[tuple[int, Intervals], ...]
 """(attribute, values), ascending: all of them must be there and have one of their values."""

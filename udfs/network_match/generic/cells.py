@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from udfs.filters.intervals import Intervals
-from udfs.filters.meaning.evaluate import is_stateful
-from udfs.filters.meaning.normal_form import STATE_MAXIMUM
-from udfs.filters.meaning.state import Alternative, Cell, alternatives
-from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.registry import Registry
-from udfs.network_match.generic.boxes import Spans, in_order, spans_of
+from stackcast.udfs.filters.intervals import Intervals
+from stackcast.udfs.filters.meaning.evaluate import is_stateful
+from stackcast.udfs.filters.meaning.normal_form import STATE_MAXIMUM
+from stackcast.udfs.filters.meaning.state import Alternative, Cell, alternatives
+from stackcast.udfs.filters.subscriptions import CheckedRule
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.network_match.generic.boxes import Spans, in_order, spans_of
 
 LONGEST_WINDOW = (1 << 47) - 1
 """Microseconds: registers of 48 bits count around."""

@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from udfs.filters.meaning.normal_form import STATE_MAXIMUM
-from udfs.filters.meaning.state import Cell
-from udfs.messages.attributes.registry import BITS
-from udfs.network.programs import EVENT, PASSES, STATES, VALUES
-from udfs.network_match.bit_vectors import BitVectors
-from udfs.network_match.cell_tags import HeldCells
-from udfs.network_match.generic.cells import CellTerms, ValueRow
-from udfs.network_match.generic.passes import Pass
-from udfs.network_match.generic.table import GenericRow
-from udfs.network_match.layout import FUNCTIONS
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match, canonical
-from udfs.switches.ports import NARROW_PORTS, port_mask
+from stackcast.udfs.filters.meaning.normal_form import STATE_MAXIMUM
+from stackcast.udfs.filters.meaning.state import Cell
+from stackcast.udfs.messages.attributes.registry import BITS
+from stackcast.udfs.network.programs import EVENT, PASSES, STATES, VALUES
+from stackcast.udfs.network_match.bit_vectors import BitVectors
+from stackcast.udfs.network_match.cell_tags import HeldCells
+from stackcast.udfs.network_match.generic.cells import CellTerms, ValueRow
+from stackcast.udfs.network_match.generic.passes import Pass
+from stackcast.udfs.network_match.generic.table import GenericRow
+from stackcast.udfs.network_match.layout import FUNCTIONS
+from stackcast.udfs.switches.entry import SwitchEntry
+from stackcast.udfs.switches.match import Match, canonical
+from stackcast.udfs.switches.ports import NARROW_PORTS, port_mask
 
 SEND = "ingress.subscriptions.send_to_ports"
 REQUIRE = "ingress.subscriptions.require"

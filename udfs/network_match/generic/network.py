@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from udfs.errors import SubscriptionError
-from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
-from udfs.messages.attributes.events import Widths
-from udfs.messages.attributes.registry import Registry
-from udfs.network.network import Network
-from udfs.network_match.filters import Filtered
-from udfs.network_match.generic.boxes import boxes_of
-from udfs.network_match.generic.cells import cells_of
-from udfs.network_match.generic.entries import event_entries
-from udfs.network_match.generic.passes import Limits, Passes, passes_of
-from udfs.network_match.generic.table import refused
-from udfs.network_match.refusals import rules_without
-from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
-from udfs.switches.entry import SwitchEntry
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network_match.filters import Filtered
+from stackcast.udfs.network_match.generic.boxes import boxes_of
+from stackcast.udfs.network_match.generic.cells import cells_of
+from stackcast.udfs.network_match.generic.entries import event_entries
+from stackcast.udfs.network_match.generic.passes import Limits, Passes, passes_of
+from stackcast.udfs.network_match.generic.table import refused
+from stackcast.udfs.network_match.refusals import rules_without
+from stackcast.udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
+from stackcast.udfs.switches.entry import SwitchEntry
 
 
 def header_widths(device_config: bytes) -> Widths | None:

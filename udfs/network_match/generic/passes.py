@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
 
-from udfs.errors import FilterError
-from udfs.messages.attributes.registry import BITS
-from udfs.network_match.bit_vectors import BitVectors, Domain, Merged, merged, vectors_in_words
-from udfs.network_match.generic.boxes import Box, Spans, groups, prefixes_of, reach
-from udfs.network_match.generic.cells import CellTerms
-from udfs.network_match.generic.table import MAX_ROWS, WAYS, GenericRow, Way, table_of_boxes
-from udfs.network_match.port_terms import PortTerm
-from udfs.switches.ports import NARROW_PORTS, SUBSET
+from stackcast.udfs.errors import FilterError
+from stackcast.udfs.messages.attributes.registry import BITS
+from stackcast.udfs.network_match.bit_vectors import BitVectors, Domain, Merged, merged, vectors_in_words
+from stackcast.udfs.network_match.generic.boxes import Box, Spans, groups, prefixes_of, reach
+from stackcast.udfs.network_match.generic.cells import CellTerms
+from stackcast.udfs.network_match.generic.table import MAX_ROWS, WAYS, GenericRow, Way, table_of_boxes
+from stackcast.udfs.network_match.port_terms import PortTerm
+from stackcast.udfs.switches.ports import NARROW_PORTS, SUBSET
 
 WORDS, MAX_PASSES = 8, 16
 """Of ``attribute_value.p4``: words of terms in a pass, and most passes of an event."""

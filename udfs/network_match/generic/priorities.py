@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages.attributes.registry import BITS
-from udfs.network_match.generic.boxes import Box, in_order, pieces_of
+from stackcast.udfs.messages.attributes.registry import BITS
+from stackcast.udfs.network_match.generic.boxes import Box, in_order, pieces_of
 
 Found = tuple[int, int, tuple[tuple[int, int, int], ...], tuple[str, ...]]
 """bits, care, prefixes, receivers of a row."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from udfs.errors import FilterError, SubscriptionError
-from udfs.filters.subscriptions import CheckedRule, Rejection
-from udfs.messages.attributes.registry import Registry
-from udfs.network_match.generic.boxes import Box, boxes_of, groups, reach
-from udfs.network_match.generic.cells import refused_state
-from udfs.network_match.generic.priorities import Found, overlapping
+from stackcast.udfs.errors import FilterError, SubscriptionError
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection
+from stackcast.udfs.messages.attributes.registry import Registry
+from stackcast.udfs.network_match.generic.boxes import Box, boxes_of, groups, reach
+from stackcast.udfs.network_match.generic.cells import refused_state
+from stackcast.udfs.network_match.generic.priorities import Found, overlapping
 
 MAX_ROWS = 16_384
 """Rows that a table may have, unless told otherwise."""

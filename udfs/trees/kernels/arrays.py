@@ -67,7 +67,7 @@ class Forest(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Delivery trees that were grown for one publication (`udfs.trees.kernels.known`).
+    """Delivery trees that were grown for one publication (`stackcast.udfs.trees.kernels.known`).
 
     in_use: one number for the stored trees in use. filled: how many are remembered. key: of each,
     what it was grown for. end: the end of its switches in ``members``, and of the links that they

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.arrays import EncodingTask, Forest
-from udfs.trees.kernels.known import grown
-from udfs.trees.kernels.search import BY_WEIGHT, count_bits, inner, word_at, words_of
-from udfs.trees.kernels.sorting import least
-from udfs.trees.kernels.stack import use
+from stackcast.udfs.trees.kernels.arrays import EncodingTask, Forest
+from stackcast.udfs.trees.kernels.known import grown
+from stackcast.udfs.trees.kernels.search import BY_WEIGHT, count_bits, inner, word_at, words_of
+from stackcast.udfs.trees.kernels.sorting import least
+from stackcast.udfs.trees.kernels.stack import use
 
 
 @inner

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.trees.kernels.search import inner, word_at, words_of
-from udfs.trees.kernels.sorting import sorted_by
-from udfs.trees.kernels.stack import labels_of
+from stackcast.udfs.trees.kernels.search import inner, word_at, words_of
+from stackcast.udfs.trees.kernels.sorting import sorted_by
+from stackcast.udfs.trees.kernels.stack import labels_of
 
 #: Fills of a piece that are tried, from the least one in twentieths of the room: the way to it and
 #: the stored trees take some.

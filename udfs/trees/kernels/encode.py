@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.trees.kernels.greedy import greedy
-from udfs.trees.kernels.known import forget
-from udfs.trees.kernels.refined import choose, refined, resumed
-from udfs.trees.kernels.search import (
+from stackcast.udfs.trees.kernels.greedy import greedy
+from stackcast.udfs.trees.kernels.known import forget
+from stackcast.udfs.trees.kernels.refined import choose, refined, resumed
+from stackcast.udfs.trees.kernels.search import (
     BY_WEIGHT,
     NOWHERE,
     count_bits,
@@ -18,8 +18,8 @@ from udfs.trees.kernels.search import (
     word_at,
     words_of,
 )
-from udfs.trees.kernels.sorting import sort
-from udfs.trees.kernels.stack import (
+from stackcast.udfs.trees.kernels.sorting import sort
+from stackcast.udfs.trees.kernels.stack import (
     by_depth,
     labels_of,
     recall,

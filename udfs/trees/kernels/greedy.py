@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.known import grown
-from udfs.trees.kernels.search import BY_WEIGHT, inner
-from udfs.trees.kernels.sorting import sorted_by
-from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, use
+from stackcast.udfs.trees.kernels.known import grown
+from stackcast.udfs.trees.kernels.search import BY_WEIGHT, inner
+from stackcast.udfs.trees.kernels.sorting import sorted_by
+from stackcast.udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, use
 
 
 @inner

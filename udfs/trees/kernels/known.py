@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.search import NOWHERE, helper, search
-from udfs.trees.kernels.stack import put_back, take_needs
+from stackcast.udfs.trees.kernels.search import NOWHERE, helper, search
+from stackcast.udfs.trees.kernels.stack import put_back, take_needs
 
 
 @helper
@@ -20,7 +20,7 @@ def forget(work):  # type: ignore[no-untyped-def]
 
 @helper
 def grown(task, mode):  # type: ignore[no-untyped-def]
-    """Grows the delivery tree for the stored trees in use, as `udfs.trees.kernels.search.grow`
+    """Grows the delivery tree for the stored trees in use, as `stackcast.udfs.trees.kernels.search.grow`
     does by weight or by labels, or recalls it, and takes its needs. Returns what that does.
 
     Were two sets of trees known by one number of 64 bits, the tree of one would serve the other,

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.candidates import candidates
-from udfs.trees.kernels.greedy import greedy
-from udfs.trees.kernels.known import grown
-from udfs.trees.kernels.search import (
+from stackcast.udfs.trees.kernels.candidates import candidates
+from stackcast.udfs.trees.kernels.greedy import greedy
+from stackcast.udfs.trees.kernels.known import grown
+from stackcast.udfs.trees.kernels.search import (
     BY_LABELS,
     BY_PRICE,
     BY_WEIGHT,
@@ -28,8 +28,8 @@ from udfs.trees.kernels.search import (
     listens,
     search,
 )
-from udfs.trees.kernels.sorting import copy, sorted_by
-from udfs.trees.kernels.stack import (
+from stackcast.udfs.trees.kernels.sorting import copy, sorted_by
+from stackcast.udfs.trees.kernels.stack import (
     MOST_TREES,
     copied,
     count_labels,
@@ -371,7 +371,7 @@ def resumed(task, trees, begun):  # type: ignore[no-untyped-def]
 
 @inner
 def refined(task, trees, most):  # type: ignore[no-untyped-def]
-    """Improves the answer of :func:`udfs.trees.kernels.greedy.greedy`, and never has more labels.
+    """Improves the answer of :func:`stackcast.udfs.trees.kernels.greedy.greedy`, and never has more labels.
     Above twice ``most`` labels, and where none is found of at most ``most``, the greedy answer
     stands. Returns ``(count, number, labels)``, the labels being those of that answer."""
     small, listed, numbers = candidates(task)

@@ -10,7 +10,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-from udfs.trees.kernels.arrays import BLOCK_BITS, LISTS
+from stackcast.udfs.trees.kernels.arrays import BLOCK_BITS, LISTS
 
 # What only kernels call: no wrapper is compiled that would read each array of a NamedTuple for
 # Python, which takes longer than most kernels do.
@@ -146,7 +146,7 @@ def _take_costs(links, work, mode):  # type: ignore[no-untyped-def]
 
     By labels: those that it adds to the stack, which is a hop, or nothing where a stored tree
     covers it, and stops at the switch that it leads to, two of which the link itself spares where
-    it is covered. By price: see `udfs.trees.kernels.refined`.
+    it is covered. By price: see `stackcast.udfs.trees.kernels.refined`.
     """
     cost = work.cost
     if mode == BY_PRICE:

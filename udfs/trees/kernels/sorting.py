@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.search import helper, inner
+from stackcast.udfs.trees.kernels.search import helper, inner
 
 
 @inner

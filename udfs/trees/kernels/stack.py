@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from udfs.trees.kernels.search import COVERED, count_bits, helper, inner, listens
+from stackcast.udfs.trees.kernels.search import COVERED, count_bits, helper, inner, listens
 
 #: Trees in a stack at most. A stack has 64 labels.
 MOST_TREES = 64

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from udfs.trees.broadcast import broadcast_edges
-from udfs.trees.strategies.strategy import Edges, Situation
+from stackcast.udfs.trees.broadcast import broadcast_edges
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from udfs.trees.strategies.cycle_basis import cycle_basis
-from udfs.trees.strategies.nodes import Nodes
-from udfs.trees.strategies.strategy import Edges, Situation
+from stackcast.udfs.trees.strategies.cycle_basis import cycle_basis
+from stackcast.udfs.trees.strategies.nodes import Nodes
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation
 
 
 @dataclass(frozen=True)

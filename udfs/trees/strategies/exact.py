@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from udfs.trees.publications import Publication
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.strategy import Edges, Situation
-from udfs.trees.switch_graph import SwitchGraph
+from stackcast.udfs.trees.publications import Publication
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation
+from stackcast.udfs.trees.switch_graph import SwitchGraph
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Exact:
 
     Those come first that spare most links, over all notifications, against a frame to each
     receiver: that is what a set without a tree takes, by the trees of
-    :func:`udfs.trees.publisher_trees.host_trees`, which are not among these.
+    :func:`stackcast.udfs.trees.publisher_trees.host_trees`, which are not among these.
     """
 
     name: str = "exact"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from udfs.trees.strategies.nodes import Nodes, halving
-from udfs.trees.strategies.strategy import Edges
+from stackcast.udfs.trees.strategies.nodes import Nodes, halving
+from stackcast.udfs.trees.strategies.strategy import Edges
 
 #: Mean number of links between hub and members up to which these are near.
 _NEAR = 2

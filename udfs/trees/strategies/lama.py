@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.trees.steiner import check_attached
-from udfs.trees.strategies.strategy import Edges, Situation
-from udfs.trees.switch_graph import SwitchGraph, edge
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.steiner import check_attached
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation
+from stackcast.udfs.trees.switch_graph import SwitchGraph, edge
 
 #: Lightest links between publishers of a cluster: on the fabric, those of a pod are near each
 #: other.

@@ -8,10 +8,10 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import TypeVar
 
-from udfs.network.network import Network
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.strategy import Edges
-from udfs.trees.switch_graph import SwitchGraph, edge
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.strategy import Edges
+from stackcast.udfs.trees.switch_graph import SwitchGraph, edge
 
 _Item = TypeVar("_Item")
 

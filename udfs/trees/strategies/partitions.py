@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from udfs.trees.strategies.hub_and_spoke import Group, hub_and_spoke
-from udfs.trees.strategies.nodes import Nodes
-from udfs.trees.strategies.strategy import Edges, Situation
+from stackcast.udfs.trees.strategies.hub_and_spoke import Group, hub_and_spoke
+from stackcast.udfs.trees.strategies.nodes import Nodes
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation
 
 #: Share of the average traffic of a populated node from which on a node counts as dense.
 _DENSE = 0.5

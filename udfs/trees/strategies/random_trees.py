@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from udfs.trees.strategies.nodes import Nodes, halving
-from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Situation, TreeCapacity
+from stackcast.udfs.trees.strategies.nodes import Nodes, halving
+from stackcast.udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Situation, TreeCapacity
 
 #: Trees in a row that are known or do not fit, after which no more are drawn.
 _TRIES = 50

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from udfs.network.labels import LabelFormat
-from udfs.trees.strategies.baselines import Broadcast, Hops
-from udfs.trees.strategies.cycles import Cycles
-from udfs.trees.strategies.exact import Exact
-from udfs.trees.strategies.lama import Lama
-from udfs.trees.strategies.partitions import Clusters, Partitions
-from udfs.trees.strategies.random_trees import RandomTrees, RandomVariant
-from udfs.trees.strategies.relation import FreqRelation, Hybrid, Relation
-from udfs.trees.strategies.stable import Stable
-from udfs.trees.strategies.strategy import Strategy
-from udfs.trees.strategies.threshold import Path, Threshold, Tree
-from udfs.trees.strategies.topo import Topo
+from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.trees.strategies.baselines import Broadcast, Hops
+from stackcast.udfs.trees.strategies.cycles import Cycles
+from stackcast.udfs.trees.strategies.exact import Exact
+from stackcast.udfs.trees.strategies.lama import Lama
+from stackcast.udfs.trees.strategies.partitions import Clusters, Partitions
+from stackcast.udfs.trees.strategies.random_trees import RandomTrees, RandomVariant
+from stackcast.udfs.trees.strategies.relation import FreqRelation, Hybrid, Relation
+from stackcast.udfs.trees.strategies.stable import Stable
+from stackcast.udfs.trees.strategies.strategy import Strategy
+from stackcast.udfs.trees.strategies.threshold import Path, Threshold, Tree
+from stackcast.udfs.trees.strategies.topo import Topo
 
 _ALL: tuple[Strategy, ...] = (
     Hops(),

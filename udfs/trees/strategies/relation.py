@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from udfs.errors import NetworkError
-from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.hub_and_spoke import in_turns
-from udfs.trees.strategies.nodes import Nodes
-from udfs.trees.strategies.partitions import Clusters
-from udfs.trees.strategies.strategy import Edges, Situation, Strategy
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.trees.steiner import steiner_tree
+from stackcast.udfs.trees.strategies.hub_and_spoke import in_turns
+from stackcast.udfs.trees.strategies.nodes import Nodes
+from stackcast.udfs.trees.strategies.partitions import Clusters
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, Strategy
 
 #: Per cent of a publisher's notifications from which on a subscriber is in its tree (WERNECKE
 #: 6.4.2).

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
 
-from udfs.trees.publisher_trees import publisher_edges
-from udfs.trees.strategies.strategy import Edges, Situation
+from stackcast.udfs.trees.publisher_trees import publisher_edges
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation
 
 _MOST_CUTS = 256
 """Trees of a publisher that are weighed, those that most notifications could name."""

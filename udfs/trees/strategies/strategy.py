@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from udfs.errors import NetworkError
-from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.publications import Clients, Statistics
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.virtual_tree import VirtualTree
+from stackcast.udfs.trees.publications import Clients, Statistics
 
 Edges = frozenset[tuple[str, str]]
 """A tree: undirected edges between switches and hosts, each a sorted pair of names."""

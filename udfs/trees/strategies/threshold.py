@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from udfs.errors import NetworkError
-from udfs.trees.broadcast import RootedTree, spine_trees
-from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Situation, TreeCapacity
+from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.trees.broadcast import RootedTree, spine_trees
+from stackcast.udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Situation, TreeCapacity
 
 
 @dataclass(frozen=True)

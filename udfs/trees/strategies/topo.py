@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from udfs.network.network import Network
-from udfs.trees.broadcast import spine_trees
-from udfs.trees.strategies.strategy import Edges, Situation, TreeCapacity
-from udfs.trees.switch_graph import edge
+from stackcast.udfs.network.network import Network
+from stackcast.udfs.trees.broadcast import spine_trees
+from stackcast.udfs.trees.strategies.strategy import Edges, Situation, TreeCapacity
+from stackcast.udfs.trees.switch_graph import edge
 
 
 @dataclass(frozen=True)
