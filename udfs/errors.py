@@ -14,13 +14,17 @@ from typing import Any, ClassVar
 
 
 class StackcastError(Exception):
-    """Root of all errors. ``code`` is stable; ``fields`` holds the facts of the message.
+    """Base of all errors. Its ``code`` is stable.
 
-    Parameters
-    ----------
-    what: the second half of the code, upper case (``UNKNOWN_FIELD``).
-    message: one sentence or more: where it is, what is wrong, what to do.
-    fields: facts for programs; also readable as attributes.
+    Args:
+        what: the second half of the code, upper case (``UNKNOWN_FIELD``).
+        message: one sentence or more: where it is, what is wrong, what to do.
+        **fields: facts for programs, which are attributes too.
+
+    Example:
+        >>> error = StackcastError("BAD_PORT", "port 70000 is too large", port=70000)
+        >>> error.code, error.port
+        ('STACKCAST.BAD_PORT', 70000)
     """
 
     area: ClassVar[str] = "STACKCAST"
@@ -53,6 +57,12 @@ def _rebuild(
     kind: type[StackcastError], what: str, message: str, fields: dict[str, Any]
 ) -> StackcastError:
     return kind(what, message, **fields)
+
+
+class RequirementError(StackcastError):
+    """A version of Python, Java, Spark or pandas is not supported, or an extra is missing."""
+
+    area = "REQUIREMENT"
 
 
 class SettingsError(StackcastError):

@@ -1,4 +1,4 @@
 """``stackcast filters``: rules checked, compiled, tried on events, and explained.
 
-Called by `stackcast.cli.main`.
+A command of `stackcast.cli.main`.
 """

@@ -59,7 +59,7 @@ from stackcast.udfs.network_match.groups import Groups
 from stackcast.udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 from stackcast.udfs.network_match.resources import render, report
 
-app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
+app = typer.Typer(no_args_is_help=True, help="Check, compile, test and explain subscriptions.")
 
 BATCH = 16_384
 BATCH_WITH_RULES = 256
@@ -73,12 +73,12 @@ FormatOption = Annotated[
     str,
     typer.Option(
         "--format",
-        help="File of a specification or, in .jsonl, of attributes; or a shipped one's name: itch.",
+        help="File of a specification, file of attributes (.jsonl), or the shipped format itch.",
     ),
 ]
 RulesOption = Annotated[Path, typer.Option("--rules", help="File of rules; - is standard input.")]
 SkipOption = Annotated[
-    bool, typer.Option("--skip-faulty", help="Go on with the rules that are right.")
+    bool, typer.Option("--skip-faulty", help="Ignore faulty rules, and use the others.")
 ]
 
 
@@ -86,14 +86,16 @@ SkipOption = Annotated[
 def check(
     format_: FormatOption,
     rules: RulesOption,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a fault.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each fault.")
+    ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 1 for warnings, too.")
+        bool, typer.Option("--strict", help="Return exit code 1 for warnings, too.")
     ] = False,
 ) -> None:
-    """Say which rules are faulty, where, and what to write instead. Exit code 1 if any is.
+    """Print faulty rules with the place of each fault, and how to correct it.
 
-    Of rules that are right, and most likely not what is meant, a warning says why.
+    Valid rules that are probably not meant get a warning. The exit code is 1 if a rule is faulty.
     """
     file = read_rules(format_, rules)
     tell_faults(file, as_json)
@@ -118,27 +120,30 @@ def compile_command(
     rules: RulesOption,
     *,
     dot_file: Annotated[
-        Path | None, typer.Option("--dot", help="File to draw the diagram to, for Graphviz.")
+        Path | None, typer.Option("--dot", help="Output file for the diagram, for Graphviz.")
     ] = None,
     report_: Annotated[
-        bool, typer.Option("--report", help="Resources, to standard error.")
+        bool, typer.Option("--report", help="Print the resources on standard error.")
     ] = False,
     order: Annotated[
         str,
-        typer.Option("--order", help="specification, auto, or fields with commas between."),
+        typer.Option(
+            "--order",
+            help="Order of tables: specification, auto, or a comma-separated list of fields.",
+        ),
     ] = "specification",
     p4: Annotated[
         Path | None,
-        typer.Option("--p4", help="File for the entries of the generated P4 program."),
+        typer.Option("--p4", help="Output file for the entries of the generated P4 program."),
     ] = None,
     port: Annotated[
-        list[str] | None, typer.Option("--port", help="HOST=NUMBER: port to a host, for --p4.")
+        list[str] | None, typer.Option("--port", help="Port to a host for --p4, as HOST=NUMBER.")
     ] = None,
     partial: Annotated[
         bool,
         typer.Option(
             "--partial",
-            help="Rows also for events that lack fields, as match and explain --event use them.",
+            help="Print rows for events without some fields, too, as match and explain use them.",
         ),
     ] = False,
     skip_faulty: SkipOption = False,
@@ -148,14 +153,14 @@ def compile_command(
     First the entries, {"field", "state", "low", "high", "kind", "next"}, low and high as raw
     integers, both included; then the leaves, {"state", "ports", "actions"}, and "updates", each
     [cell, function, field], if there are any; then the cells of state, {"cell", "function",
-    "field", "window_us"}, of changes the raw "band". Tables stand in their order; start in the
-    first line's state. Last the terms of rules that would multiply in tables, {"predicates",
-    "ports", "actions"}: an event goes to the leaf that it reaches and to each term of which all
-    predicates hold. What --dot and --p4 write and --report says is apart from this.
+    "field", "window_us"}, and for changes the raw "band". Tables are printed in their order; the
+    initial state is that of the first line. Last come the terms of rules that would multiply in
+    tables, {"predicates", "ports", "actions"}: an event goes to the leaf that it reaches and to
+    each term whose predicates are all true. --dot, --p4 and --report do not change this output.
 
     Without --partial the rows are those of a switch and of the stream, where the only header of a
-    format, or a message of a type, is always whole. An event that lacks some of its fields may
-    not be walked over them.
+    format, or a message of a type, is always complete. They do not apply to events without some
+    of its fields.
     """
     file = rules_to_use(format_, rules, skip_faulty)
     specification = file.specification
@@ -193,16 +198,16 @@ def match_command(
     format_: FormatOption,
     rules: RulesOption,
     events: Annotated[
-        str, typer.Option("--events", help="File of JSON lines; - is standard input.")
+        str, typer.Option("--events", help="File of events as JSON lines; - is standard input.")
     ],
     *,
     with_rules: Annotated[
         bool,
-        typer.Option("--with-rules", help="Add indexes of the rules that match, from 0."),
+        typer.Option("--with-rules", help="Print the indexes, from 0, of matching rules, too."),
     ] = False,
     skip_faulty: SkipOption = False,
 ) -> None:
-    """Print what the compiled tables do with each event: {"ports": [...], "actions": [...]}.
+    """Print ports and actions of each event from the compiled tables, as JSON lines.
 
     An event is a line {"add_order.price": 500000, "stock": "GOOGL"}: raw values, texts without
     padding, nothing scaled, short names where they are unique. Fields left out, or null, are
@@ -234,26 +239,26 @@ def explain_command(
     format_: FormatOption,
     rules: RulesOption,
     *,
-    event: Annotated[str, typer.Option("--event", help="An event, as a line of match.")] = "",
+    event: Annotated[str, typer.Option("--event", help="Event as JSON object, as for match.")] = "",
     after: Annotated[
-        str, typer.Option("--after", help="File of events before it, for rules with state.")
+        str, typer.Option("--after", help="File of earlier events, for rules with state.")
     ] = "",
     rule: Annotated[
         int | None, typer.Option("--rule", help="Index of a rule in the file, from 0.")
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Tell of every rule that does not match, not of 20.")
+        bool, typer.Option("--all", help="Print all rules that do not match, not only 20.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     skip_faulty: SkipOption = False,
 ) -> None:
-    """Say why an event goes where it goes, or what a rule compiled to.
+    """Explain how the tables match an event, or how a rule was compiled.
 
-    For an event: table by table the state, the value, the row that decided and the next state; then
-    the rules that match and the first 20 of the others, and which predicates of each were true,
-    false or unknown. A star marks those that decided. The rows are those that match runs, and that
-    compile --partial prints. For a rule: its normal form, and for each term the rows of compile
-    that its events can take.
+    For an event, the command prints state, value, matching row and next state in each table; then
+    the rules that match and the first 20 of the others, with the predicates of each that were true,
+    false or unknown. A star marks the decisive ones. The rows are those of match and of compile
+    --partial. For a rule, it prints the normal form, and for each term the rows of compile that its
+    events can take.
     """
     if bool(event) == (rule is not None):
         raise typer.BadParameter("give --event or --rule, and not both")
@@ -272,18 +277,20 @@ def why_not_command(
     format_: FormatOption,
     rules: RulesOption,
     events: Annotated[
-        str, typer.Option("--events", help="File of JSON lines, as of match; - is standard input.")
+        str, typer.Option("--events", help="File of events as JSON lines; - is standard input.")
     ],
-    host: Annotated[str, typer.Option("--host", help="The host, or port, of fwd(...).")],
+    host: Annotated[str, typer.Option("--host", help="Host or port in fwd(...).")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a rule.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each rule.")
+    ] = False,
     skip_faulty: SkipOption = False,
 ) -> None:
-    """Say why events did not go to a host: which clause of each of its rules failed.
+    """Explain why events did not go to a host.
 
-    For each rule that forwards to the host: on how many events it was tried, how many matched, and
-    of each predicate on how many of the others it was false, or unknown as the event lacks the
-    field, and on how many it decided, as the stars of explain say.
+    For each rule that forwards to the host, the command prints the numbers of events and of
+    matches; and for each predicate, on how many of the other events it was false, unknown because
+    the event does not have the field, or decisive, as marked by explain.
     """
     file = rules_to_use(format_, rules, skip_faulty)
     found = why_not(file, host, events)

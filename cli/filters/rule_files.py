@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import typer
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.cli.attributes.files import read_registry
 from stackcast.cli.standard_streams import standard_input
 from stackcast.udfs.errors import EventError, SubscriptionError, printable
@@ -33,6 +33,7 @@ from stackcast.udfs.filters.meaning.normal_form import lane_terms
 from stackcast.udfs.filters.meaning.state import add_updates, split
 from stackcast.udfs.filters.nodes import Rule, Update
 from stackcast.udfs.filters.rule_warnings import warnings_of
+from stackcast.udfs.filters.variable_warnings import VariableWarnings
 from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.messages.specification import Specification, parse_specification
 
@@ -173,7 +174,10 @@ def warnings_in(file: RuleFile) -> list[tuple[int, SubscriptionError]]:
     """Returns the warnings of the rules that are right: index and text, in the file's lines."""
     right = file.right
     texts = [file.texts[index] for index in right]
-    found = warnings_of(texts, file.specification, framing=file.framing)
+    found = list(warnings_of(texts, file.specification, framing=file.framing))
+    variables = VariableWarnings(file.specification, framing=file.framing)
+    found += variables.of([("", text) for text in texts])
+    found.sort(key=lambda pair: pair[0])
     return [(right[at], in_file(error, file.lines[right[at]])) for at, error in found]
 
 

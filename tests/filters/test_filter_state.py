@@ -63,6 +63,7 @@ TYPED = parse_specification(
     """,
     "typed",
 )
+(SEEN,) = TYPED.counters
 
 
 def compare(subject, operator, value: int) -> StatePredicate:
@@ -208,7 +209,7 @@ def test_a_clock_that_starts_anew_finds_empty_cells():
 
 def test_an_event_meets_the_state_before_its_own_update():
     """Every rule sees what the event found, in whatever order the rules stand."""
-    update = Rule(field(PRICE, ">", 0), (Update("my_counter", "count", None),))
+    update = Rule(field(PRICE, ">", 0), (Update(COUNTER, "count", None),))
     reader = Rule(compare(COUNTER, "==", 0), (Forward(("1",)),))
     for rules in [(update, reader), (reader, update)]:
         interpreter = Interpreter(rules, SPEC)
@@ -217,12 +218,12 @@ def test_an_event_meets_the_state_before_its_own_update():
 
 
 def test_equal_actions_of_several_rules_take_effect_once():
-    update, call = Update("my_counter", "sum", PRICE), Call("mirror", ("7",))
+    update, call = Update(COUNTER, "sum", PRICE), Call("mirror", ("7",))
     rules = [
         Rule(field(PRICE, ">", bound), (Forward(("h2", "10", "9")), update, call))
         for bound in (0, 1, 2)
     ]
-    rules.append(Rule(field(PRICE, ">", 0), (Update("my_counter", "sum", SHARES),)))
+    rules.append(Rule(field(PRICE, ">", 0), (Update(COUNTER, "sum", SHARES),)))
     interpreter = Interpreter(rules, SPEC)
     step = interpreter.step(order(GOOGL, 5, shares=100), 0)
     assert step == EventResult((0, 1, 2, 3), ("9", "10", "h2"), (call,))
@@ -288,7 +289,7 @@ def test_several_macros_of_one_alternative_do_not_wait_for_each_other():
 
 def test_variables_belong_to_the_rest_of_a_macro():
     rules = [
-        Rule(field(STOCK, "==", MSFT), (Update("my_counter", "count", None),)),
+        Rule(field(STOCK, "==", MSFT), (Update(COUNTER, "count", None),)),
         Rule(And((compare(COUNTER, ">=", 1), compare(macro("count"), ">=", 1)))),
     ]
     interpreter = Interpreter(rules, SPEC)
@@ -349,7 +350,7 @@ def test_a_variable_that_nobody_updates_reads_as_zero_for_ever():
 def test_an_event_without_the_field_updates_nothing():
     rules = [
         Rule(compare(macro("sum", PRICE), ">=", 0)),
-        Rule(field(SHARES, ">", 0), (Update("other", "min", PRICE),)),
+        Rule(field(SHARES, ">", 0), (Update(OTHER, "min", PRICE),)),
     ]
     interpreter = Interpreter(rules, SPEC)
     names = [macro_cells(interpreter)[0].name, "other"]
@@ -363,10 +364,9 @@ def test_an_event_without_the_field_updates_nothing():
 
 def test_the_clock_of_the_event_goes_before_the_time_that_is_given():
     assert clock_of(TYPED).units == 1000
-    seen = TYPED.counters[0]
     rules = [
-        Rule(field(TYPED.fields["add.price"], ">", 0), (Update("seen", "count", None),)),
-        Rule(compare(seen, ">=", 1)),
+        Rule(field(TYPED.fields["add.price"], ">", 0), (Update(SEEN, "count", None),)),
+        Rule(compare(SEEN, ">=", 1)),
     ]
     interpreter = Interpreter(rules, TYPED)
     add = {"add.message_type": 65, "add.stock": 1, "add.price": 1}
@@ -380,12 +380,12 @@ def test_the_clock_of_the_event_goes_before_the_time_that_is_given():
 
 
 def test_a_variable_has_one_function_in_a_set_of_rules():
-    count, total = Update("my_counter", "count", None), Update("my_counter", "sum", PRICE)
-    more = Update("my_counter", "sum", SHARES)
+    count, total = Update(COUNTER, "count", None), Update(COUNTER, "sum", PRICE)
+    more = Update(COUNTER, "sum", SHARES)
     assert resolve_variables([[total], [], [more]]) == {"my_counter": "sum"}
     functions = resolve_variables([[count]])
     with pytest.raises(SubscriptionError) as caught:
-        add_updates(functions, [Update("other", "max", PRICE), total])
+        add_updates(functions, [Update(OTHER, "max", PRICE), total])
     assert caught.value.code == "SUBSCRIPTION.MIXED_UPDATES"
     assert functions == {"my_counter": "count"}
     with pytest.raises(SubscriptionError):
@@ -440,9 +440,9 @@ conditions = st.recursive(
 updates = st.lists(
     st.sampled_from(
         [
-            Update("my_counter", "sum", PRICE),
-            Update("my_counter", "sum", SHARES),
-            Update("other", "count", None),
+            Update(COUNTER, "sum", PRICE),
+            Update(COUNTER, "sum", SHARES),
+            Update(OTHER, "count", None),
         ]
     ),
     max_size=2,
@@ -537,7 +537,7 @@ TYPED_PREDICATES = [
 ]
 typed_rules = st.lists(
     st.builds(
-        lambda node, one: Rule(node, (Update("seen", "sum", one),) if one else ()),
+        lambda node, one: Rule(node, (Update(SEEN, "sum", one),) if one else ()),
         st.recursive(st.sampled_from(TYPED_PREDICATES), _wider, max_leaves=6),
         st.sampled_from([None, ADD_PRICE, LESS]),
     ),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_formats import TYPED, TYPED_EVENTS, UNTYPED, UNTYPED_EVENTS, conditions
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.filters.grants import EVERYBODY, Grant, Grants, select_grants
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.live_rules import LiveRules

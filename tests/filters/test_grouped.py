@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
@@ -103,6 +104,18 @@ STATE = parse_specification(
     + " @query_counter(seen, 100) @query_counter(spent, 30)",
     "twelve",
 )
+OWNERS = ("h0", "h1", "h2")
+OWNED = parse_specification(
+    f"header_type e_t {{ fields {{ {' '.join(f'f{at}: 32;' for at in range(12))} }} }} "
+    "header e_t e; "
+    + " ".join(f"@query_field(e.f{at})" for at in range(12))
+    + "".join(
+        f" @query_counter(seen_{owner}, 100) @query_counter(spent_{owner}, 30)" for owner in OWNERS
+    ),
+    "owned",
+)
+"""As ``STATE``, with variables of its own for each subscriber."""
+
 Step = tuple[dict[str, int], int]
 """An event and its time."""
 
@@ -115,7 +128,9 @@ class Partition:
         self.oracle: Interpreter | None = None
 
     def adopt(self, rows: Sequence[Subscription]) -> None:
-        oracle = Interpreter([parse_rule(row.filter, STATE) for row in rows], STATE, None)
+        # A variable of one subscriber is another variable than that of any other subscriber.
+        texts = [re.sub(r"\b(seen|spent)\b", rf"\1_{r.subscriber}", r.filter) for r in rows]
+        oracle = Interpreter([parse_rule(text, OWNED) for text in texts], OWNED, None)
         if self.oracle is not None:
             oracle.carry(self.oracle)
         self.oracle = oracle
@@ -190,7 +205,7 @@ def test_a_few_rules_with_state_stay_in_the_diagram() -> None:
     texts = ["f0 > 5 : { fwd(h9); seen <- count() }", "seen > 3 and f1 > 2", "count(20) > 7"]
     texts += [f"f{at} == {draw.randrange(40)}" for at in range(3) for _ in range(200)]
     rows = [
-        Subscription(str(n), f"h{n % 64}", text if ":" in text else f"{text} : fwd(h{n % 64})")
+        Subscription(str(n), "h0", text if ":" in text else f"{text} : fwd(h{n % 64})")
         for n, text in enumerate(texts)
     ]
     _, rejections, filter_ = LiveRules(STATE, "feed1").update(rows, HOSTS)
@@ -265,8 +280,11 @@ def test_with_state_any_edits_between_any_slices_are_the_interpreter_on_each_par
             for number, text in step.items():
                 table.pop(number, None)
                 if text is not None:
+                    owner = OWNERS[number % 3]
                     told = text.replace("fwd(h0)", f"fwd(h{number})")
-                    table[number] = Subscription(str(number), "h1", told)
+                    if owner == "h2":
+                        told = told.replace("seen <- count()", "seen <- max(f0)")
+                    table[number] = Subscription(str(number), owner, told)
             rows = list(table.values())
             rules, rejections, filter_ = live.update(rows, HOSTS)
             assert [rule.id for rule in rules] == [row.id for row in rows] and not rejections

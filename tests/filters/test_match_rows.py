@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from pyspark.sql.functions import array_contains
+from pyspark.errors import PythonException
+from pyspark.sql.functions import array_contains, struct
 
-from stackcast.udfs.columns import match
+from stackcast.udfs.columns import match, matching
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
@@ -73,3 +74,49 @@ def test_what_is_wrong_is_told_before_anything_runs(spark):
         match(df, [])
     with pytest.raises(SubscriptionError, match="no field 'id'"):
         match(df, [Subscription("1", "h1", "id > 1")], rules_column="matching")
+
+
+#: A number that a double cannot hold, with a neighbor that it would become.
+BIG, NEIGHBOR = (1 << 53) + 1, 1 << 53
+EVENTS = f"""
+    SELECT * FROM VALUES
+        ('GOOGL', {BIG}, timestamp'2026-03-29 01:30:00Z', 1.25BD),
+        ('GOOGL', {NEIGHBOR}, timestamp'2026-10-25 00:30:00Z', NULL),
+        ('MSFT', NULL, timestamp'2026-10-25 01:30:00Z', 1.5BD),
+        (NULL, NULL, NULL, NULL)
+    AS events(stock, count, at, price)"""
+RULES = [
+    Subscription("big", "h1", f"count == {BIG}"),
+    Subscription("late", "h2", 'at >= "2026-10-25T01:00:00Z"'),
+    Subscription("dear", "h3", "price > 1.25 : fwd(h1, h4)"),
+    Subscription("any", "h5", "not stock == MSFT"),
+]
+
+
+def test_the_udf_finds_what_match_finds_in_a_column_and_in_sql(spark):
+    events = spark.sql(EVENTS)
+    expected = [(row.rules, row.receivers) for row in match(events, RULES).collect()]
+    assert ["big", "any"] in [rules for rules, _ in expected]
+    udf = matching(RULES)
+    for frame in (events, events.repartition(1).coalesce(1)):
+        found = frame.withColumn("matched", udf(struct("*"))).select("matched.*")
+        assert sorted(map(tuple, found.collect())) == sorted(expected)
+    spark.udf.register("matching", udf)
+    events.createOrReplaceTempView("events")
+    by_sql = spark.sql(
+        "SELECT m.rules, m.receivers FROM (SELECT matching(struct(*)) m FROM events)"
+    )
+    assert sorted(map(tuple, by_sql.collect())) == sorted(expected)
+
+
+def test_with_the_fields_the_udf_refuses_a_wrong_rule_at_once(spark):
+    events = spark.sql(EVENTS)
+    with pytest.raises(SubscriptionError, match="no field 'prize'"):
+        matching([Subscription("1", "h1", "prize > 1")], events.schema)
+
+
+def test_a_wrong_rule_ends_a_query_without_fields_with_its_error(spark):
+    events = spark.sql(EVENTS)
+    udf = matching([Subscription("1", "h1", "prize > 1")])
+    with pytest.raises(PythonException, match=r"UNKNOWN_FIELD.*no field 'prize'"):
+        events.select(udf(struct("*"))).collect()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_matcher import PlainMatcher
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.compiler.compile import CheckedRule, compile_rules
 from stackcast.udfs.filters.compiler.tables import DEFAULT, ENTRY, KINDS, RANGE, CompiledFilter

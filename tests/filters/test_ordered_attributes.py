@@ -17,7 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stackcast.lab.proof.attribute_reader import read_json
-from stackcast.udfs.errors import AttributeTableError, MessageError, SpecificationError, SubscriptionError
+from stackcast.udfs.errors import (
+    AttributeTableError,
+    MessageError,
+    SpecificationError,
+    SubscriptionError,
+)
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.filters.subscriptions import CheckedRule

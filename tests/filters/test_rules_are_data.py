@@ -26,7 +26,7 @@ RULES = [
 #: this runs in a process of its own.
 PROGRAM = """
 import json, sys
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.filters.subscriptions import Subscription, check
 from stackcast.udfs.messages.specification import parse_specification
 

@@ -467,7 +467,7 @@ def test_each_format_has_the_program_that_matches_it():
 
 def test_subscriptions_of_other_formats_and_rules_that_no_switch_holds_leave_the_rest_live():
     match = NetworkMatch(of_attributes())
-    assert match.sources == ("subscriptions", "grants", "attributes")
+    assert match.sources == ("subscriptions", "subscription_seniority", "grants", "attributes")
     good = [row(1, "temp < 30 and hum > 15", "h5")]
     bad = [
         row(2, "stock == AAPL", format="itch"),

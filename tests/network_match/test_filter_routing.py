@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.filters.compiler.compile import compile_rules
 from stackcast.udfs.filters.meaning.evaluate import matches

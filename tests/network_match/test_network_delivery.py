@@ -17,7 +17,7 @@ from paths import ROOT
 from program_switches import open_ports
 from rollout_world import by_old_or_new
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs import check_delivery, itch_stream
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings

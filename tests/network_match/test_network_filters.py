@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4_tables import Switch, read_back
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.errors import FilterError
 from stackcast.udfs.filters.compiler.compile import compile_rules
 from stackcast.udfs.filters.meaning.evaluate import matches

@@ -43,10 +43,18 @@ def row(number: int, text: str, host: str = "h1", **other) -> dict:
     }
 
 
-def entries(match: NetworkMatch, rows, version: int = 1, held=(), pipelines=PIPELINES, grants=()):
+def entries(
+    match: NetworkMatch, rows, version: int = 1, held=(), pipelines=PIPELINES, grants=(), order=()
+):
+    """``order``: rows from the oldest on."""
     versions = {"switches": 0, "hosts": 0, "links": 0, "subscriptions": version}
     standing = [entry_to_row(e) for e in held]
-    return match.entries(NETWORK, versions, rows, standing, pipelines, (), grants)
+    since = [
+        {"id": r["id"], "subscriber": r["subscriber"], "since_version": v}
+        for v, r in enumerate(order)
+    ]
+    others = (pipelines, (), grants, lambda: since)
+    return match.entries(NETWORK, versions, rows, standing, *others)
 
 
 class FakeTables:
@@ -93,6 +101,23 @@ def test_a_program_of_another_port_goes_with_that_port(tmp_path):
         NetworkMatch(Settings(match="network", p4_folder=str(tmp_path)))
 
 
+@pytest.mark.parametrize("number", [1, 9])
+def test_a_younger_rule_takes_no_room_on_a_switch_from_an_older_one(number):
+    near = [h.name for h in NETWORK.hosts.values() if h.switch == NETWORK.hosts["feed1"].switch]
+    near.remove("feed1")
+    old = row(5, "max(price, 1000000) > 3", near[0])
+    # An event reads four cells at most.
+    macros = " and ".join(f"{f}(shares, 1000000) > 3" for f in ("sum", "avg", "min", "max"))
+    new = row(number, macros, near[-1])
+    match, tables = NetworkMatch(settings()), FakeTables()
+    first = entries(match, [old])
+    assert entries(match, [new, old], 2, held=first, order=[old, new]) == first
+    match.write_rejections(tables)
+    ((rejected,),) = tables.written
+    assert (rejected["id"], rejected["subscriber"]) == (new["id"], new["subscriber"])
+    assert rejected["code"] == "FILTER.TOO_MANY_VARIABLES"
+
+
 def test_rules_that_no_switch_can_hold_are_rows_and_the_others_are_live():
     match, tables = NetworkMatch(settings()), FakeTables()
     far = next(
@@ -128,7 +153,7 @@ def test_switches_hold_the_rules_that_are_granted_alone():
     grant = {"id": "g1", "subscriber": "h1", "format": "itch", "filter": "stock == AAPL"}
     broken = {"id": "g2", "subscriber": "h1", "format": "itch", "filter": "prise > 3"}
     every = entries(match, rows)
-    assert match.sources == ("subscriptions", "grants")
+    assert match.sources == ("subscriptions", "subscription_seniority", "grants")
     some = entries(match, rows, 2, grants=[grant, broken])
     assert some == entries(NetworkMatch(settings()), rows[:1]) != every
     match.write_rejections(tables)

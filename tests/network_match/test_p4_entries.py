@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from examples import examples
 from filter_cases import lanes_of
@@ -10,11 +12,12 @@ from hypothesis import strategies as st
 from p4_tables import Switch, by_table, divide
 
 from stackcast.udfs.errors import FilterError
-from stackcast.udfs.filters.compiler.compile import compile_texts
+from stackcast.udfs.filters.compiler.compile import compile_rules, compile_texts
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.filters.meaning.interpreter import Interpreter
-from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
+from stackcast.udfs.messages.specification import Specification, parse_specification
 from stackcast.udfs.network_match.cell_tags import HeldCells
 from stackcast.udfs.network_match.entries import Match, ProgramEntries, program_entries
 from stackcast.udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
@@ -185,17 +188,15 @@ def stateful_rules(draw) -> list[str]:
     return texts
 
 
-@examples(30)
-@given(
-    stateful_rules(),
-    st.lists(
-        st.tuples(
-            st.integers(0, 3), st.sampled_from([0, 1, 5, 6, 9, 2**32 - 1]), st.integers(-12, 12)
-        ),
-        min_size=1,
-        max_size=25,
-    ),
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 5, 6, 9, 2**32 - 1]), st.integers(-12, 12)),
+    min_size=1,
+    max_size=25,
 )
+
+
+@examples(30)
+@given(stateful_rules(), STEPS)
 def test_registers_and_state_tables_keep_what_the_interpreter_keeps(texts, steps):
     specification = parse_specification(
         """
@@ -214,6 +215,13 @@ def test_registers_and_state_tables_keep_what_the_interpreter_keeps(texts, steps
     except FilterError as error:
         assert error.what in ("TOO_MANY_VARIABLES", "TOO_MANY_UPDATES")
         return
+    check_steps(switch, reference, steps)
+
+
+def check_steps(
+    switch: Switch, reference: Interpreter, steps: Sequence[tuple[int, int, int]]
+) -> None:
+    """Fail if a switch and the interpreter send an event of the steps to different ports."""
     time = 150
     for stock, price, later in steps:
         time = max(0, time + later)
@@ -221,6 +229,61 @@ def test_registers_and_state_tables_keep_what_the_interpreter_keeps(texts, steps
         names = reference.step(event, time).receivers
         ports = tuple(sorted({PORTS.get(name) or int(name) for name in names}))
         assert switch.event(event, time=time)[0] == ports
+
+
+COUNTING = """
+    header_type q_t {{ fields {{ stock: 8; price: 32; }} }}
+    header q_t q;
+    @query_field_exact(q.stock)
+    @query_field(q.price)
+    {}
+    @query_counter(spent, 100, 64)
+    """
+
+
+def owned_rules(
+    texts: Mapping[str, Sequence[str]], specification: Specification
+) -> Sequence[CheckedRule]:
+    rows = [
+        Subscription(f"{owner}{number}", owner, text)
+        for owner, own in texts.items()
+        for number, text in enumerate(own)
+    ]
+    rules, rejections = check(rows, specification, {*PORTS, "7", "9"}, "feed1")
+    assert not rejections
+    return rules
+
+
+@examples(30)
+@given(stateful_rules(), stateful_rules(), STEPS)
+def test_variables_of_two_subscribers_have_registers_of_their_own(first, second, steps):
+    texts = {"h1": first, "h2": second}
+    specification = parse_specification(COUNTING.format("@query_counter(seen, 10, 64)"), "state")
+    # The reference knows no owners: each has a variable of another name.
+    renamed = parse_specification(
+        COUNTING.format("@query_counter(seen_h1, 10) @query_counter(seen_h2, 10)"), "renamed"
+    )
+    plain = [text.replace("seen", f"seen_{owner}") for owner in texts for text in texts[owner]]
+    reference = Interpreter([parse_rule(text, renamed) for text in plain], renamed)
+    options = ProgramOptions(variables=8, updates=8)
+    compiled = compile_rules(owned_rules(texts, specification), specification)
+    try:
+        held = program_entries(compiled, specification, PORTS, options=options)
+    except FilterError as error:
+        assert error.what in ("TOO_MANY_VARIABLES", "TOO_MANY_UPDATES")
+        return
+    switch = Switch(program_layout(specification, options), held)
+    check_steps(switch, reference, steps)
+
+
+def test_a_variable_without_a_free_register_is_named_with_its_owner():
+    rules = ["price > 0 : { fwd(7); seen <- count() }", "seen > 1"]
+    texts = {"h1": rules, "h2": rules}
+    specification = parse_specification(COUNTING.format("@query_counter(seen, 10)"), "state")
+    with pytest.raises(FilterError, match="no register is left for seen of h2") as caught:
+        compiled = compile_rules(owned_rules(texts, specification), specification)
+        program_entries(compiled, specification, PORTS)
+    assert caught.value.code == "FILTER.NO_SLOT"
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**32 - 1))

@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 from rerequesting import Service
 from waiting import until
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.cli.explain import text_of
 from stackcast.jobs import check_delivery
 from stackcast.jobs.adapters.app.settings import Settings
@@ -56,7 +56,7 @@ from stackcast.udfs.network.programs import FILTERING
 from stackcast.udfs.network.rows import network_to_rows
 from stackcast.udfs.network.topology import fabric
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.long
 
 ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1, publishers=2)

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,8 @@ from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.lab.up import deployment
 from stackcast.lab.up.lab import Lab
 from stackcast.udfs.errors import FilterError
-from stackcast.udfs.filters.subscriptions import CheckedRule, check, select
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import CheckedRule, check
 from stackcast.udfs.network.topology import fabric
 
 pytestmark = pytest.mark.integration
@@ -77,7 +79,8 @@ class Deployment:
     def rules(self, itch) -> list[CheckedRule]:
         """Returns the rules that switches should apply."""
         rejected = {row["id"] for row in self.tables.rows("rejected_subscriptions")}
-        rows, _ = select(self.tables.rows("subscriptions"), "itch", FORMATS)
+        seniority = partial(self.tables.rows, "subscription_seniority")
+        rows, _ = select(self.tables.rows("subscriptions"), "itch", FORMATS, itch, seniority)
         rules, _ = check(rows, itch, set(NETWORK.subscribers()), "feed1")
         return [rule for rule in rules if rule.id not in rejected]
 

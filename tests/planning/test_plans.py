@@ -36,6 +36,7 @@ class Versions:
             }
             for number in range(50)
         ]
+        first["subscription_seniority"] = []
         first["advertisements"] = []
         grant = {"id": "g", "subscriber": "*", "format": "itch", "filter": "all"}
         first["grants"] = [grant]

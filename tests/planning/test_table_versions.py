@@ -18,7 +18,8 @@ from stackcast.udfs.switches import rollout
 
 pytestmark = pytest.mark.integration
 
-NAMES = (*SOURCES, "subscriptions", "network_versions", "egress_ledger")
+RULES = ("subscriptions", "subscription_seniority")
+NAMES = (*SOURCES, *RULES, "network_versions", "egress_ledger")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_a_stream_goes_by_what_is_ready_but_sees_links_fail_at_once(
     held: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = BatchVersions(held, "t")
-    now = {name: held.version(name) for name in ("subscriptions", *SOURCES)}
+    now = {name: held.version(name) for name in (*RULES, *SOURCES)}
     assert stream.current() == now | {LINK_STATES: now["links"]}
     assert "has not said yet" in caplog.text
     stream.announce(stream.current())
@@ -131,7 +132,7 @@ def test_where_switches_match_a_stream_goes_by_the_subscriptions_that_they_hold(
 ) -> None:
     settings = Settings(match="network")
     stream = BatchVersions(tables, "matched", sources(settings), switch_sources(settings))
-    decide = ("subscriptions", "grants", *SOURCES)
+    decide = (*RULES, "grants", *SOURCES)
     hold = {name: tables.version(name) for name in decide}
     NetworkVersions(tables).publish(hold, 5, None, dt.datetime.now(dt.UTC))
     for name in ("subscriptions", "rejected_subscriptions"):

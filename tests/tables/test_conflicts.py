@@ -9,10 +9,13 @@ import delta.exceptions
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.tables import attribute_registry
 from stackcast.jobs.adapters.tables.conflicts import is_conflict, retried
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.messages.attributes.registry import Registry
 
 pytestmark = pytest.mark.integration
 
@@ -69,3 +72,28 @@ def test_another_error_is_not_tried_again() -> None:
     with pytest.raises(ValueError, match="wrong"):
         retried(edit)
     assert tries == [0]
+
+
+@pytest.mark.parametrize("error", [CLASSES[-1], PySparkException])
+def test_attributes_are_registered_after_a_conflict_and_after_no_other_error(
+    error: type[Exception],
+    spark: SparkSession,
+    empty_tables: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shutil.copytree(empty_tables / "attributes", tmp_path / "attributes")
+    tables = Tables(spark, str(tmp_path))
+    _, new = Registry(()).with_new({"hum": "unsigned"})
+    merge = attribute_registry._merge
+
+    def refused(*_: object) -> None:
+        monkeypatch.setattr(attribute_registry, "_merge", merge)
+        raise error("attributes could not be written: /data/concurrent has no room")
+
+    monkeypatch.setattr(attribute_registry, "_merge", refused)
+    if error is PySparkException:
+        with pytest.raises(PySparkException, match="no room"):
+            attribute_registry.register(tables, new, "test")
+        return
+    assert "hum" in attribute_registry.register(tables, new, "test").by_name

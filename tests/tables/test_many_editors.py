@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pyarrow as pa
 import pytest
-from console_server import TOKEN, console
+from console_server import TOKEN, console, serving
 from deltalake import write_deltalake
 from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
-from starlette.testclient import TestClient
 from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
@@ -41,7 +41,6 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
     before = {row["id"] for row in deployment.tables.rows("subscriptions")}
     acknowledged: set[str] = set()
     refused: set[str] = set()
-    application = console(deployment.tables, format="itch").application
     failures: list[BaseException] = []
     ends = time.monotonic() + SECONDS
 
@@ -62,8 +61,7 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
         """Add a rule in the console."""
         rule = {"id": name, "subscriber": "h1", "filter": "shares > 2"}
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        client = TestClient(application, base_url="http://127.0.0.1")
-        answer = client.post("/api/save", json=rule, headers=headers)
+        answer = httpx.post(f"{address}/api/save", json=rule, headers=headers, timeout=600)
         assert answer.status_code == 200, answer.text
 
     def edit(kind: Callable[[str], None], editor: int) -> None:
@@ -91,10 +89,11 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
         threading.Thread(target=edit, args=each) for each in zip(kinds, range(20), strict=True)
     ]
     try:
-        for editor in editors:
-            editor.start()
-        for editor in editors:
-            editor.join()
+        with serving(console(deployment.tables, format="itch")) as address:
+            for editor in editors:
+                editor.start()
+            for editor in editors:
+                editor.join()
         assert not failures
         rows = deployment.tables.rows("subscriptions")
         assert {row["id"] for row in rows if row["enabled"]} == before | acknowledged

@@ -16,7 +16,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, types
 from tunnels import tunnelled
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs import load_topology
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle

@@ -12,6 +12,7 @@ from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.compiler.term_table import TermTable
 from stackcast.udfs.filters.grouped import GroupedCompiler
 from stackcast.udfs.filters.language.rule import parse_rule, subscription_error
+from stackcast.udfs.filters.language.syntax_errors import check_names
 from stackcast.udfs.filters.matching.matcher import Matcher
 from stackcast.udfs.filters.meaning.normal_form import Term
 from stackcast.udfs.filters.meaning.state import field_terms
@@ -86,6 +87,7 @@ def advertised_terms(row: Advertisement, specification: Specification) -> list[T
     State is not known beforehand: conditions on it are left out, so the terms cover more events
     than are published. Errors: ``SubscriptionError`` as ``parse_rule``, and for actions.
     """
+    check_names(id=row.id, publisher=row.publisher)
     rule = parse_rule(row.filter or "", specification)
     if rule.actions:
         raise subscription_error(

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.intervals import Intervals, complement, intersection
 from stackcast.udfs.filters.language.rule import parse_rule, subscription_error
+from stackcast.udfs.filters.language.syntax_errors import check_names
 from stackcast.udfs.filters.meaning.evaluate import is_stateful
 from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, merged
 from stackcast.udfs.filters.meaning.state import field_terms
@@ -167,6 +168,7 @@ class Grants:
 
 
 def _granted_terms(row: Grant, specification: Specification) -> list[Term]:
+    check_names(id=row.id, subscriber=row.subscriber)
     rule = parse_rule(row.filter, specification)
     if rule.actions or is_stateful(rule.condition):
         raise subscription_error(

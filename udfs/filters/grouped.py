@@ -273,7 +273,7 @@ class _WithState(_Indexed[StatefulIndex]):
             self._updates.pop(name, None)
 
     def _make(self, terms: FlatTerms) -> StatefulIndex:
-        cells = live_cells(self._specification, self._cells.values(), self._updates.values())
+        cells = live_cells(self._cells.values(), self._updates.values())
         held = [cells[name] for name in sorted(cells)]
         return StatefulIndex(terms, held, self._specification)
 

@@ -12,7 +12,13 @@ from stackcast.udfs.filters.compiler.compile import Order, table_of_rules
 from stackcast.udfs.filters.compiler.term_table import TermTable
 from stackcast.udfs.filters.grants import Grants
 from stackcast.udfs.filters.grouped import Grouped, GroupedCompiler
-from stackcast.udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
+from stackcast.udfs.filters.subscriptions import (
+    CheckedRule,
+    CheckedRules,
+    Rejection,
+    Subscription,
+    check,
+)
 from stackcast.udfs.messages.specification import Specification
 
 _Place = tuple[Sequence[CheckedRule], int]
@@ -36,7 +42,6 @@ class LiveRules:
         self._hosts: set[str] = set()
         self._grants: Grants | None = None
         self._rows: Sequence[Subscription] = ()
-        self._ids: set[str] = set()
         self._live: dict[str, _Place] = {}
         self._rejected: dict[str, Rejection] = {}
         # Those whose rules update variables, or were rejected for how they do.
@@ -52,7 +57,8 @@ class LiveRules:
     ) -> _Live:
         """Returns the live rules, the rejections, and the filter of a new version.
 
-        ``hosts``: names that may receive. ``grants``: the same object as long as they are the same.
+        No two ``subscriptions`` have the same id. ``hosts``: names that may receive. ``grants``:
+        the same object as long as they are the same.
         """
         rows = tuple(subscriptions)
         before, now = differing(self._rows, rows)
@@ -60,13 +66,6 @@ class LiveRules:
         if self._last is not None and not before and not now and same:
             return self._last
         were, are = ({row.id: row for row in part} for part in (before, now))
-        if len(are) < len(now) or any(name in self._ids and name not in were for name in are):
-            # Ids that are there twice cannot say what has changed.
-            rules, rejections = check(rows, self._specification, hosts, self._publisher, grants)
-            anew = GroupedCompiler(self._specification, self._order)
-            named = list(range(len(rules))), table_of_rules(rules, self._specification)
-            grouped = anew.update_table(*named, (), lambda: named)
-            return rules, rejections, grouped
         lost = were.keys() - are.keys()
         changed: Sequence[Subscription] = rows
         if same:
@@ -103,8 +102,6 @@ class LiveRules:
         grouped = self._compiler.update_table(names, table, gone, whole)
         self._hosts, self._grants = hosts, grants
         self._rows, self._live, self._rejected = rows, live, rejected
-        self._ids.difference_update(lost)
-        self._ids.update(are)
         self._updating = others | updating
         refused = [rejected[row.id] for row in rows if row.id in rejected] if rejected else []
         self._last = _Rules(rows, live), refused, grouped

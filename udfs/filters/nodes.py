@@ -111,7 +111,7 @@ class Call:
 class Update:
     """The action ``variable <- function(field)``."""
 
-    variable: str
+    variable: Counter
     function: Function
     field: Field | None
 

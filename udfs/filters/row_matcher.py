@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.errors import MAX_NAME, SubscriptionError
 from stackcast.udfs.filters.compiler.compile import actions_of, table_of_texts
 from stackcast.udfs.filters.compiler.outcomes import receiver_order
 from stackcast.udfs.filters.compiler.term_table import TermTable
 from stackcast.udfs.filters.language.rule import subscription_error
 from stackcast.udfs.filters.language.shapes import RuleTable, read_table
+from stackcast.udfs.filters.language.syntax_errors import check_names
 from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex, distinct
 from stackcast.udfs.filters.predicate_index.terms import FlatTerms
 from stackcast.udfs.filters.subscriptions import Subscription
@@ -28,10 +29,16 @@ class RowMatcher:
     schema: of the table; its columns are fields as of ``table_specification``, and a null is an
     absent field. A rule without ``fwd(...)`` is for its subscriber. Picklable. Errors:
     ``SubscriptionError`` for the first rule that is wrong, with its ``id``; ACTION_FOR_SWITCH and
-    STATE_IN_TABLE for one with a named action or with state.
+    STATE_IN_TABLE for one with a named action or with state, BAD_NAME for one whose id or
+    subscriber is not a name (`stackcast.udfs.names`).
     """
 
     def __init__(self, schema: pa.Schema, rules: Sequence[Subscription]) -> None:
+        for rule in rules:
+            try:
+                check_names(id=rule.id, subscriber=rule.subscriber)
+            except SubscriptionError as fault:
+                raise _of_rule(rule, fault) from None
         texts = [rule.filter for rule in rules]
         specification, read = _read(schema, texts)
         for at, error in read.errors:
@@ -120,7 +127,7 @@ def _read(schema: pa.Schema, texts: Sequence[str]) -> tuple[Specification, RuleT
 
 def _of_rule(rule: Subscription, error: SubscriptionError) -> SubscriptionError:
     return SubscriptionError(
-        error.what, f"rule {rule.id!r}: {error.message}", **error.fields, id=rule.id
+        error.what, f"rule {rule.id[:MAX_NAME]!r}: {error.message}", **error.fields, id=rule.id
     )
 
 

@@ -1,8 +1,9 @@
 """Warnings: rules that are right, and most likely not what their author means.
 
-A constant or an action is remarked where it is read (``stackcast.udfs.filters.language.resolver``); here is
-what the whole condition shows: that no event meets it, that every one does, that it asks for
-two messages in one event, or for a change of what it holds fast.
+A constant or an action is remarked where it is read (``stackcast.udfs.filters.language.resolver``);
+here is what the whole condition shows: that no event meets it, that every one does, that it asks
+for two messages in one event, or for a change of what it holds fast. What other rules show is in
+`stackcast.udfs.filters.variable_warnings`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from dataclasses import dataclass
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.language.rule import parse_rule, subscription_error
 from stackcast.udfs.filters.language.shapes import read_table
-from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, is_message_type, normal_form
+from stackcast.udfs.filters.meaning.normal_form import (
+    MESSAGE_TYPE,
+    Term,
+    is_message_type,
+    normal_form,
+)
 from stackcast.udfs.filters.meaning.state import alternatives
 from stackcast.udfs.filters.nodes import (
     Aggregate,
@@ -26,6 +32,7 @@ from stackcast.udfs.filters.nodes import (
     StatePredicate,
 )
 from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.filters.variable_warnings import VariableWarnings
 from stackcast.udfs.messages.specification import Field, Specification
 
 _FEW = 1000
@@ -51,13 +58,15 @@ class SubscriptionWarnings:
     def __init__(self) -> None:
         self._specification: Specification | None = None
         self._found: dict[str, list[SubscriptionError]] = {}
+        self._variables: VariableWarnings | None = None
 
     def of(
         self, rows: Iterable[Subscription], specification: Specification
     ) -> list[SubscriptionWarning]:
         """Returns the warnings of live rows, in their order."""
-        if specification is not self._specification:
+        if specification is not self._specification or self._variables is None:
             self._specification, self._found = specification, {}
+            self._variables = VariableWarnings(specification)
         rows = list(rows)
         texts = dict.fromkeys(row.filter for row in rows)
         found = {text: self._found[text] for text in texts if text in self._found}
@@ -66,12 +75,15 @@ class SubscriptionWarnings:
         for at, warning in warnings_of(new, specification):
             found[new[at]].append(warning)
         self._found = found
+        of_variables: dict[int, list[SubscriptionError]] = {}
+        for at, warning in self._variables.of([(row.subscriber, row.filter) for row in rows]):
+            of_variables.setdefault(at, []).append(warning)
         return [
             SubscriptionWarning(
                 row.id, error.code, error.fields["line"], error.fields["column"], error.message
             )
-            for row in rows
-            for error in found[row.filter]
+            for at, row in enumerate(rows)
+            for error in (*found[row.filter], *of_variables.get(at, ()))
         ]
 
 

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple, overload
 
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.grants import Grants
 from stackcast.udfs.filters.language.rule import nearest, parse_rule, subscription_error
 from stackcast.udfs.filters.language.shapes import RuleTable, read_table
-from stackcast.udfs.filters.language.syntax_errors import MAX_NAME
+from stackcast.udfs.filters.language.syntax_errors import MAX_NAME, check_names
 from stackcast.udfs.filters.meaning.normal_form import Term, lane_terms
-from stackcast.udfs.filters.meaning.state import add_updates, field_terms, split
+from stackcast.udfs.filters.meaning.state import add_updates, field_terms, owned, split, subjects
 from stackcast.udfs.filters.nodes import Call, Function, Node, Rule, Update
+from stackcast.udfs.messages.specification import Counter as Variable
 from stackcast.udfs.messages.specification import Specification
 
 _CACHED_TEXTS = 200_000
 _CACHED_SPECIFICATIONS = 4
 _MANY = 1000
 """New texts from which on it is quicker to read them as columns."""
+_DUPLICATE: Final = "SUBSCRIPTION.DUPLICATE_ID"
 
 
 class Subscription(NamedTuple):
-    """One row: a subscriber (a host) and its rule in the subscription language.
+    """One row of `subscriptions`: a subscriber and its rule in the subscription language.
 
-    A tuple, because a hundred thousand of them are compared for each edit.
+    It is a tuple, because a hundred thousand of them are compared for each edit.
+
+    Attributes:
+        id: of the rule.
+        subscriber: the host that receives what the rule matches, unless it has ``fwd(...)``.
+        filter: the rule.
+
+    Example:
+        >>> Subscription("1", "h1", "stock == GOOGL and price > 50")
+        Subscription(id='1', subscriber='h1', filter='stock == GOOGL and price > 50')
     """
 
     id: str
@@ -40,7 +50,8 @@ class Rejection:
 
     ``code`` is stable (``SUBSCRIPTION.UNKNOWN_FIELD``); ``line`` and ``column`` are
     1-based places in the filter text (1, 1 where the rule as a whole is at fault);
-    ``message`` repeats the place, shows it with a caret and says what to do.
+    ``message`` repeats the place, shows it with a caret and says what to do. ``subscriber`` is that
+    of the row, and None for a grant or an advertisement.
     """
 
     id: str
@@ -48,6 +59,16 @@ class Rejection:
     line: int
     column: int
     message: str
+    subscriber: str | None = None
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Rejection:
+        """Returns the rejection of a row of `rejected_subscriptions`."""
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+    def row(self, version: int) -> dict[str, Any]:
+        """Returns the row of `rejected_subscriptions` for a version of `subscriptions`."""
+        return {**vars(self), "subscriptions_version": version}
 
 
 @dataclass(frozen=True)
@@ -113,51 +134,6 @@ class CheckedRules(Sequence[CheckedRule]):
         return (self[at] for at in range(len(self)))
 
 
-def select(
-    rows: Iterable[Mapping[str, Any]], wanted: str, known: Container[str], most: int = 0
-) -> tuple[list[Subscription], list[Rejection]]:
-    """Selects the enabled rows of the table that are written for the format ``wanted``, by id.
-
-    Rows of another of the ``known`` formats are for another job; rows of none are rejected, and so
-    are those of a subscriber beyond its ``most``, 0 for any number: the oldest stay.
-    """
-    chosen: list[Subscription] = []
-    rejections: list[Rejection] = []
-    enabled = sorted((row for row in rows if row["enabled"]), key=lambda row: str(row["id"]))
-    beyond = _beyond([row for row in enabled if row["format"] == wanted], most) if most else ()
-    for row in enabled:
-        if row["id"] in beyond:
-            fault = SubscriptionError(
-                "QUOTA",
-                f"{row['subscriber']} has more than {most} enabled rules, and this is none of the "
-                "oldest: disable or join some, or ask for a higher quota",
-            )
-            rejections.append(Rejection(row["id"], fault.code, 1, 1, fault.message))
-        elif row["format"] == wanted:
-            chosen.append(Subscription(row["id"], row["subscriber"], row["filter"]))
-        elif row["format"] not in known:
-            fault = SubscriptionError(
-                "UNKNOWN_FORMAT", f"there is no message format {row['format']!r}: write {wanted!r}"
-            )
-            rejections.append(Rejection(row["id"], fault.code, 1, 1, fault.message))
-    return chosen, rejections
-
-
-def _beyond(rows: Sequence[Mapping[str, Any]], most: int) -> set[str]:
-    """Returns the ids of rows, given by id, whose subscriber has ``most`` older ones."""
-    counts = Counter(row["subscriber"] for row in rows)
-    heavy = [row for row in rows if counts[row["subscriber"]] > most]
-    # Rows without a time came first.
-    heavy.sort(key=lambda row: (row["updated_at"] is not None, row["updated_at"]))
-    seen: Counter[str] = Counter()
-    found = set()
-    for row in heavy:
-        seen[row["subscriber"]] += 1
-        if seen[row["subscriber"]] > most:
-            found.add(row["id"])
-    return found
-
-
 def check(
     rows: Sequence[Subscription],
     specification: Specification,
@@ -168,10 +144,11 @@ def check(
     """Parts the rows into rules that are live and rejections, each in the order of the rows.
 
     A rule without ``fwd(...)`` forwards to its subscriber. ``hosts`` are the names that may
-    receive, ``publisher`` is the host that sends and therefore may not. Refused are rules that ask
-    for more than a receiver is granted (None: all is), actions for a switch, and a rule that
-    updates a variable by another function than an earlier one. Never raises for what a user wrote.
-    Texts are parsed once for a specification object.
+    receive, ``publisher`` is the host that sends and therefore may not. Refused are rows whose id
+    or subscriber is not a name (`stackcast.udfs.names`), rules that ask for more than a receiver is
+    granted (None: all is), actions for a switch, and a rule that updates a variable by another
+    function than an earlier one of its subscriber. Variables belong to the subscriber of their row.
+    Never raises for what a user wrote. Texts are parsed once for a specification object.
     """
     checker = _Checker(specification, hosts, publisher, grants)
     new = {row.filter for row in rows}.difference(checker.texts)
@@ -181,12 +158,13 @@ def check(
     rejections: list[Rejection] = []
     for row in rows:
         try:
-            rule = checker.read(row.filter or "")
+            check_names(id=row.id, subscriber=row.subscriber)
+            rule = checker.read(row)
             receivers = checker.receivers(row, rule)
             checker.grant(row.filter, receivers, rule.condition)
             checker.admit(rule)
         except SubscriptionError as error:
-            rejections.append(rejection(row.id, error))
+            rejections.append(rejection(row.id, error, row.subscriber))
         else:
             rules.append(_checked(row.id, rule, receivers))
     return rules, rejections
@@ -196,17 +174,53 @@ def _checked(name: str, rule: Rule, receivers: tuple[str, ...]) -> CheckedRule:
     return CheckedRule(name, rule.condition, receivers, (), _updates(rule))
 
 
+def _names_variables(rule: Rule) -> bool:
+    read = subjects(rule.condition)
+    return bool(_updates(rule)) or any(isinstance(subject, Variable) for subject in read)
+
+
 def _updates(rule: Rule) -> tuple[Update, ...]:
     return tuple(action for action in rule.actions if isinstance(action, Update))
 
 
-def rejection(name: str, error: SubscriptionError) -> Rejection:
-    """Returns the rejection of the row of this id."""
-    fields = error.fields
-    return Rejection(name, error.code, fields["line"], fields["column"], error.message)
+def rejection(name: str, error: SubscriptionError, subscriber: str | None = None) -> Rejection:
+    """Returns the rejection of the row of this id.
+
+    Args:
+        name: id of the row.
+        error: why it is rejected. Without a place, the row as a whole is wrong.
+        subscriber: subscriber of the row, None for a grant or an advertisement.
+    """
+    line, column = (error.fields.get(place, 1) for place in ("line", "column"))
+    return Rejection(name, error.code, line, column, error.message, subscriber)
 
 
-_Texts = dict[str, Rule | SubscriptionError]
+def live_rows(rows: Iterable[Subscription], rejections: Iterable[Rejection]) -> list[Subscription]:
+    """Returns the rows that are not rejected.
+
+    Args:
+        rows: rows with different ids, as `stackcast.udfs.filters.selection.select` returns them.
+        rejections: rejections of subscriptions, grants and advertisements. A duplicate does not
+            reject the row that its id belongs to.
+    """
+    rejected = {(each.id, each.subscriber) for each in rejections if each.code != _DUPLICATE}
+    return [row for row in rows if (row.id, row.subscriber) not in rejected]
+
+
+def forward_count(text: str, specification: Specification) -> int:
+    """Returns the number of hosts that a rule forwards to, 1 for a text that is no rule."""
+    found = _parsed(text, specification, _texts_of(specification))
+    return 1 if isinstance(found, SubscriptionError) else len(found.rule.receivers) or 1
+
+
+class _Text(NamedTuple):
+    """A rule as its text says it, and True if it names variables, which then need their owner."""
+
+    rule: Rule
+    variables: bool
+
+
+_Texts = dict[str, _Text | SubscriptionError]
 # By identity: hashing a specification costs more than parsing a rule. The
 # specification is kept beside its texts so that its identity is not used again.
 _cache: dict[int, tuple[Specification, _Texts]] = {}
@@ -221,6 +235,26 @@ def _texts_of(specification: Specification) -> _Texts:
     if len(held[1]) > _CACHED_TEXTS:
         held[1].clear()
     return held[1]
+
+
+def _parsed(text: str, specification: Specification, texts: _Texts) -> _Text | SubscriptionError:
+    """Returns the rule of a text, or what is wrong with it, from ``texts`` if it is there."""
+    result = texts.get(text)
+    if result is None:
+        try:
+            rule = parse_rule(text, specification)
+            _expand(rule, specification)
+            result = _Text(rule, _names_variables(rule))
+        except SubscriptionError as error:
+            result = error
+        texts[text] = result
+    return result
+
+
+def _expand(rule: Rule, specification: Specification) -> None:
+    """Raises the errors that compiling would raise."""
+    for term, _, _ in split(rule.condition, specification, _updates(rule)).terms:
+        lane_terms(term, specification)
 
 
 class _Checker:
@@ -262,12 +296,15 @@ class _Checker:
             key = (outcome, row.subscriber)
             found = None if number in wrong or number in trees else fine.get(key)
             try:
+                check_names(id=row.id, subscriber=row.subscriber)
                 if found is None:
                     if number in wrong:
                         raise wrong[number].with_traceback(None)
                     rule = trees.get(number)
                     if rule is None:
                         rule = parse_rule(texts[number], self._specification)
+                    else:
+                        rule = trees[number] = owned(rule, row.subscriber)
                     self._validate(texts[number], rule)
                     found = self.receivers(row, rule)
                     if number in trees:
@@ -278,7 +315,7 @@ class _Checker:
                 if number in plain:
                     self.grant(texts[number], found, plain[number])
             except SubscriptionError as error:
-                rejections.append(rejection(row.id, error))
+                rejections.append(rejection(row.id, error, row.subscriber))
                 continue
             ids.append(row.id)
             receivers.append(found)
@@ -286,24 +323,18 @@ class _Checker:
         rules = CheckedRules(ids, receivers, numbers, texts, table, trees, self._specification)
         return rules, rejections
 
-    def read(self, text: str) -> Rule:
-        """Returns the rule of a text. Errors: ``SubscriptionError``, the same each time."""
-        result = self.texts.get(text)
-        if result is None:
-            try:
-                result = parse_rule(text, self._specification)
-                self._expand(result)
-            except SubscriptionError as error:
-                result = error
-            self.texts[text] = result
+    def read(self, row: Subscription) -> Rule:
+        """Returns the rule of a row. Errors: ``SubscriptionError``, the same each time."""
+        text = row.filter or ""
+        result = _parsed(text, self._specification, self.texts)
         if isinstance(result, SubscriptionError):
             # Without the traceback of the time before: it would grow with each check.
             raise result.with_traceback(None)
-        self._refuse(text, result)
-        return result
+        self._refuse(text, result.rule)
+        return owned(result.rule, row.subscriber) if result.variables else result.rule
 
     def _validate(self, text: str, rule: Rule) -> None:
-        self._expand(rule)
+        _expand(rule, self._specification)
         self._refuse(text, rule)
 
     def grant(self, text: str, receivers: Iterable[str], asked: Node | Term) -> None:
@@ -319,11 +350,6 @@ class _Checker:
         """Adds a rule; raises if it updates state otherwise than rules before."""
         if updates := _updates(rule):
             add_updates(self._functions, updates)
-
-    def _expand(self, rule: Rule) -> None:
-        """Raises the errors that compiling would raise."""
-        for term, _, _ in split(rule.condition, self._specification, _updates(rule)).terms:
-            lane_terms(term, self._specification)
 
     def _refuse(self, text: str, rule: Rule) -> None:
         """Raises for actions of switches, which the stream does not perform."""

@@ -281,21 +281,18 @@ class _Entries:
     # State.
 
     def _allocate(self) -> dict[str, _Place]:
-        blocks = {block.counter: block for block in self._program.blocks}
         found: dict[str, _Place] = {}
-        macros = []
-        for cell in sorted(self._compiled.cells, key=lambda cell: cell.name):
-            if cell.name in blocks:
-                found[cell.name] = (blocks[cell.name].number, 0)
-                continue
+        new = []
+        for cell in sorted(self._compiled.cells, key=lambda cell: (not cell.variable, cell.name)):
             held = self._held.place(cell)
             place = (held["block"], held["slot"]) if held else None
             if place is not None and place in self._fitting(cell):
                 found[cell.name] = place
             else:
-                macros.append(cell)
+                new.append(cell)
         used = set(found.values())
-        for cell in macros:
+        # Variables first: only they fit the first slot of a block.
+        for cell in new:
             place = next((place for place in self._fitting(cell) if place not in used), None)
             if place is None:
                 window = f" with a window of {cell.window} microseconds"
@@ -309,11 +306,21 @@ class _Entries:
             found[cell.name] = place
         return found
 
-    def _fitting(self, cell: Cell) -> Iterator[_Place]:
-        """Yields all places that a macro's cell may have."""
-        for block in self._program.blocks:
-            if cell.function == "moved" or block.microseconds == cell.window:
-                yield from ((block.number, slot) for slot in range(1, block.slots))
+    def _fitting(self, cell: Cell) -> list[_Place]:
+        """Returns all places that a cell may have, in the order in which they are taken.
+
+        The first slot of a block is for variables, so that macros cannot use up all of them.
+        """
+        variable, _, _ = cell.name.partition(" of ")
+        places = [
+            (slot > 0, block.counter != variable, slot, block.number)
+            for block in self._program.blocks
+            if cell.function == "moved" or block.microseconds == cell.window
+            for slot in range(0 if cell.variable else 1, block.slots)
+        ]
+        if cell.variable:
+            places.sort()
+        return [(number, slot) for _, _, slot, number in places]
 
     def _cells(self) -> list[TableEntry]:
         """Makes the entries of cells: each state is in the table of its depth, behind those that

@@ -1,7 +1,7 @@
 """The layout of the generated P4 program: headers, stages, registers, and their names.
 
-The program's text (``stackcast.udfs.p4_program``), its entries (``entries``) and the report (``resources``)
-are made from this one description, so they cannot disagree. Source: CAMUS 3.1.
+The program's text (``stackcast.udfs.p4_program``), its entries (``entries``) and the report
+(``resources``) are made from this one description, so they cannot disagree. Source: CAMUS 3.1.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ class ProgramOptions:
     updates: cells that one event may update. calls: named actions that one event may cause.
     actions: named actions beside that of ``@query_default_action``.
     resolution: qualified name to bits of the smaller domain that its values are mapped on.
-    rows: most rows of a table of entries; ``stackcast.udfs.p4_program.stages`` has those that hold fewer.
+    rows: most rows of a table of entries; ``stackcast.udfs.p4_program.stages`` has those that hold
+    fewer.
     cell_rows: rows of a table that reads cells of state. routes: IPv4 prefixes.
     words: terms to a port that one pass of an event matches side by side. conjunctions: tables of
     keys in a pass, each for other fields, at most ``key_fields`` of them. passes: groups of rules,

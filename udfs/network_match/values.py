@@ -38,7 +38,8 @@ class ProgramEntries:
     """Holds the entries of one switch.
 
     entries: in the order of the program's tables, each by match.
-    ports: all that an event may be sent to, ascending; ``stackcast.udfs.switches.ports`` has their groups.
+    ports: all that an event may be sent to, ascending; ``stackcast.udfs.switches.ports`` has their
+    groups.
     """
 
     entries: tuple[TableEntry, ...]

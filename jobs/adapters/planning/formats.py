@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.tables.tables import GRANTS, Tables
 from stackcast.udfs.errors import SettingsError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -23,17 +23,16 @@ class LiveSubscriptions:
         self._version = -1
         self._written = False
 
-    def take(
-        self,
-        subscriptions: Sequence[Subscription],
-        rejected: Collection[str],
-        version: int,
-        at: dt.datetime,
-    ) -> None:
-        """Takes the next plan: of a version of `subscriptions`, in use from ``at`` on.
+    def take(self, live: Sequence[Subscription], version: int, at: dt.datetime) -> None:
+        """Takes the live rules of the next plan.
 
-        ``rejected``: ids of those that are not live. Raises Spark's errors where the table cannot
-        be read.
+        Args:
+            live: live rules of a version of `subscriptions`.
+            version: that version.
+            at: time since when the plan is in use.
+
+        Raises:
+            Exception: Spark's errors if the table cannot be read.
         """
         if self._since is None:
             self._since = {
@@ -44,7 +43,7 @@ class LiveSubscriptions:
                 for row in self._tables.rows(LIVE)
             }
         before, new = self._since, (version, at)
-        self._since = {row: before.get(row, new) for row in subscriptions if row.id not in rejected}
+        self._since = {row: before.get(row, new) for row in live}
         self._written &= version == self._version and before.keys() == self._since.keys()
         self._version = version
 

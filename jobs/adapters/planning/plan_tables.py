@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions
+from stackcast.jobs.adapters.tables.conflicts import is_conflict
+from stackcast.jobs.adapters.tables.network_versions import MATCHED
 from stackcast.jobs.adapters.tables.tables import LIVE, REJECTED, Tables
 from stackcast.udfs.delivery.plan import Compilation
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.filters.rule_warnings import SubscriptionWarnings
-from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.filters.subscriptions import Subscription, live_rows
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.retuning.relations import clients_of
 
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 
 TRIES = 5
 #: The tables that say who may get what of a publisher.
-_MATCHED = ("subscriptions", "advertisements", "attributes", "grants")
+_MATCHED = (*MATCHED, "advertisements", "attributes")
 
 
 class PlanTables:
@@ -74,10 +76,8 @@ class PlanTables:
         newest = plans[-1].compilation
         # Those that are not written, too: what went live with one is live since then.
         for made in plans:
-            rejected = {rejection.id for rejection in made.compilation.rejections}
             version = made.compilation.versions["subscriptions"]
-            live = made.subscriptions, rejected, version, made.at
-            _try(LIVE, made.compilation, partial(self._live.take, *live))
+            _try(LIVE, made.compilation, partial(self._live.take, made.live, version, made.at))
         _try(LIVE, newest, self._live.write)
         self._to_others.submit(plans[-1])
         _try(LIVE, newest, lambda: self._tables.prepare_overwrite(LIVE))
@@ -97,17 +97,13 @@ class PlanTables:
     def _write_warnings(self, made: Made) -> None:
         """Writes what live subscriptions most likely do not mean."""
         compilation = made.compilation
-        rejected = {rejection.id for rejection in compilation.rejections}
-        live = [row for row in made.subscriptions if row.id not in rejected]
         version = {"subscriptions_version": compilation.versions["subscriptions"]}
-        found = self._warnings.of(live, compilation.plan.specification)
+        found = self._warnings.of(made.live, compilation.plan.specification)
         self._replace("subscription_warnings", [vars(warning) | version for warning in found])
 
     def _write_matches(self, made: Made) -> None:
         """Writes which subscribers may get something of what is advertised."""
-        rejected = {rejection.id for rejection in made.compilation.rejections}
-        live = [row for row in made.subscriptions if row.id not in rejected]
-        rows = match_rows(made.compilation, live, made.network, self._publisher)
+        rows = match_rows(made.compilation, made.live, made.network, self._publisher)
         self._replace("matches", rows)
         # Of several publishers a host need not have something of each.
         some = {row["subscriber"] for row in rows if row["match"] != "none"}
@@ -166,6 +162,11 @@ class Made(NamedTuple):
     network: Network
     at: dt.datetime
 
+    @property
+    def live(self) -> list[Subscription]:
+        """The rows of `subscriptions` that are live."""
+        return live_rows(self.subscriptions, self.compilation.rejections)
+
 
 def _try(table: str, compilation: Compilation, write: Callable[[], object]) -> None:
     """Writes a table; again where somebody else wrote it meanwhile, as another stream on the same
@@ -175,7 +176,7 @@ def _try(table: str, compilation: Compilation, write: Callable[[], object]) -> N
             write()
             return
         except (*SQL_ERRORS, StackcastError) as error:
-            if tries < TRIES and "CONCURRENT" in str(error):
+            if tries < TRIES and is_conflict(error):
                 continue
             log.error(
                 "table %s could not be written for the plan of %s: %s",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
@@ -12,13 +13,14 @@ from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
 from stackcast.jobs.adapters.tables.network_versions import MATCHED, SOURCES
-from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
+from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.wire import ingresses_of
 from stackcast.udfs.delivery.plan import Addressing, Compilation, Planner
 from stackcast.udfs.errors import SettingsError, TableError
 from stackcast.udfs.filters.advertisements import select_advertisements
 from stackcast.udfs.filters.grants import Grant, select_grants
-from stackcast.udfs.filters.subscriptions import Rejection, Subscription, select
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import Rejection, Subscription, live_rows
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from stackcast.udfs.messages.readers import Format
 from stackcast.udfs.messages.summary_keys import SummaryKey
@@ -70,7 +72,9 @@ class Plans:
         self._summary_key = summary_key
         self._form: tuple[int | None, Format] | None = None
         self._planner: Planner | None = None
-        self._selected: tuple[int, tuple[list[Subscription], list[Rejection]]] | None = None
+        self._selected: (
+            tuple[tuple[int | None, ...], tuple[list[Subscription], list[Rejection]]] | None
+        ) = None
         self._active: tuple[int, list[VirtualTree]] | None = None
         self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
         self._granted: tuple[int, Sequence[Grant] | None] | None = None
@@ -93,10 +97,9 @@ class Plans:
         Raises TableError VERSION_GONE where Delta has a version no more, StackcastError where the
         tables cannot be used, Spark's errors where they cannot be read.
         """
-        subscriptions, rejected = self._subscriptions(versions["subscriptions"])
-        refused = self._refused(versions)
-        if refused:
-            subscriptions = [each for each in subscriptions if each.id not in refused]
+        subscriptions, rejected = self._subscriptions(versions)
+        if refused := self._refused(versions):
+            subscriptions = live_rows(subscriptions, refused)
         trees = self._trees(versions["virtual_trees"])
         advertisements = select_advertisements(
             self._advertisements(versions), self._settings.format
@@ -113,29 +116,43 @@ class Plans:
         )
         return Planned(compilation, subscriptions, network)
 
-    def _planner_at(self, versions: Mapping[str, int]) -> Planner:
+    def _form_at(self, versions: Mapping[str, int]) -> Format:
         version = versions.get(ATTRIBUTES)
         if self._form is None or self._form[0] != version:
             with _kept(ATTRIBUTES, version):
                 self._form = version, formats.format_of(self._settings, self._tables, versions)
+        return self._form[1]
+
+    def _planner_at(self, versions: Mapping[str, int]) -> Planner:
+        form = self._form_at(versions)
         if self._planner is None:
             self._planner = Planner(
-                self._form[1], self._addressing, self._settings.filter_order, self._summary_key
+                form, self._addressing, self._settings.filter_order, self._summary_key
             )
-        self._planner.use(self._form[1])
+        self._planner.use(form)
         return self._planner
 
     def _rows(self, name: str, version: int) -> list[dict[str, Any]]:
         with _kept(name, version):
             return self._tables.rows(name, version)
 
-    def _subscriptions(self, version: int) -> tuple[list[Subscription], list[Rejection]]:
-        if self._selected is None or self._selected[0] != version:
-            rows = self._rows("subscriptions", version)
-            self._selected = (
-                version,
-                select(rows, self._settings.format, FORMATS, self._settings.rule_quota),
+    def _subscriptions(
+        self, versions: Mapping[str, int]
+    ) -> tuple[list[Subscription], list[Rejection]]:
+        quota = self._settings.rule_quota
+        # Texts are parsed only to count against a quota.
+        attributes = versions.get(ATTRIBUTES) if quota else None
+        key = versions[SUBSCRIPTIONS], versions[SENIORITY], attributes
+        if self._selected is None or self._selected[0] != key:
+            found = select(
+                self._rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS]),
+                self._settings.format,
+                FORMATS,
+                self._form_at(versions).specification,
+                partial(self._rows, SENIORITY, versions[SENIORITY]),
+                quota,
             )
+            self._selected = key, found
         return self._selected[1]
 
     def _trees(self, version: int) -> list[VirtualTree]:
@@ -157,10 +174,11 @@ class Plans:
             self._granted = version, select_grants(rows, self._settings.format)
         return self._granted[1]
 
-    def _refused(self, versions: Mapping[str, int]) -> set[str]:
-        """Returns the rules that switches do not hold."""
+    def _refused(self, versions: Mapping[str, int]) -> list[Rejection]:
+        """Returns the rejections of rules that switches do not hold."""
         version = versions.get(REJECTED)
-        return set() if version is None else {row["id"] for row in self._rows(REJECTED, version)}
+        rows = [] if version is None else self._rows(REJECTED, version)
+        return [Rejection.from_row(row) for row in rows]
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
         key = tuple(versions[name] for name in (*NETWORK, LINK_STATES))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from stackcast.jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
+from stackcast.jobs.adapters.tables.seniority import Seniority
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.switches.rollout import Versions
 
@@ -24,7 +25,8 @@ FRESH = 1.0
 class BatchVersions:
     """Versions for the stream of a topic.
 
-    ``subscriptions`` are as they are now. The network and its trees are as `network_versions` says
+    ``subscriptions`` are as they are now, and `subscription_seniority` is written before a version
+    of them is used. The network and its trees are as `network_versions` says
     that all switches hold them, so that no stack names what a switch lacks; but which links are up
     is as of now, since an edit of that needs no switch. ``more`` tables are as they are now, too.
     sources: the tables that decide what switches hold; where switches match, subscriptions are
@@ -48,6 +50,7 @@ class BatchVersions:
         self._sources = sources
         self._topic = topic
         self._versions = NetworkVersions(tables)
+        self._seniority = Seniority(tables)
         self._ready: tuple[int, Versions] | None = None
         # Nothing was ready then: that is read again when one of these has another version.
         self._unready: tuple[int, Versions] | None = None
@@ -85,7 +88,7 @@ class BatchVersions:
         # In this order: the links' state is not older than what is ready.
         network = self._network()
         return {
-            "subscriptions": self._tables.version("subscriptions"),
+            **self._seniority.versions(),
             **{name: self._tables.version(name) for name in self._more},
             **network,
             LINK_STATES: self._tables.version("links"),

@@ -11,7 +11,8 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
+from stackcast.jobs.adapters.tables.conflicts import is_conflict
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.messages.attributes.events import WIDTHS, Widths
@@ -48,7 +49,7 @@ def register(
         try:
             _merge(tables, missing, by)
         except SQL_ERRORS as error:
-            if "concurrent" not in f"{type(error).__name__} {one_line(error)}".lower():
+            if not is_conflict(error):
                 raise
     raise TableError(
         "BUSY",

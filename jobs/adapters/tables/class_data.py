@@ -1,6 +1,7 @@
 """Makes the archive of class data (CDS) that the JVMs of all jobs start with.
 
-    SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=FILE python -m stackcast.jobs.adapters.tables.class_data
+    export SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=FILE
+    python -m stackcast.jobs.adapters.tables.class_data
 
 A JVM that maps the archive does without reading and linking some ten thousand classes of Spark's
 jars. Run is what most jobs run; the JVM writes the classes that it loaded for that as it ends.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -108,18 +108,22 @@ def dataset(path: str, version: int | None = None) -> ds.Dataset:
 
 
 def rows(
-    path: str, version: int | None = None, since: Mapping[str, Any] | None = None
+    path: str,
+    version: int | None = None,
+    since: Mapping[str, Any] | None = None,
+    columns: Sequence[str] = (),
 ) -> list[dict[str, Any]] | None:
     """Returns the rows of a table, or None if Spark must read them.
 
     Args:
         version: the newest by default.
         since: lower bounds of columns; only rows that meet all of them are read.
+        columns: columns to read; all by default.
     """
     try:
         conditions = [ds.field(name) >= value for name, value in (since or {}).items()]
         condition = reduce(and_, conditions) if conditions else None
-        return _pylist(dataset(path, version).to_table(filter=condition))
+        return _pylist(dataset(path, version).to_table(list(columns) or None, filter=condition))
     except _ERRORS as error:
         log.debug("Spark reads %s: %s", path, error)
         return None

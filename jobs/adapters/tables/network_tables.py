@@ -10,7 +10,8 @@ from typing import Any
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
 from stackcast.jobs.adapters.tables.network_versions import SOURCES
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.seniority import Seniority
+from stackcast.jobs.adapters.tables.tables import SENIORITY, Tables
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.labels import NARROW, LabelFormat
 from stackcast.udfs.network.rows import network_from_rows, tree_from_row
@@ -44,13 +45,18 @@ class NetworkTables:
         self._tables = tables
         self._labels = labels
         self._sources = tuple(sources)
+        self._seniority = Seniority(tables) if SENIORITY in sources else None
         self._read: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self._sources_read: dict[frozenset[tuple[str, int]], NetworkVersion] = {}
         self._told: set[frozenset[tuple[str, int]]] = set()
 
     def current(self) -> dict[str, int]:
-        """Versions of the sources, one after the other."""
-        return {name: self._tables.version(name) for name in self._sources}
+        """Returns versions of the sources, one after the other.
+
+        `subscription_seniority` is written first, if it is a source and out of date.
+        """
+        ordered = {} if self._seniority is None else self._seniority.versions()
+        return {name: self._tables.version(name) for name in self._sources} | ordered
 
     def consistent(self) -> dict[str, int]:
         """Versions of the sources that were current all at one time."""

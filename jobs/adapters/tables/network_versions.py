@@ -1,7 +1,7 @@
 """The table `network_versions`: what the switches are ready for, and what streams may still use.
 
-`stackcast.jobs.adapters.switches.publish` publishes, `stackcast.jobs.adapters.stream.delivery` follows and announces
-itself; what the rows mean together says `stackcast.udfs.switches.rollout`.
+`stackcast.jobs.adapters.switches.publish` publishes, `stackcast.jobs.adapters.stream.delivery`
+follows and announces itself; what the rows mean together says `stackcast.udfs.switches.rollout`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from stackcast.jobs.adapters.tables.tables import GRANTS, LEDGER, Tables
+from stackcast.jobs.adapters.tables.tables import GRANTS, LEDGER, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.udfs.switches import rollout
 from stackcast.udfs.switches.rollout import Versions
 
@@ -20,7 +20,7 @@ TABLE = "network_versions"
 #: The tables that decide what switches hold.
 SOURCES = ("switches", "hosts", "links", "virtual_trees")
 #: Where switches match, these do, too.
-MATCHED = ("subscriptions", GRANTS)
+MATCHED = (SUBSCRIPTIONS, SENIORITY, GRANTS)
 
 COLUMNS = (
     "versions",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import and_
@@ -21,16 +21,16 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs.adapters.app.places import qualified
-from stackcast.jobs.adapters.tables import local
-from stackcast.jobs.adapters.tables.column_types import column_types
+from stackcast.jobs.adapters.tables import edited, local
 from stackcast.jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from stackcast.udfs.errors import TableError
 
 #: Every table, what people write first.
 NAMES = (
     "subscriptions",
+    "subscription_seniority",
     "live_subscriptions",
     "rejected_subscriptions",
     "subscription_warnings",
@@ -66,6 +66,8 @@ NAMES = (
 
 #: Those that several rooms name.
 TREES = "virtual_trees"
+SUBSCRIPTIONS = "subscriptions"
+SENIORITY = "subscription_seniority"
 LIVE = "live_subscriptions"
 REJECTED = "rejected_subscriptions"
 GRANTS = "grants"
@@ -75,22 +77,10 @@ REREQUESTS = "rerequest_statistics"
 PUBLICATIONS = "publication_statistics"
 LEDGER = "egress_ledger"
 
-#: Tables that people edit. Their columns are checked when a version is read.
-EDITED = (
-    "subscriptions",
-    "advertisements",
-    "grants",
-    "attributes",
-    "switches",
-    "hosts",
-    "links",
-    "virtual_trees",
-    "state_filters",
-)
-
 #: Layout of all tables, in their property ``stackcast.layout``. A change of what is in them raises
-#: the number. Layout 3 added ids, generations and leader epochs of topics to `egress_ledger`.
-LAYOUT = 3
+#: the number. Layout 3 added ids, generations and leader epochs of topics to `egress_ledger`,
+#: layout 4 `subscription_seniority`, and subscribers to `rejected_subscriptions`.
+LAYOUT = 4
 
 #: Above so many new commits, reading a table anew takes no longer than looking at each.
 MOST_COMMITS = 100
@@ -314,21 +304,46 @@ class Tables:
         return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
 
     def rows(
-        self, name: str, version: int | None = None, since: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        version: int | None = None,
+        since: Mapping[str, Any] | None = None,
+        columns: Sequence[str] = (),
     ) -> list[dict[str, Any]]:
-        """The rows as dictionaries, brought to the driver; maps are dictionaries in them.
+        """Returns the rows as dictionaries, brought to the driver; maps are dictionaries in them.
 
-        ``since``: only those whose columns are at least these values. Delta opens no file that has
-        none. Raises TableError WRONG_COLUMNS if people edit the table and it has other columns.
+        Args:
+            name: name of the table.
+            version: the newest by default.
+            since: lower bounds of columns; Delta opens no file without such rows.
+            columns: columns to read; all by default.
+
+        Raises:
+            TableError: WRONG_COLUMNS if people edit the table and it has other columns,
+                DUPLICATE_KEY if two of its rows have the same key (`KEYS`).
         """
-        if name in EDITED:
+        if name in edited.EDITED:
             self._check_columns(name, version)
-        if self._local and (found := local.rows(self._path(name), version, since)) is not None:
-            return found
+        rows = self._rows(name, version, since, columns)
+        if name in edited.KEYS and not columns:
+            edited.check_keys(self._label(name, version), edited.KEYS[name], rows)
+        return rows
+
+    def _rows(
+        self,
+        name: str,
+        version: int | None,
+        since: Mapping[str, Any] | None,
+        columns: Sequence[str],
+    ) -> list[dict[str, Any]]:
+        if self._local:
+            found = local.rows(self._path(name), version, since, columns)
+            if found is not None:
+                return found
         frame = self.read(name, version)
         for column, value in (since or {}).items():
             frame = frame.where(functions.col(column) >= functions.lit(value))
-        return _pylist(frame)
+        return _pylist(frame.select(*columns) if columns else frame)
 
     def _check_columns(self, name: str, version: int | None) -> None:
         """Refuses a version in which a column is missing or has another type.
@@ -339,24 +354,10 @@ class Tables:
         if name not in self._columns:
             text = string.Template(schemas.read_text(f"tables/{name}.sql"))
             statement = text.substitute(table=self._statement_name(name), layout=LAYOUT)
-            self._columns[name] = column_types(self._parsed(statement)[0])
+            self._columns[name] = edited.column_types(self._parsed(statement)[0])
         found = local.schema(self._path(name), version) if self._local else None
-        columns = column_types(found or self.read(name, version).schema.json())
-        wrong = [
-            f"column {column} has type {columns[column]} in place of {expected}"
-            if column in columns
-            else f"column {column} of type {expected} is missing"
-            for column, expected in self._columns[name].items()
-            if columns.get(column) != expected
-        ]
-        if wrong:
-            at = "" if version is None else f", version {version}"
-            raise TableError(
-                "WRONG_COLUMNS",
-                f"table {name} in {self.location}{at}: {'; '.join(wrong)}. Restore the version "
-                "before (RESTORE TABLE), or write the table again with these columns and types",
-                table=name,
-            )
+        columns = edited.column_types(found or self.read(name, version).schema.json())
+        edited.check_columns(self._label(name, version), self._columns[name], columns)
 
     def last_of_each(
         self, name: str, key: str, order: str, column: str, since: Mapping[Any, Any]
@@ -543,21 +544,20 @@ class Tables:
     ) -> bool:
         """Make the table hold exactly ``rows``, touching only rows that differ.
 
-        So the change data feed tells real changes and nothing else; no difference makes no
+        The change data feed then reports real changes and nothing else; no difference makes no
         version. ``held`` is what the table holds, if the caller knows. Returns whether it made a
-        version. ``onto``: the version that ``held`` is of; where the table has a later one, nothing
-        is written. A merge in a folder is exact in that, all else looks right before it writes.
+        version. ``onto``: the version that ``held`` is of; if the table has a later one, nothing
+        is written. A merge in a folder is exact in that, also into an empty table; otherwise the
+        version is compared right before the write, and Delta refuses the second of two merges.
         """
-        held = self.rows(name) if held is None else held
-        if (not held or not self._local) and not self._is_at(name, onto):
-            return False
-        if not held:
-            self.append(name, rows)  # a merge into nothing takes ten times as long
-            return bool(rows)
+        held = self.rows(name, onto) if held is None else held
         before = {tuple(row[key] for key in keys): row for row in held}
         after = {tuple(row[key] for key in keys): row for row in rows}
         if len(before) < len(held):
-            self.overwrite(name, rows)  # there are two rows of one key: a merge cannot part them
+            # A merge cannot distinguish two rows of one key.
+            if not self._is_at(name, onto):
+                return False
+            self.overwrite(name, rows)
             return True
         changed = [row for key, row in after.items() if before.get(key) != row]
         gone = [row for key, row in before.items() if key not in after]
@@ -658,6 +658,11 @@ class Tables:
                 for f in self.read(name).schema.fields
             )
         )
+
+    def _label(self, name: str, version: int | None) -> str:
+        """Returns what messages call a version of a table."""
+        at = "" if version is None else f", version {version}"
+        return f"table {name} in {self.location}{at}"
 
     def place(self, name: str) -> str:
         """Returns the path of a table, or its name where it is one of a catalog."""

@@ -45,6 +45,8 @@ class Fence:
         self._row: dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._seen, self._seen_at = -1, 0.0
+        #: Whether another owner had the place before.
+        self.succeeds_other = False
         #: The newest claim above ours.
         self._winner: dict[str, Any] | None = None
 
@@ -89,6 +91,7 @@ class Fence:
             # Of two that claim the same epoch one has the row.
             if row in self._rows(row["epoch"]):
                 self._row = row
+        self.succeeds_other = before is not None and before["owner"] != owner
         if before and before["owner"] != owner and not before["ended_at"]:
             log.warning("%s: taken over from %s", self._role, _who(before))
             self._await_end(before, time.monotonic() + patience, stopping)

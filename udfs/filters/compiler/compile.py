@@ -25,7 +25,13 @@ from stackcast.udfs.filters.language.shapes import RuleTable, read_table
 from stackcast.udfs.filters.meaning.state import Cell, add_updates, resolve_variables
 from stackcast.udfs.filters.meaning.terms import TermBlock
 from stackcast.udfs.filters.nodes import Action, Call, Forward, Function, Update
-from stackcast.udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
+from stackcast.udfs.filters.subscriptions import (
+    CheckedRule,
+    CheckedRules,
+    Rejection,
+    Subscription,
+    check,
+)
 from stackcast.udfs.messages.specification import Specification
 
 __all__ = [

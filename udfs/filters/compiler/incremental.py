@@ -187,7 +187,7 @@ class IncrementalCompiler:
         for name in names if cells else ():
             cells.pop(name, None)
         cells |= new_cells
-        live = live_cells(self._specification, cells.values(), updates.values())
+        live = live_cells(cells.values(), updates.values())
         before = self._order, self._levels, self._tree, self._numbered
         try:
             if self._choosing and len(table):

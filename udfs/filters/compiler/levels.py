@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stackcast.udfs.errors import FilterError
 from stackcast.udfs.filters.compiler.tables import ENTRY, MESSAGE_TYPE_MAXIMUM
 from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, STATE_MAXIMUM
-from stackcast.udfs.filters.meaning.state import Cell, resolve_variables, variable_cell
+from stackcast.udfs.filters.meaning.state import Cell, resolve_variables
 from stackcast.udfs.filters.nodes import Update
 from stackcast.udfs.messages.specification import Field, Specification
 
@@ -111,16 +111,15 @@ def make_levels(
 
 
 def live_cells(
-    specification: Specification,
-    cells: Iterable[tuple[Cell, ...]],
-    updates: Iterable[tuple[Update, ...]],
+    cells: Iterable[tuple[Cell, ...]], updates: Iterable[tuple[Update, ...]]
 ) -> dict[str, Cell]:
     """Returns the cells of live rules by name; the function of a variable follows from all
     rules."""
     functions = resolve_variables(updates)
-    counters = {counter.name: counter for counter in specification.counters}
     return {
-        cell.name: variable_cell(counters[cell.name], functions) if cell.name in counters else cell
+        cell.name: replace(cell, function=functions.get(cell.name, "count"))
+        if cell.variable
+        else cell
         for held in cells
         for cell in held
     }

@@ -1,8 +1,9 @@
 """Compiled loops that slice a diagram into tables (CAMUS, Algorithm 1) and compare two of them.
 
-``pool`` is that of ``stackcast.udfs.filters.diagrams.pool``. Nodes whose rows are prefixes come with their
-rows made: ``special[n]`` is the number of node n's in ``special_start``, ``special_low``,
-``special_high`` and ``special_child``, the default row last, or -1; it is empty if there are none.
+``pool`` is that of ``stackcast.udfs.filters.diagrams.pool``. Nodes whose rows are prefixes come
+with their rows made: ``special[n]`` is the number of node n's in ``special_start``,
+``special_low``, ``special_high`` and ``special_child``, the default row last, or -1; it is empty if
+there are none.
 """
 
 from __future__ import annotations

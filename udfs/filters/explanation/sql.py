@@ -292,7 +292,8 @@ def _digits(given: str, field: Field) -> str:
 def _empty(cell: str, specification: Specification) -> str:
     """Returns SQL of the value that the first event finds in a cell."""
     value = "NULL"
-    if specification.counter(cell) is not None or cell.startswith(("count(", "sum(")):
+    variable, _, _ = cell.partition(" of ")
+    if specification.counter(variable) is not None or cell.startswith(("count(", "sum(")):
         value = "0"
     elif cell.startswith(("changed(", "moved(")):
         # Fields come before cells, and what asks for this one asks that its field is there.

@@ -286,7 +286,8 @@ class Resolver:
         return function, field
 
     def _update(self, name: Token, macro: Macro) -> Update:
-        if self._specification.counter(str(name)) is None:
+        variable = self._specification.counter(str(name))
+        if variable is None:
             names = [counter.name for counter in self._specification.counters]
             raise self._error(
                 "UNKNOWN_VARIABLE",
@@ -299,7 +300,7 @@ class Resolver:
         if macro.window is not None:
             message = f"the window of '{name}' is set in the specification; leave it out"
             raise self._error("BAD_AGGREGATE", macro.window, message)
-        return Update(str(name), function, field)
+        return Update(variable, function, field)
 
     def _target(self, token: Token) -> str:
         if _NO_PORT.fullmatch(token):

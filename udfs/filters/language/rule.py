@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.errors import SubscriptionError, printable
 from stackcast.udfs.filters.language.resolver import Resolver
 from stackcast.udfs.filters.language.syntax import Test, Tree, place, read
-from stackcast.udfs.filters.language.syntax_errors import in_file, nearest, subscription_error
+from stackcast.udfs.filters.language.syntax_errors import (
+    in_file,
+    nearest,
+    position_in,
+    subscription_error,
+)
 from stackcast.udfs.filters.nodes import And, Node, Not, Or, Predicate, Rule
 from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.names import unsafe_character
 
 __all__ = [
     "MAX_CONSTANTS",
@@ -49,9 +55,10 @@ def parse_rule(text: str, specification: Specification, *, framing: bool = False
     Beside headers that have a message type, fields of the others are not for a rule on messages:
     ``framing`` allows them.
 
-    Errors: ``SubscriptionError`` with codes EMPTY, TOO_LONG, SYNTAX, TOO_DEEP, TOO_MANY_CONSTANTS,
-    UNKNOWN_FIELD, AMBIGUOUS_FIELD, NOT_IN_MESSAGES, BAD_CONSTANT, PREFIX_ORDER, BAD_AGGREGATE,
-    NO_WINDOW, UNKNOWN_VARIABLE, BAD_PORT; fields ``line``, ``column`` (1-based) and ``suggestion``.
+    Errors: ``SubscriptionError`` with codes EMPTY, TOO_LONG, BAD_CHARACTER, SYNTAX, TOO_DEEP,
+    TOO_MANY_CONSTANTS, UNKNOWN_FIELD, AMBIGUOUS_FIELD, NOT_IN_MESSAGES, BAD_CONSTANT,
+    PREFIX_ORDER, BAD_AGGREGATE, NO_WINDOW, UNKNOWN_VARIABLE, BAD_PORT; fields ``line``, ``column``
+    (1-based) and ``suggestion``.
     Source: CAMUS 2, Fig. 1.
     """
     if len(text) > MAX_LENGTH:
@@ -61,6 +68,15 @@ def parse_rule(text: str, specification: Specification, *, framing: bool = False
             (1, 1),
             f"the rule has {len(text)} characters, the limit is {MAX_LENGTH}; "
             "split it into several subscriptions at its 'or'",
+        )
+    unsafe = unsafe_character(text)
+    if unsafe is not None:
+        raise subscription_error(
+            "BAD_CHARACTER",
+            text,
+            position_in(text, unsafe),
+            f"'{printable(text[unsafe])}' does not print, or turns the text around it; "
+            "take it out, also in comments",
         )
     if not _COMMENT.sub("", text).strip():
         raise subscription_error(

@@ -9,8 +9,17 @@ from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from stackcast.udfs.errors import MAX_NAME, SubscriptionError, excerpt, nearest
 from stackcast.udfs.filters.language.habits import HIDDEN, habit_at
+from stackcast.udfs.names import name_fault
 
-__all__ = ["MAX_NAME", "in_file", "nearest", "subscription_error", "syntax_error"]
+__all__ = [
+    "MAX_NAME",
+    "check_names",
+    "in_file",
+    "nearest",
+    "position_in",
+    "subscription_error",
+    "syntax_error",
+]
 
 _COMPARISON = "a comparison (== != < <= > >= in between)"
 _WORDS: Mapping[str, str] = {
@@ -69,6 +78,18 @@ def subscription_error(
     )
 
 
+def check_names(**names: str) -> None:
+    """Checks names in a row of a table by the names of their columns.
+
+    Raises SubscriptionError BAD_NAME. Empty names are for others to judge: some rows need none.
+    """
+    for column, name in names.items():
+        fault = name_fault(name) if name else None
+        if fault:
+            message = f"the {column} {fault}; write the row under another, and delete this one"
+            raise SubscriptionError("BAD_NAME", message, line=1, column=1)
+
+
 def in_file(error: SubscriptionError, first_line: int) -> SubscriptionError:
     """Moves the error of a rule to its file, in which it begins in line ``first_line``
     (1-based)."""
@@ -91,7 +112,7 @@ def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
     position = min(position or 0, len(text))
     habit = habit_at(text, position)
     if habit is not None:
-        return subscription_error("SYNTAX", text, _place(text, habit.position), habit.message)
+        return subscription_error("SYNTAX", text, position_in(text, habit.position), habit.message)
     # In the order of _WORDS: what one would most likely have meant stands first.
     hidden = {"NOT"} if "COMPARISON" in names else set()
     words = list(dict.fromkeys(_WORDS[name] for name in _WORDS if name in names - hidden))
@@ -101,12 +122,13 @@ def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
     return subscription_error(
         "SYNTAX",
         text,
-        _place(text, position),
+        position_in(text, position),
         f"expected {expected}, found {found}{_advice(text, position, names)}",
     )
 
 
-def _place(text: str, position: int) -> tuple[int, int]:
+def position_in(text: str, position: int) -> tuple[int, int]:
+    """Returns line and column (1-based) of a position (0-based)."""
     return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
 
 

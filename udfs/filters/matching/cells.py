@@ -23,7 +23,8 @@ FUNCTIONS: tuple[Function, ...] = ("count", "sum", "avg", "min", "max", "moved")
 """Functions of cells, in the order of the kernels' numbers."""
 
 CELL = np.dtype([("start", "<i8"), ("count", "<u8"), ("value", "<u8")])
-"""A cell (see ``stackcast.udfs.filters.meaning.state.CellState``); ``start`` in units of the clock."""
+"""A cell (see ``stackcast.udfs.filters.meaning.state.CellState``); ``start`` in units of the
+clock."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class CellStates:
     """Begins and ends the state of a source with every slice of its events.
 
     identities: of the cells, their names in ``Carried``. ``units``: of times, in a microsecond
-    (``stackcast.udfs.filters.meaning.state.Clock``). ``fields``: those of which ``match`` takes the values.
+    (``stackcast.udfs.filters.meaning.state.Clock``). ``fields``: those of which ``match`` takes the
+    values.
     """
 
     def __init__(self, cells: Sequence[Cell], units: int, fields: Sequence[str]) -> None:

@@ -34,7 +34,8 @@ def follow(
     low: Any,
     following: Any,
 ) -> Any:
-    """Returns the code that follows at ``node`` (see ``stackcast.udfs.filters.matching.lookup.Lookup``)."""
+    """Returns the code that follows at ``node`` (see
+    ``stackcast.udfs.filters.matching.lookup.Lookup``)."""
     # Unsigned, since numba asks of every signed index whether it counts from the end.
     node = np.uint64(node)
     key = value
@@ -274,10 +275,11 @@ def run(
     """Takes ``events`` in order from their codes to leaves (in ``codes``), through the cells.
 
     ``starts``, ``counts`` and ``held`` are the cells, changed in place; ``function`` indexes
-    ``stackcast.udfs.filters.matching.cells.FUNCTIONS``. ``compared``: by cell, the row of ``values`` that
-    moved compares with what the cell holds. ``cell_of``: by node, the cell it reads. Leaf f
-    updates the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with the value in
-    ``update_lane``. For the rest see ``stackcast.udfs.filters.matching.lookup.Lookup``.
+    ``stackcast.udfs.filters.matching.cells.FUNCTIONS``. ``compared``: by cell, the row of
+    ``values`` that moved compares with what the cell holds. ``cell_of``: by node, the cell it
+    reads. Leaf f updates the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with
+    the value in ``update_lane``. For the rest see
+    ``stackcast.udfs.filters.matching.lookup.Lookup``.
     """
     for i in events:
         now = time[i]

@@ -40,9 +40,9 @@ def matches(
 ) -> bool:
     """Returns True if one event satisfies the condition.
 
-    ``event`` maps qualified field names to raw values (as ``stackcast.udfs.messages.reference.read_message``
-    does); fields that the event lacks, as its header is
-    absent or for themselves, are left out. ``state``: for each variable or macro of the
+    ``event`` maps qualified field names to raw values (as
+    ``stackcast.udfs.messages.reference.read_message`` does); fields that the event lacks, as its
+    header is absent or for themselves, are left out. ``state``: for each variable or macro of the
     condition the value that the event finds, None where it has none.
     """
     return _truth(node, event, state or {}) is True

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stackcast.udfs.filters.intervals import Intervals
 from stackcast.udfs.filters.meaning.evaluate import Subject, matches
-from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
+from stackcast.udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, subject_name
 from stackcast.udfs.filters.meaning.state import (
     EMPTY,
     Alternative,
@@ -61,8 +61,11 @@ class Interpreter:
         self._clock = clock_of(specification)
         self._updates = [[a for a in rule.actions if isinstance(a, Update)] for rule in rules]
         functions = resolve_variables(self._updates)
+        read = [s for r in rules for s in subjects(r.condition) if isinstance(s, Counter)]
+        written = [update.variable for updates in self._updates for update in updates]
         self._variables = {
-            counter: variable_cell(counter, functions) for counter in specification.counters
+            counter: variable_cell(counter, functions)
+            for counter in (*specification.counters, *read, *written)
         }
         # By the rule's index, for the rules with macros alone. Each field that a term names is
         # looked for in the event: nothing is taken to be there because its header is.
@@ -75,12 +78,8 @@ class Interpreter:
         self._cells = {cell.name: cell for cell in self._variables.values()}
         self._cells |= {cell.name: cell for literals in macros for cell, _ in literals}
         self._states: dict[str, CellState] = {}
-        used = {
-            s.name for rule in rules for s in subjects(rule.condition) if isinstance(s, Counter)
-        }
-        used |= {update.variable for updates in self._updates for update in updates}
-        idle = {counter.name for counter in self._variables} - used
-        self._used = [cell for name, cell in self._cells.items() if name not in idle]
+        used = {subject_name(variable) for variable in (*read, *written)}
+        self._used = [c for name, c in self._cells.items() if name in used or not c.variable]
 
     def step(self, event: Mapping[str, int], time: int = 0) -> EventResult:
         """Lets one event pass.
@@ -94,7 +93,7 @@ class Interpreter:
         state: dict[Subject, int | None] = {
             counter: self._read(cell, now, event) for counter, cell in self._variables.items()
         }
-        values = {**event, **{counter.name: state[counter] for counter in self._variables}}
+        values = {**event, **{subject_name(counter): state[counter] for counter in self._variables}}
         matching: list[int] = []
         updates: set[CellUpdate] = set()
         for index, rule in enumerate(self._rules):

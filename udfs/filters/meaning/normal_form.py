@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
+from hashlib import blake2b
 from itertools import chain, product
 
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.intervals import Intervals, comparison, intersection, union
-from stackcast.udfs.filters.nodes import Aggregate, And, Node, Not, Operator, Predicate, StatePredicate
+from stackcast.udfs.filters.nodes import (
+    Aggregate,
+    And,
+    Node,
+    Not,
+    Operator,
+    Predicate,
+    StatePredicate,
+)
 from stackcast.udfs.messages.specification import Counter, Field, Specification
 
 MESSAGE_TYPE = "message_type"
@@ -29,6 +38,10 @@ STATE_MAXIMUM = (1 << 64) - 1
 """The largest value that state can have."""
 _MAX_PRODUCTS = 100_000
 """Pairs of terms multiplied for one rule: bounds the time of a rule made to be slow."""
+
+_MAX_NAME = 160
+"""Characters of a cell's name; a name that is cut has more, so that it is never that of another
+cell."""
 
 _EXACT = Context(prec=200)
 
@@ -55,15 +68,26 @@ def is_message_type(field: Field, message_type: int | None) -> bool:
 
 
 def subject_name(subject: Aggregate | Counter) -> str:
-    """Names the subject of a predicate on state in a term: a variable, ``avg(a.price) per 100
-    us``, ``changed(a.price)``, ``moved(a.price, 0.5000)``."""
+    """Names the subject of a predicate on state in a term: a variable (``v``, or ``v of h1`` with
+    its owner), ``avg(a.price) per 100 us``, ``changed(a.price)``, ``moved(a.price, 0.5000)``."""
     if isinstance(subject, Counter):
-        return subject.name
+        return short_name(f"{subject.name} of {subject.owner}" if subject.owner else subject.name)
     field = subject.field.qualified if subject.field is not None else ""
     if subject.function == "moved" and subject.field is not None:
         band = _EXACT.multiply(subject.field.unit, Decimal(subject.window))
         return f"changed({field})" if subject.window == 1 else f"moved({field}, {band:f})"
     return f"{subject.function}({field}) per {subject.window} us"
+
+
+def short_name(name: str) -> str:
+    """Returns the name of a cell, cut and with a digest if it is long.
+
+    Tables repeat the names of cells in their rows.
+    """
+    if len(name) <= _MAX_NAME:
+        return name
+    digest = blake2b(name.encode(), digest_size=16).hexdigest()
+    return f"{name[:_MAX_NAME]}... #{digest}"
 
 
 def normal_form(

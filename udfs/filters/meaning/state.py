@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from operator import is_
 from typing import NamedTuple
 
 from stackcast.udfs.errors import SubscriptionError
@@ -23,6 +24,7 @@ from stackcast.udfs.filters.meaning.normal_form import (
     lane_terms,
     normal_form,
     presence,
+    short_name,
     subject_name,
 )
 from stackcast.udfs.filters.nodes import (
@@ -32,6 +34,7 @@ from stackcast.udfs.filters.nodes import (
     Node,
     Not,
     Predicate,
+    Rule,
     StatePredicate,
     Update,
 )
@@ -44,7 +47,6 @@ and avg, the extreme for min and max, 0 for count. For moved they are the time o
 
 EMPTY: CellState = (0, 0, 0)
 
-_MAX_NAME = 200
 _PLAIN = re.compile(r"[A-Za-z0-9_.\-]+")
 
 
@@ -52,16 +54,18 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.\-]+")
 class Cell:
     """One piece of state, of one source of events.
 
-    ``name``: the variable, or a macro with the condition under which it is updated:
+    ``name``: the variable and its owner, or a macro with the condition under which it is updated:
     ``avg(add_order.price) per 100 us where add_order.stock == GOOGL``. Equal conditions give equal
     names, different ones different names. ``field``: that which a macro aggregates, qualified.
-    ``window``: microseconds, of moved the dead band in raw values.
+    ``window``: microseconds, of moved the dead band in raw values. ``variable``: True for the cell
+    of a variable.
     """
 
     name: str
     function: Function
     field: str | None
     window: int
+    variable: bool = False
 
     def length(self, units: int) -> int:
         """Returns the window in units of a clock that has so many in a microsecond; of moved, in
@@ -80,7 +84,7 @@ class Cell:
 
         It is the name, and for a variable the function: under another one it starts empty.
         """
-        return self.name if "(" in self.name else f"{self.name} <- {self.function}()"
+        return f"{self.name} <- {self.function}()" if self.variable else self.name
 
     @property
     def number(self) -> int:
@@ -231,9 +235,9 @@ def split(
     if not read and not updates:
         terms = normal_form(condition, specification, optional)
         return Split(tuple(StatefulTerm(term, (), True) for term in terms), ())
-    counters = {counter.name: counter for counter in specification.counters}
-    used = {s.name for s in read if isinstance(s, Counter)} | {u.variable for u in updates}
-    cells = {name: variable_cell(counters[name], functions or {}) for name in used}
+    variables = [s for s in read if isinstance(s, Counter)] + [u.variable for u in updates]
+    used = (variable_cell(variable, functions or {}) for variable in variables)
+    cells = {cell.name: cell for cell in used}
     gathered: dict[Term, tuple[dict[CellUpdate, None], bool]] = {}
     own = [(cell_update(update), update.field) for update in updates]
     for alternative in alternatives(condition, specification, optional):
@@ -265,8 +269,9 @@ def split(
 
 
 def resolve_variables(rules: Iterable[Iterable[Update]]) -> dict[str, Function]:
-    """Returns the function of each variable that a rule set updates. ``rules``: updates of each
-    rule.
+    """Returns the function of each variable that a rule set updates, by ``subject_name``.
+
+    ``rules``: updates of each rule.
 
     Errors: ``SubscriptionError`` MIXED_UPDATES for the first rule that differs from an earlier one.
     """
@@ -281,14 +286,15 @@ def add_updates(functions: dict[str, Function], updates: Iterable[Update]) -> No
 
     Errors: ``SubscriptionError`` MIXED_UPDATES if a variable is updated by another function.
     """
-    added = dict(functions)
+    added: dict[str, Function] = {}
     for update in updates:
-        before = added.setdefault(update.variable, update.function)
+        name = subject_name(update.variable)
+        before = added.setdefault(name, functions.get(name, update.function))
         if before != update.function:
             raise SubscriptionError(
                 "MIXED_UPDATES",
-                f"line 1, column 1: '{update.variable}' is updated by {before}() elsewhere and "
-                f"cannot be by {update.function}() too; use another variable",
+                f"line 1, column 1: '{update.variable.name}' is updated by {before}() in another "
+                f"rule and cannot be by {update.function}() too; use another variable",
                 line=1,
                 column=1,
                 suggestion=None,
@@ -297,14 +303,48 @@ def add_updates(functions: dict[str, Function], updates: Iterable[Update]) -> No
 
 
 def variable_cell(counter: Counter, functions: Mapping[str, Function]) -> Cell:
-    """Returns the cell of a variable. One that nobody updates counts nothing, so it reads as 0."""
-    return Cell(counter.name, functions.get(counter.name, "count"), None, counter.window)
+    """Returns the cell of a variable. One that nobody updates counts nothing, so it reads as 0.
+
+    ``functions``: as of ``resolve_variables``.
+    """
+    name = subject_name(counter)
+    return Cell(name, functions.get(name, "count"), None, counter.window, variable=True)
+
+
+def owned(rule: Rule, owner: str) -> Rule:
+    """Returns a rule whose variables are those of ``owner``; the rule itself if it has none."""
+    actions = tuple(
+        replace(action, variable=replace(action.variable, owner=owner))
+        if isinstance(action, Update)
+        else action
+        for action in rule.actions
+    )
+    condition = _owned(rule.condition, owner)
+    if condition is rule.condition and actions == rule.actions:
+        return rule
+    return replace(rule, condition=condition, actions=actions)
+
+
+def _owned(node: Node, owner: str) -> Node:
+    if isinstance(node, StatePredicate):
+        if not isinstance(node.subject, Counter):
+            return node
+        return replace(node, subject=replace(node.subject, owner=owner))
+    if isinstance(node, Predicate):
+        return node
+    if isinstance(node, Not):
+        child = _owned(node.child, owner)
+        return node if child is node.child else Not(child)
+    children = tuple(_owned(child, owner) for child in node.children)
+    if all(map(is_, children, node.children)):
+        return node
+    return replace(node, children=children)
 
 
 def cell_update(update: Update) -> CellUpdate:
     """Returns a rule's update as an update of the variable's cell."""
     field = update.field.qualified if update.field is not None else None
-    return CellUpdate(update.variable, update.function, field)
+    return CellUpdate(subject_name(update.variable), update.function, field)
 
 
 def macro_update(cell: Cell) -> CellUpdate:
@@ -402,9 +442,5 @@ def _shown(raw: int, field: Field | None) -> str:
 
 def _macro_cell(macro: Aggregate, where: str) -> Cell:
     name = subject_name(macro) + (f" where {where}" if where else "")
-    if len(name) > _MAX_NAME:
-        # Names stand in tables, row by row; a digest tells apart those that are cut off.
-        digest = blake2b(name.encode(), digest_size=16).hexdigest()
-        name = f"{name[: _MAX_NAME - 40]}... #{digest}"
     field = macro.field.qualified if macro.field is not None else None
-    return Cell(name, macro.function, field, macro.window)
+    return Cell(short_name(name), macro.function, field, macro.window)

@@ -15,10 +15,22 @@ from itertools import zip_longest
 
 from stackcast.udfs.errors import FilterError
 from stackcast.udfs.messages.attributes.registry import BITS
-from stackcast.udfs.network_match.bit_vectors import BitVectors, Domain, Merged, merged, vectors_in_words
+from stackcast.udfs.network_match.bit_vectors import (
+    BitVectors,
+    Domain,
+    Merged,
+    merged,
+    vectors_in_words,
+)
 from stackcast.udfs.network_match.generic.boxes import Box, Spans, groups, prefixes_of, reach
 from stackcast.udfs.network_match.generic.cells import CellTerms
-from stackcast.udfs.network_match.generic.table import MAX_ROWS, WAYS, GenericRow, Way, table_of_boxes
+from stackcast.udfs.network_match.generic.table import (
+    MAX_ROWS,
+    WAYS,
+    GenericRow,
+    Way,
+    table_of_boxes,
+)
 from stackcast.udfs.network_match.port_terms import PortTerm
 from stackcast.udfs.switches.ports import NARROW_PORTS, SUBSET
 
