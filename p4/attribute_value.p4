@@ -47,6 +47,7 @@
 #include "attribute_value/headers.p4"
 #include "attribute_value/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/link_local.p4"
 #include "virtual_trees/source.p4"
 #include "virtual_trees/route.p4"
 #include "virtual_trees/send.p4"

@@ -48,6 +48,7 @@
 #include "source_routes/headers.p4"
 #include "source_routes/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/link_local.p4"
 #include "virtual_trees/source.p4"
 #include "source_routes/check.p4"
 #include "source_routes/label.p4"

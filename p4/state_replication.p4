@@ -14,7 +14,8 @@
 //     |
 //   states, by the state's number:
 //     |-- publish ----------------> the ports behind which somebody subscribed
-//     |-- SUB-register -----------> its port is kept; on to all links of the tree
+//     |-- SUB-register -----------> its port is kept; on to the links of the tree that none went
+//     |                             out by in this round
 //     |-- SUB-remove -------------> its port is forgotten; on by a link behind which nobody is
 //     |                             left whom another port could serve
 //     |-- SUB-ack ----------------> from nobody
@@ -47,6 +48,7 @@
 #include "state_replication/headers.p4"
 #include "state_replication/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/link_local.p4"
 #include "state_replication/source.p4"
 #include "state_replication/check.p4"
 #include "state_replication/registers.p4"

@@ -47,6 +47,7 @@
 #include "stored_routes/headers.p4"
 #include "stored_routes/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/link_local.p4"
 #include "virtual_trees/source.p4"
 #include "virtual_trees/check.p4"
 #include "stored_routes/label.p4"

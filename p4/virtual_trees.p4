@@ -44,6 +44,7 @@
 #include "virtual_trees/headers.p4"
 #include "virtual_trees/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/link_local.p4"
 #include "virtual_trees/source.p4"
 #include "virtual_trees/check.p4"
 #include "virtual_trees/label.p4"

@@ -22,7 +22,7 @@ from benchmarks.states.memory import PROGRAMS, RULES, RUNS, STEP, TEXT, half
 from benchmarks.support.results import Lines
 from stackcast.lab.up.broker import free_ports
 
-REGISTERS = ("subscribers", "earlier", "generation")
+REGISTERS = ("subscribers", "earlier", "generation", "heard", "informed", "began")
 START_S = 60.0
 
 

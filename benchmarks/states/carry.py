@@ -21,8 +21,9 @@ from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.states.frames import pack_frame
 from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
+from stackcast.udfs.states.requests import REFRESH
 from stackcast.udfs.switches.stack_entries import switch_entries
-from stackcast.udfs.switches.state_entries import state_entries
+from stackcast.udfs.switches.state_entries import LEASE, state_entries
 from stackcast.udfs.trees.encoders import encoder_of
 from stackcast.udfs.trees.publisher_trees import first_trees
 
@@ -38,6 +39,9 @@ TEXT = {
 }
 BYTES = 1000
 DRAWS = 20
+#: Microseconds: between two refreshes of a host, and between two updates at the text's rate.
+REFRESH_US = int(REFRESH * 1e6)
+UPDATE_US = 20_000_000
 #: Of TCP, IPv4 and Ethernet, and of a record batch with one record in a request and an answer.
 _TCP = 14 + 20 + 32
 _PRODUCE, _FETCH = 61 + 8 + 60, 61 + 8 + 70
@@ -47,7 +51,7 @@ class CountedNetwork:
     """A network whose switches run a program and hold its entries; counts copies on links.
 
     ``between``: copies between switches, ``outside``: between hosts and switches, those of the
-    sender too; ``bytes`` of both.
+    sender too; ``bytes`` of both. ``now``: the clock of all switches, in microseconds.
     """
 
     def __init__(self, network: Network, program: str) -> None:
@@ -56,7 +60,8 @@ class CountedNetwork:
         stacks = program == "virtual_trees"
         self.trees = first_trees(network)
         entries = switch_entries(network, self.trees) if stacks else state_entries(network)
-        planes = {name: SimpleSwitch() for name in network.switches}
+        self.now = 0
+        planes = {name: SimpleSwitch(clock=lambda: self.now) for name in network.switches}
         for name, plane in planes.items():
             plane.load(config)
             plane.apply({e.key: e for e in entries if e.switch == name})
@@ -117,6 +122,24 @@ def _register(carried: CountedNetwork, host: str) -> None:
     group = group_of(MessageKind.REGISTER, STATE)
     ipv4 = carried.network.host(host).ipv4
     carried.send(host, pack_frame(ipv4, group, StateHeader(1, 1).pack()))
+
+
+def _keep(carried: CountedNetwork, hosts: list[str]) -> tuple[int, int]:
+    """Register hosts in two ways; return the bytes that each takes.
+
+    First each host registers in a period of its own, so that each register crosses the whole tree.
+    Then all register at the same time, as hosts do.
+    """
+    carried.zero()
+    for host in hosts:
+        carried.now += 1 << LEASE
+        _register(carried, host)
+    everywhere = carried.bytes
+    carried.zero()
+    carried.now += REFRESH_US
+    for host in hosts:
+        _register(carried, host)
+    return everywhere, carried.bytes
 
 
 def _remove(carried: CountedNetwork, host: str) -> None:
@@ -228,13 +251,11 @@ def _bytes(
         if count > len(hosts):
             continue
         sums: Counter[str] = Counter()
-        labels = registers = 0
+        labels = everywhere = kept = 0
         for _ in range(draws):
             chosen = rng.sample(hosts, count)
-            states.zero()
-            for host in chosen:
-                _register(states, host)
-            registers += states.bytes
+            registers = _keep(states, chosen)
+            everywhere, kept = everywhere + registers[0], kept + registers[1]
             for way, work in (("states", _publish), ("unicast", _unicast)):
                 states.zero()
                 work(states, "feed1", BYTES, chosen)
@@ -255,5 +276,7 @@ def _bytes(
             )
         lines.say(
             "kept", network=name, replicas=count, labels=labels / draws,
-            register_bytes=registers / draws / count,
+            register_bytes=kept / draws, everywhere_bytes=everywhere / draws,
+            share=kept / (sums["states"] * REFRESH_US / UPDATE_US),
+            everywhere_share=everywhere / (sums["states"] * REFRESH_US / UPDATE_US),
         )  # fmt: skip

@@ -94,7 +94,8 @@ def bytes_of(lines: Sequence[Line]) -> str:
                 f"{kept['network']}, {kept['replicas']} replicas",
                 *(f"{of[w]:,.0f}" for w in ("states", "virtual trees", "unicast", "Kafka topic")),
                 f"{kept['labels']:.1f}",
-                f"{kept['register_bytes']:,.0f}",
+                f"{kept['register_bytes']:,.0f}, {100 * kept['share']:.0f} %",
+                f"{kept['everywhere_bytes']:,.0f}, {100 * kept['everywhere_share']:.0f} %",
             )
         )
     return _table(
@@ -105,7 +106,8 @@ def bytes_of(lines: Sequence[Line]) -> str:
             "unicast",
             "Kafka topic, at least",
             "labels",
-            "to keep a replica, each 30 s",
+            "registers, each 30 s",
+            "if each went everywhere",
         ),
         rows,
     )

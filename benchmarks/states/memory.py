@@ -36,9 +36,10 @@ SWITCHES = 16
 PROGRAMS = {"registers": "state_replication", "table": "state_replication_table"}
 #: Of STARE's Table III; Open vSwitch and BMv2 were theirs.
 TEXT = {"registers": 119, "table": 184, "OpenFlow": 586}
-#: Bits a state, by sizes.p4: ports of this generation and of the one before, and its number; key
-#: and mask of a row. The text counts 32 and 32 for a row.
-BITS = {"registers": 64 + 64 + 32, "table": 22 + 64}
+#: Bits per state, by sizes.p4. Registers: ports of this generation and of the one before, and its
+#: number; links with a register in a period, and its number. A row: key and mask; the text counts
+#: 32 and 32.
+BITS = {"registers": 64 + 64 + 32 + 64 + 32, "table": 22 + 64}
 _HOST = 0x0A000001
 
 

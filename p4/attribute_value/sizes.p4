@@ -72,4 +72,5 @@ const reason_t NO_PORT = 10;           // only the port that the event came in b
 const reason_t UNKNOWN_PORT = 11;      // nothing is known to be behind the port that it came in by
 const reason_t NO_PUBLISHER = 12;      // an event from a host that is no publisher
 const reason_t FORGED_ADDRESS = 13;    // IPv4 from another address than the host's
-const bit<32> REASONS = 14;
+const reason_t LINK_LOCAL = 14;        // control traffic between neighbors (link_local.p4)
+const bit<32> REASONS = 15;

@@ -36,11 +36,18 @@ control check_source(in headers_t hdr, in bool published, inout metadata_t meta,
 
     apply {
         port_rows.apply();
-        if (!trusted) {
-            if (published) {
+        if (meta.reason != NOT_DROPPED) {
+            // Nothing is taken from this port.
+        } else if (published) {
+            if (!trusted) {
                 meta.reason = NO_PUBLISHER;
-            } else if (hdr.ipv4.isValid()
-                && hdr.ipv4.src != address) {
+            }
+        } else if (hdr.ipv4.isValid()) {
+            // No router passes these on, and some have no address of a host.
+            if ((hdr.ipv4.protocol == IGMP && hdr.ipv4.dst[31:28] == GROUPS)
+                || hdr.ipv4.dst[31:8] == LOCAL_NETWORK_CONTROL || hdr.ipv4.dst == BROADCAST) {
+                meta.reason = LINK_LOCAL;
+            } else if (!trusted && hdr.ipv4.src != address) {
                 meta.reason = FORGED_ADDRESS;
             }
         }

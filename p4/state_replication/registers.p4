@@ -2,6 +2,11 @@
 //
 // Time goes by in generations of 2^lease microseconds. A state has the ports that were registered in
 // the generation of its last message, and those of the one before; older ones are forgotten.
+//
+// In a period, one register of a state goes out by each link, no matter how many come in. All hosts
+// register a state again at the same time, every 30 seconds. So one message of each state crosses a
+// link each way in 30 seconds (two if a period ends meanwhile), and a message that was lost is
+// followed by another 30 seconds later.
 
 #ifndef EMBEDDED_CONTROLLER
 control replicate_state(
@@ -15,6 +20,8 @@ control replicate_state(
     register<ports_t>(STATES) subscribers;
     register<ports_t>(STATES) earlier;
     register<bit<32>>(STATES) generation;
+    register<ports_t>(STATES) informed;  // links with a register in the period below, and no remove since
+    register<bit<32>>(STATES) period_informed;
 
     apply {
         bit<2> kind = hdr.ipv4.dst[23:22];
@@ -22,7 +29,10 @@ control replicate_state(
         ports_t now;
         ports_t before;
         bit<32> last;
+        ports_t known;
+        bit<32> period_known;
         bit<32> current = (bit<32>) (standard.ingress_global_timestamp >> lease);
+        bit<32> period = (bit<32>) (standard.ingress_global_timestamp >> (lease - PERIOD_BITS));
         if (state >= STATES) {
             meta.reason = UNKNOWN_STATE;
         } else if (kind == ACK) {
@@ -44,9 +54,17 @@ control replicate_state(
                     meta.reason = NO_SUBSCRIBER;
                 }
             } else {
+                informed.read(known, state);
+                period_informed.read(period_known, state);
+                known = known & links;
                 if (kind == REGISTER) {
                     now = now | meta.entered;
-                    meta.ports = links;
+                    if (period != period_known) {
+                        known = 0;
+                        period_known = period;
+                    }
+                    meta.ports = links & ~known & ~meta.entered;
+                    known = known | meta.ports;
                 } else {
                     now = now & ~meta.entered;
                     before = before & ~meta.entered;
@@ -58,11 +76,14 @@ control replicate_state(
                     } else if ((left & (left - 1)) == 0) {
                         meta.ports = links & left;
                     }
+                    meta.ports = meta.ports & ~meta.entered;
+                    known = known & ~meta.ports;
                 }
                 subscribers.write(state, now);
                 earlier.write(state, before);
                 generation.write(state, current);
-                meta.ports = meta.ports & ~meta.entered;
+                informed.write(state, known);
+                period_informed.write(state, period_known);
                 if (meta.from_switch == 0) {
                     meta.ports = meta.ports | meta.entered;
                     meta.acknowledged = meta.ingress_port;

@@ -48,11 +48,12 @@ control check_source(
         meta.from_switch = 0;
         meta.publisher = 0;
         port.apply();
-        if (
-            meta.reason == NOT_DROPPED && meta.from_switch == 0
-            && hdr.ipv4.isValid() && hdr.ipv4.src != address
-        ) {
-            meta.reason = FORGED_ADDRESS;
+        if (meta.reason == NOT_DROPPED && hdr.ipv4.isValid()) {
+            if (is_link_local(hdr.ipv4.protocol, hdr.ipv4.dst)) {
+                meta.reason = LINK_LOCAL;
+            } else if (meta.from_switch == 0 && hdr.ipv4.src != address) {
+                meta.reason = FORGED_ADDRESS;
+            }
         }
     }
 }

@@ -97,4 +97,5 @@ const reason_t BAD_CHECKSUM = 11;   // of the IPv4 header
 const reason_t UNKNOWN_PORT = 12;   // nothing is known to be behind the port that it came in by
 const reason_t NO_PUBLISHER = 13;   // a stack from a host that is no publisher
 const reason_t FORGED_ADDRESS = 14; // plain IPv4 from another address than the host's
-const bit<32> REASONS = 15;
+const reason_t LINK_LOCAL = 15;     // control traffic between neighbors (link_local.p4)
+const bit<32> REASONS = 16;

@@ -42,10 +42,16 @@ control check_source(
 
     apply {
         port.apply();
-        if (!trusted) {
-            if (published) {
+        if (meta.reason != NOT_DROPPED) {
+            // Nothing is taken from this port.
+        } else if (published) {
+            if (!trusted) {
                 meta.reason = NO_PUBLISHER;
-            } else if (hdr.ipv4.isValid() && hdr.ipv4.src != address) {
+            }
+        } else if (hdr.ipv4.isValid()) {
+            if (is_link_local(hdr.ipv4.protocol, hdr.ipv4.dst)) {
+                meta.reason = LINK_LOCAL;
+            } else if (!trusted && hdr.ipv4.src != address) {
                 meta.reason = FORGED_ADDRESS;
             }
         }

@@ -34,7 +34,11 @@ from stackcast.schemas.p4runtime import p4info_pb2
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.subscriptions import CheckedRule
 from stackcast.udfs.messages.attributes.events import ETHERTYPE, FINE, WIDTHS, code_of
-from stackcast.udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
+from stackcast.udfs.messages.attributes.frames import (
+    BITMASK_GROUP,
+    ID_PAIRS_GROUP,
+    events_of_frames,
+)
 from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.attributes.registry import attribute as make_attribute
 from stackcast.udfs.network.programs import STATES

@@ -14,7 +14,6 @@ from p4_tables import by_table
 from paths import P4, ROOT
 
 from stackcast.schemas.p4runtime import p4info_pb2
-from tests.make.p4 import generated
 from stackcast.udfs.errors import FilterError
 from stackcast.udfs.filters.compiler.compile import compile_texts
 from stackcast.udfs.messages.specification import Specification, parse_specification
@@ -23,6 +22,7 @@ from stackcast.udfs.network_match.framing import Repetition
 from stackcast.udfs.network_match.layout import PREFIX, NamedAction, ProgramOptions, program_layout
 from stackcast.udfs.network_match.table_sizes import stage_sizes
 from stackcast.udfs.p4_program.program import files, generate
+from tests.make.p4 import generated
 
 pytestmark = pytest.mark.unit
 

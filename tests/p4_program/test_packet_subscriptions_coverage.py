@@ -131,6 +131,7 @@ def pass_plain(switch: SimpleSwitch) -> None:
     for address, ttl in (("10.1.9.9", 9), ("10.1.2.3", 9), ("10.9.9.9", 9), ("10.1.2.3", 1)):
         switch.process(1, cases.other(address, ttl))
     switch.process(1, cases.other("10.1.2.3", fragment=1))
+    switch.process(1, cases.other("224.0.0.1"))
     short = cases.other("10.1.2.3", protocol=6)
     switch.process(1, short[:40])
     switch.process(1, cases.right_sums(short[:16] + b"\0\1" + short[18:]))

@@ -11,7 +11,14 @@ from state_cases import CAPACITY, REASONS, REGISTERS, SIZES, TABLE
 
 from stackcast.schemas.p4runtime import p4info_pb2
 from stackcast.udfs.network.programs import REPLICATING
-from stackcast.udfs.states.messages import ACKNOWLEDGER, HEADER_BYTES, PROTO_ID, STATES_PORT, MessageKind
+from stackcast.udfs.states.messages import (
+    ACKNOWLEDGER,
+    HEADER_BYTES,
+    PROTO_ID,
+    STATES_PORT,
+    MessageKind,
+)
+from stackcast.udfs.states.subscriptions import PERIOD_BITS
 from stackcast.udfs.switches.derivation import DERIVATIONS
 from stackcast.udfs.switches.ports import FAN_OUT
 from stackcast.udfs.switches.ports import NARROW_PORTS as PORTS
@@ -55,6 +62,7 @@ def test_numbers_of_the_programs_are_those_of_messages_and_control_plane():
     assert constant("FAN_OUT") == FAN_OUT
     assert {kind.name: constant(kind.name) for kind in MessageKind} == dict(MessageKind.__members__)
     assert constant("STATES") == CAPACITY
+    assert constant("PERIOD_BITS") == PERIOD_BITS
 
 
 def test_tables_and_actions_are_those_of_the_entries():
@@ -77,6 +85,8 @@ def test_who_subscribed_is_in_registers_of_one_program_and_in_a_table_of_the_oth
         ("ingress.states.subscribers", PORTS, CAPACITY),
         ("ingress.states.earlier", PORTS, CAPACITY),
         ("ingress.states.generation", 32, CAPACITY),
+        ("ingress.states.informed", PORTS, CAPACITY),
+        ("ingress.states.period_informed", 32, CAPACITY),
     }
     info = info_of(TABLE)
     assert not info.registers
@@ -96,5 +106,5 @@ def test_every_reason_to_drop_a_frame_is_counted_apart():
     trees = (p4_products.FOLDER / "virtual_trees/sizes.p4").read_text()
     numbered = re.findall(r"^const reason_t (\w+) = (\d+);", trees, re.MULTILINE)
     both = {name: int(number) for name, number in numbered if name in REASONS}
-    assert len(both) == 10
+    assert len(both) == 11
     assert {name: REASONS.index(name) for name in both} == both

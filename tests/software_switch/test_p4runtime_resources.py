@@ -24,7 +24,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackcast.schemas.p4runtime import p4runtime_pb2
-from stackcast.udfs.switches.entry import group_entry, group_id, replicas, session_entry, session_length
+from stackcast.udfs.switches.entry import (
+    group_entry,
+    group_id,
+    replicas,
+    session_entry,
+    session_length,
+)
 
 pytestmark = pytest.mark.unit
 

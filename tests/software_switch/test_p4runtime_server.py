@@ -44,7 +44,13 @@ from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
 from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from stackcast.udfs.errors import LabError, SwitchError
 from stackcast.udfs.network.topology import fabric
-from stackcast.udfs.switches.entry import Difference, SwitchEntry, canonical, difference, group_entry
+from stackcast.udfs.switches.entry import (
+    Difference,
+    SwitchEntry,
+    canonical,
+    difference,
+    group_entry,
+)
 from stackcast.udfs.switches.stack_entries import switch_entries
 from stackcast.udfs.trees.broadcast import broadcast_trees
 

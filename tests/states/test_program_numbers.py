@@ -17,7 +17,7 @@ from stackcast.udfs.states.messages import MOST_VNF, MessageKind, Signal, Signal
 from stackcast.udfs.states.middleware import Middleware
 from stackcast.udfs.states.outputs import CONTROLLER, Keep, Output, Record, Send
 from stackcast.udfs.states.programs import FIRST_VNF, QUARANTINE, Program, Programs
-from stackcast.udfs.states.requests import LEASE
+from stackcast.udfs.states.requests import LEASE, REFRESH
 from stackcast.udfs.states.segments import after, cut
 
 pytestmark = pytest.mark.unit
@@ -303,6 +303,35 @@ def test_without_a_number_left_a_program_gets_none_until_one_has_rested() -> Non
     assert programs.start(Program("b", 1))[0] == last
 
 
+def test_a_program_without_a_number_gets_one_once_one_has_rested() -> None:
+    world = World(2, seed=1)
+    world.run(1)
+    world.controller._facts.programs._next = MOST_VNF
+    world.start("a", 1)
+    world.run(1)
+    for name in ("late", "impatient"):
+        world.start(name, 2)
+        world.publish(name, "doors", name.encode())
+    world.run(QUARANTINE)
+    assert [world.clients[name].program.vnf for name in ("late", "impatient")] == [0, 0]
+    for name in ("a", "impatient"):
+        world._end_client(world.clients.pop(name))
+    world.run(QUARANTINE + REFRESH + 1)
+    program = world.clients["late"].program
+    assert program.vnf == MOST_VNF and not program.unacknowledged
+
+
+def test_a_host_keeps_its_address_if_a_program_ends_before_it_hears_that_no_number_is_left() -> (
+    None
+):
+    middleware = Middleware(HOSTS[0])
+    middleware.controller_up(0.0)
+    middleware.from_program(1, Signal(SignalKind.INIT_VNF, data=b"a"), 0.0)
+    middleware.program_ended(1, 0.0)
+    # A lease of program 0 would be the address of the host.
+    assert middleware.from_controller(Signal(SignalKind.INIT_VNF, data=b"a"), 0.0) == []
+
+
 def test_a_program_that_has_restarted_continues_after_its_last_update() -> None:
     network = Network(2)
     vnf = network.start("a", 2)
@@ -453,6 +482,31 @@ def test_two_programs_of_one_name_never_have_one_number() -> None:
     arrive(LEASE + 2)
     numbers = [program.vnf for program in middleware._programs.values()]
     assert len(numbers) == len(set(numbers)) == 2 and all(numbers)
+
+
+def test_the_end_of_a_connection_costs_the_same_however_many_programs_others_have() -> None:
+    def lines(others: int) -> int:
+        controller = Controller()
+        vnfs: list[int] = []
+        for connection, count in ((1, others), (2, 3)):
+            controller.from_middleware(connection, Signal(SignalKind.LEASE, data=bytes(4)), 0.0)
+            for number in range(count):
+                name = f"{connection} {number}".encode()
+                signal = Signal(SignalKind.INIT_VNF, data=name)
+                *_, answer = controller.from_middleware(connection, signal, 0.0)
+                assert isinstance(answer, Send)
+                vnfs.append(answer.signal.vnf)
+                publish = Signal(SignalKind.INIT_PUB, answer.signal.vnf, data=name)
+                controller.from_middleware(connection, publish, 0.0)
+        count = line_count(lambda: controller.middleware_ended(2))
+        # The next messages of the middleware of these programs come by another connection.
+        refused = controller.dropped["not_its_program"]
+        for vnf in vnfs:
+            controller.from_middleware(1, Signal(SignalKind.SUMMARY, vnf, 1), 0.0)
+        assert controller.dropped["not_its_program"] == refused + 3
+        return count
+
+    assert lines(500) == lines(5)
 
 
 @pytest.mark.parametrize("name", ["", "n" * 300, "\u00e9" * 300])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from examples import examples
 from hypothesis import example, given
@@ -11,6 +13,7 @@ from state_world import TICK, World
 from stackcast.udfs.errors import StateError
 from stackcast.udfs.states.messages import MOST_BYTES, MessageKind, StateHeader, group_of
 from stackcast.udfs.states.program import Update
+from stackcast.udfs.states.requests import LEASE
 from stackcast.udfs.states.segments import ASK_AGAIN, REORDERED, Stream, cut
 
 pytestmark = pytest.mark.unit
@@ -30,6 +33,11 @@ def world(loss: float = 0.0, seed: int = 1, programs: str = "abc") -> World:
 def held(made: World, name: str, state: str = STATE) -> dict[str, bytes]:
     values = made.clients[name].program.values(state)
     return {publisher: update.data for publisher, update in values.items()}
+
+
+def stored(made: World) -> dict[int, int]:
+    """Returns how many segments of each update the backlog has."""
+    return dict(Counter(update for _, _, update, _ in made.backlog))
 
 
 def numbers(made: World, name: str) -> dict[int, list[int]]:
@@ -222,6 +230,58 @@ def test_of_a_program_that_starts_again_and_again_the_backlog_keeps_the_last_alo
     assert len([key for key in made.records if key.startswith("publisher/")]) == 1
 
 
+def half_stored() -> World:
+    """Returns programs whose controller was killed within the write of a second update."""
+    made = world()
+    made.publish("a", STATE, b"first")
+    made.run(1)
+    made.kill_controller_in_write(1, segments=2)
+    made.publish("a", STATE, b"x" * 3000)
+    made.run(0.5)
+    return made
+
+
+def test_an_update_of_which_only_a_part_was_stored_is_brought_again() -> None:
+    made = half_stored()
+    assert made.is_controller_down and stored(made) == {1: 1, 2: 2}
+    made.subscribe("b", STATE)
+    made.run(10)
+    assert held(made, "b") == {"a": b"x" * 3000}
+    assert stored(made) == {2: 3} and not made.clients["a"].program.unacknowledged
+
+
+def test_nothing_is_left_of_an_update_of_which_a_part_was_stored_and_that_nobody_has() -> None:
+    made = half_stored()
+    made.clients.pop("a")
+    made.kill_middleware(1, 1)
+    made.run(LEASE + 5)
+    assert stored(made) == {1: 1}
+    # The program gets its number back, and so does its next update.
+    made.start("a", 1)
+    made.publish("a", STATE, b"new")
+    made.run(1)
+    made._end_client(made.clients.pop("a"))
+    made.run(1)
+    made.kill_controller(1)
+    made.run(5)
+    made.subscribe("b", STATE)
+    made.run(5)
+    assert held(made, "b") == {"a": b"new"} and stored(made) == {2: 1}
+
+
+def test_segments_that_were_let_go_in_part_are_let_go() -> None:
+    made = world()
+    made.publish("a", STATE, b"x" * 3000)
+    made.run(1)
+    # The first write stores the second update and removes the first segment of the first one.
+    made.kill_controller_in_write(1, segments=2)
+    made.publish("a", STATE, b"second")
+    made.run(0.5)
+    assert made.is_controller_down and stored(made) == {1: 2, 2: 1}
+    made.run(5)
+    assert stored(made) == {2: 1}
+
+
 def test_who_waits_for_an_update_that_is_let_go_with_its_publisher_gets_the_next_one() -> None:
     made = world()
     made.subscribe("b", STATE)
@@ -339,7 +399,7 @@ def test_a_number_belongs_to_one_program_at_a_time_even_after_a_new_controller_h
         st.tuples(
             st.sampled_from(
                 ["publish"] * 6
-                + ["big", "subscribe", "middleware", "controller", "program"]
+                + ["big", "subscribe", "middleware", "controller", "cut write", "program"]
                 + ["switch", "wait", "unsubscribe"]
             ),
             st.integers(0, 2),
@@ -380,6 +440,8 @@ def test_all_replicas_converge(seed: int, loss: float, steps: list[tuple[str, in
             made.kill_middleware(who + 1, seconds)
         elif step == "controller":
             made.kill_controller(seconds)
+        elif step == "cut write":
+            made.kill_controller_in_write(seconds)
         elif step == "program":
             lost = made.clients[name].program.unacknowledged
             if len(published[name]) - lost > before[name]:

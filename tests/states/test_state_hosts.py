@@ -24,7 +24,13 @@ from stackcast.jobs.adapters.states.links import GroupLink
 from stackcast.jobs.adapters.states.replica import Replica
 from stackcast.udfs.errors import StateError
 from stackcast.udfs.states.frames import pack_frame, read_frame
-from stackcast.udfs.states.messages import ACKNOWLEDGER, MOST_BYTES, STATES_PORT, MessageKind, group_of
+from stackcast.udfs.states.messages import (
+    ACKNOWLEDGER,
+    MOST_BYTES,
+    STATES_PORT,
+    MessageKind,
+    group_of,
+)
 
 pytestmark = pytest.mark.integration
 

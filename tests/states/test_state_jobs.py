@@ -134,6 +134,7 @@ def row_of(tables: Tables, table: str, **values: Any) -> dict[str, Any] | None:
     return None
 
 
+@pytest.mark.long
 def test_tables_show_publishers_replicas_and_positions(
     hosts: StateHosts, tables: Tables, broker: Broker, tmp_path: Path
 ) -> None:

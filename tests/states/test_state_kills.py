@@ -76,7 +76,15 @@ class World:
             return f"udp:{endpoint(hosts.far[port])}/{endpoint(hosts.near[port])}"
 
         def states(part: str, port: int, *arguments: str) -> list[str]:
-            command = [sys.executable, "-m", "stackcast.cli.main", "states", part, "--link", tunnel(port)]
+            command = [
+                sys.executable,
+                "-m",
+                "stackcast.cli.main",
+                "states",
+                part,
+                "--link",
+                tunnel(port),
+            ]
             command += ["--address", f"10.0.0.{port}", "--listen", listens[port]]
             return [*command, *arguments]
 
@@ -237,6 +245,7 @@ def names_of(kinds: Sequence[str], dice: random.Random) -> list[str]:
     return [f"{kind} {dice.choice(NAMES)}" if kind in on_hosts else kind for kind in kinds]
 
 
+@pytest.mark.long
 def test_replicas_converge_when_each_kind_of_part_is_killed_once(
     world: World, dice: random.Random
 ) -> None:

@@ -62,7 +62,7 @@ class Worlds:
     def lose(self, rng: Random, share: float) -> None:
         """Each network loses as many messages, and not the same: they do not send the same."""
         for world in self.all:
-            world.lose = lambda: rng.random() < share
+            world.lose = lambda link: rng.random() < share
 
     def send(self, host: str, kind: object, state: int) -> None:
         for world in self.all:

@@ -7,6 +7,7 @@ import random
 import networkx as nx
 import pytest
 import state_cases as cases
+from control_traffic import neighbor_frames
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.unit
 RANDOM = st.randoms(use_true_random=False)
 GENERATION = 1 << cases.LEASE
 STATES = range(1, 4)
+REFRESH = 0.25
+"""Generations between two refreshes of a host; somewhat more than 30 seconds of 134."""
 
 
 class Clock:
@@ -110,7 +113,7 @@ def test_leases_heal_lost_messages_restarted_switches_and_hosts_that_died(rng):
     def later(share):
         clock.now = world.now = clock.now + int(GENERATION * share)
 
-    world.lose = lambda: rng.random() < 0.4
+    world.lose = lambda link: rng.random() < 0.4
     for _ in range(20):
         host, state = rng.choice(hosts), rng.choice(STATES)
         kind = rng.choice([REGISTER, REMOVE])
@@ -122,8 +125,11 @@ def test_leases_heal_lost_messages_restarted_switches_and_hosts_that_died(rng):
             # It dies and says nothing.
             subscribed[state].discard(rng.choice(hosts))
         later(rng.choice([0, 0.1, 0.5]))
-    world.lose = lambda: False
-    refresh()
+    world.lose = lambda link: False
+    # One refresh of all mends what was lost, and another two if hosts that sent it have left since.
+    for _ in range(3):
+        later(REFRESH)
+        refresh()
     for state in STATES:
         publisher = rng.choice(world.network.publishers())
         got, _ = world.send(publisher, PUBLISH, state)
@@ -147,6 +153,17 @@ def test_what_is_no_message_is_dropped_and_counted_once():
         copies, reasons = told(switch, 1, frame)
         wanted = [] if reason else [(2, frame)]
         assert (copies, reasons) == (wanted, [reason] if reason else []), name
+
+
+def test_control_traffic_between_neighbors_is_counted_apart_from_forged_addresses():
+    ports = {1: Port(0x0A000001, True), 2: Port(), 3: Port(0x0A000003)}
+    switch = fresh()
+    model = SwitchModel(ports, 0b10, cases.LEASE, cases.CAPACITY)
+    switch.apply({entry.key: entry for entry in entries_of(model)})
+    for port in ports:
+        for name, frame in neighbor_frames(0x0A000000 + port):
+            assert told(switch, port, frame) == ([], ["LINK_LOCAL"]), (port, name)
+            assert told(switch, 4, frame) == ([], ["UNKNOWN_PORT"]), name
 
 
 def test_plain_ipv4_is_routed_beside_the_states():

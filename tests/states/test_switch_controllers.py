@@ -22,6 +22,7 @@ from state_cases import (
 )
 
 from stackcast.udfs.states.messages import StateHeader
+from stackcast.udfs.states.subscriptions import PERIOD_BITS
 from stackcast.udfs.states.switch_controller import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
@@ -114,7 +115,7 @@ def test_no_message_between_switches_is_lost_for_long(rng):
     switches = {name: ControlledSwitch(clock) for name in network.switches}
     world = cases.StateNetwork(network, switches, controlled=True, held_to_models=False, lease=40)
     subscribed = {state: set() for state in STATES}
-    world.lose = lambda: rng.random() < 0.4
+    world.lose = lambda link: rng.random() < 0.4
     for _ in range(8):
         host, state = rng.choice(sorted(network.hosts)), rng.choice(STATES)
         kind = rng.choice([REGISTER, REGISTER, REMOVE])
@@ -125,7 +126,7 @@ def test_no_message_between_switches_is_lost_for_long(rng):
                 break
             clock.now += LONGEST_PAUSE
             world.tick()
-    world.lose = lambda: False
+    world.lose = lambda link: False
     for state in STATES:
         publisher = rng.choice(network.publishers())
         got, _ = world.send(publisher, PUBLISH, state)
@@ -157,12 +158,24 @@ def test_a_message_goes_to_a_neighbor_until_it_is_acknowledged():
     assert held.tick(now + LONGEST_PAUSE) == []
 
 
-def test_a_message_that_comes_again_is_acknowledged_and_goes_no_further():
-    held, register = controller(), frame_of(REGISTER)
-    held.packet_in(4, register, 0)
-    assert held.packet_in(4, register, 5) == [Send(0b1000, acknowledged(register))]
-    again = frame_of(REGISTER, number=2)
-    assert Send(0b0111, again) in held.packet_in(4, again, 9)
+@pytest.mark.parametrize("kind", [REGISTER, REMOVE])
+def test_a_message_that_comes_again_is_acknowledged_and_goes_no_further(kind):
+    held, message = controller(), frame_of(kind)
+    assert Send(0b0111, message) in held.packet_in(4, message, 0)
+    for now in (5, 1 << LONG):
+        assert held.packet_in(4, message, now) == [Send(0b1000, acknowledged(message))]
+
+
+def test_a_refresh_goes_on_and_registers_of_other_ports_until_then_do_not():
+    held, period = controller(), 1 << LONG - PERIOD_BITS
+    held.packet_in(4, frame_of(REGISTER), 0)
+    other = frame_of(REGISTER, number=2)
+    assert held.packet_in(5, other, 9) == [
+        SetPorts(1, 0b11000),
+        Send(0b10000, acknowledged(other)),
+    ]
+    refresh = frame_of(REGISTER, number=3)
+    assert Send(0b0111, refresh) in held.packet_in(4, refresh, period)
 
 
 def test_a_remove_takes_the_place_of_the_register_before_it():
@@ -183,6 +196,9 @@ def test_a_port_that_nobody_refreshes_leaves_the_row():
 def test_a_controller_that_starts_again_goes_on_with_the_rows():
     held = controller({1: 0b11000}.items(), lease=20)
     assert held.tick((2 << 20) - 1) == []
+    # It has sent no register yet.
+    register = frame_of(REGISTER)
+    assert Send(0b0111, register) in held.packet_in(4, register, 0)
     assert held.packet_in(4, frame_of(REMOVE), 0)[0] == SetPorts(1, 0b10000)
 
 

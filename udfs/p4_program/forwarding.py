@@ -1,8 +1,8 @@
 """Forwarding in the generated program: routes, sets of ports as groups, ingress and egress.
 
-A set of ports is sent to by one multicast group, as ``stackcast.udfs.switches.ports`` numbers them: the ports
-are eight subsets of eight, and a group stands for each set within one. A set that reaches into
-several goes to the group of all subsets first, whose copies come back and are sent on, each to
+A set of ports is sent to by one multicast group, as ``stackcast.udfs.switches.ports`` numbers them:
+the ports are eight subsets of eight, and a group stands for each set within one. A set that reaches
+into several goes to the group of all subsets first, whose copies come back and are sent on, each to
 its own.
 """
 
@@ -70,6 +70,8 @@ def routing(program: ProgramLayout) -> str:
 def sources(program: ProgramLayout) -> str:
     """Generates who may send what in by which port: events come from switches and publishers."""
     ipv4 = program.layer("ipv4")
+    i = f"hdr.{ipv4.name}"
+    protocol, dst = (f"{i}.{ipv4.parts[part]}" for part in ("protocol", "dst"))
     return dedent(f"""\
         // Who may send what into this switch, by the port that it comes in by.
         //
@@ -109,11 +111,18 @@ def sources(program: ProgramLayout) -> str:
 
             apply {{
                 port_rows.apply();
-                if (!trusted) {{
-                    if (published) {{
+                if (meta.reason != NOT_DROPPED) {{
+                    // Nothing is taken from this port.
+                }} else if (published) {{
+                    if (!trusted) {{
                         meta.reason = NO_PUBLISHER;
-                    }} else if (hdr.{ipv4.name}.isValid()
-                        && hdr.{ipv4.name}.{ipv4.parts["src"]} != address) {{
+                    }}
+                }} else if ({i}.isValid()) {{
+                    // No router passes these on, and some have no address of a host.
+                    if (({protocol} == IGMP && {dst}[31:28] == GROUPS)
+                        || {dst}[31:8] == LOCAL_NETWORK_CONTROL || {dst} == BROADCAST) {{
+                        meta.reason = LINK_LOCAL;
+                    }} else if (!trusted && {i}.{ipv4.parts["src"]} != address) {{
                         meta.reason = FORGED_ADDRESS;
                     }}
                 }}

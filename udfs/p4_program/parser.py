@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from textwrap import dedent, indent
 
 from stackcast.udfs.network_match.layout import OPTIONS, Layer, ProgramLayout, p4_name
-from stackcast.udfs.p4_program.several import VARIABLES, in_order, several_headers, several_states, state
+from stackcast.udfs.p4_program.several import (
+    VARIABLES,
+    in_order,
+    several_headers,
+    several_states,
+    state,
+)
 
 UDP = 17
 _UDP_BYTES = 8

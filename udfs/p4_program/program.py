@@ -1,6 +1,7 @@
 """The static step: a P4_16 program for v1model from a message format specification.
 
-Source: CAMUS 3.1. The program has no rules in it: ``stackcast.udfs.network_match.entries`` fills its tables.
+Source: CAMUS 3.1. The program has no rules in it: ``stackcast.udfs.network_match.entries`` fills
+its tables.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ REASONS = (
     ("UNKNOWN_PORT", "nothing is known to be behind the port that it came in by", ""),
     ("NO_PUBLISHER", "an event from a host that is no publisher", ""),
     ("FORGED_ADDRESS", "IPv4 from another address than the host's", ""),
+    ("LINK_LOCAL", "control traffic between neighbors", ""),
 )
 """Reasons that packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on.
 
@@ -210,6 +212,10 @@ def _sizes(program: ProgramLayout) -> str:
         ("const bit<16> IPV4 = 0x0800;", True),
         ("const bit<16> IPV6 = 0x86dd;", v6),
         (f"const bit<8> UDP = {UDP};", True),
+        ("const bit<8> IGMP = 2;", True),
+        ("const bit<4> GROUPS = 0xe;  // 224.0.0.0/4", True),
+        ("const bit<24> LOCAL_NETWORK_CONTROL = 0xe00000;  // 224.0.0.0/24 (RFC 5771)", True),
+        ("const bit<32> BROADCAST = 0xffffffff;", True),
         ("const bit<32> ETHERNET_BYTES = 14;", True),
         ("const bit<16> IPV4_BYTES = 20;  // without options", True),
         ("const int OPTIONS_BITS = 320;  // at most", True),

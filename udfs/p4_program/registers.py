@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from stackcast.udfs.network_match.layout import FUNCTIONS, SLOT_BITS, TAG_BITS, VALUE_BITS, ProgramLayout
+from stackcast.udfs.network_match.layout import (
+    FUNCTIONS,
+    SLOT_BITS,
+    TAG_BITS,
+    VALUE_BITS,
+    ProgramLayout,
+)
 from stackcast.udfs.network_match.table_sizes import cell_sizes
 
 _CELL = f"bit<8> block, bit<{SLOT_BITS}> slot, bit<8> function, bit<64> window, bit<{TAG_BITS}> tag"

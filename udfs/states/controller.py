@@ -16,7 +16,7 @@ another publisher has a later update, which is the value of the state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from stackcast.udfs.errors import StateError
@@ -81,17 +81,17 @@ class Controller:
     """Names, backlog and recovery for one network. ``dropped`` counts by reason what was not taken,
     ``recovered`` the updates that were brought again."""
 
-    def __init__(self, number: int = 1) -> None:
+    def __init__(
+        self, number: int = 1, time_of_day: Callable[[float], float] = lambda now: now
+    ) -> None:
         self.dropped: Counter[str] = Counter()
         self.recovered = 0
-        self.requests = Requests(number)
+        self.requests = Requests(number, time_of_day)
         self._facts = Facts()
         self._addresses: dict[int, int] = {}
         self._changed: set[tuple[int, int]] = set()
         #: Backlogs that lack something.
         self._waiting: set[tuple[int, int]] = set()
-        #: Numbers of ended programs whose updates were kept, the one that ended first first.
-        self._ended: dict[int, None] = {}
         #: Requests that wait until middlewares have reported, and until when.
         self._held: list[tuple[int, Signal]] = []
         self._settled_at = 0.0
@@ -104,14 +104,12 @@ class Controller:
 
         Programs that lived have a lease from now on.
         """
-        self._facts.restore(records, datagrams, now)
-        for vnf, program in self._facts.programs.known.items():
-            if not program.is_alive:
-                self._ended[vnf] = None
+        found = self._facts.restore(records, datagrams, now)
         published = [number for number, state in self._facts.states.items() if state.backlogs]
         if published:
             self._settled_at = now + SETTLE
-        return [each for number in published for each in self.requests.want(number, 0, now)]
+        found += [each for number in published for each in self.requests.want(number, 0, now)]
+        return found
 
     def counts(self) -> ControllerCounts:
         """Returns counts, also to another thread."""
@@ -177,11 +175,10 @@ class Controller:
     def middleware_ended(self, connection: int) -> None:
         """Learns that a connection is closed; its programs live until their leases end."""
         self._addresses.pop(connection, None)
-        for program in self._facts.programs.known.values():
-            if program.connection == connection:
-                program.connection = 0
-        for state in self._facts.states.values():
-            for backlog in state.backlogs.values():
+        self._facts.programs.disconnect(connection)
+        for number, vnf in self._waiting:
+            backlog = self._facts.backlog(number, vnf)
+            if backlog is not None:
                 backlog.holders.discard(connection)
 
     def _lease(self, connection: int, signal: Signal, now: float) -> list[Output]:
@@ -199,7 +196,7 @@ class Controller:
             return [Send(connection, Signal(SignalKind.LEASE, signal.vnf, count=1))]
         was_alive = program.is_alive
         self._facts.programs.renew(signal.vnf, now)
-        program.connection = connection
+        self._facts.programs.connect(signal.vnf, connection)
         return [] if was_alive else [self._facts.program_record(signal.vnf)]
 
     def _name_program(self, connection: int, signal: Signal, now: float) -> list[Output]:
@@ -208,7 +205,6 @@ class Controller:
         vnf, records = self._facts.add_program(program)
         if not vnf:
             self.dropped["no_numbers_left"] += 1
-        self._ended.pop(vnf, None)
         return [*records, Send(connection, Signal(SignalKind.INIT_VNF, vnf, data=signal.data))]
 
     def _publisher(self, connection: int, signal: Signal, now: float) -> list[Output]:
@@ -299,8 +295,6 @@ class Controller:
         found = [o for state in list(program.subscribed) for o in self._unsubscribe(vnf, state)]
         self._facts.programs.end(vnf, now)
         found.append(self._facts.program_record(vnf))
-        self._ended.pop(vnf, None)
-        self._ended[vnf] = None
         for number in list(program.published):
             found += self._let_go_ended(number, now)
         self._facts.programs.forget(vnf, now)
@@ -341,17 +335,9 @@ class Controller:
     def _let_go_long_ended(self, now: float) -> list[Output]:
         """Lets go what `QUARANTINE` has kept of programs that ended; the rest stays until another
         program publishes."""
-        found: list[Output] = []
-        while self._ended:
-            vnf = next(iter(self._ended))
-            program = self._facts.programs.known.get(vnf)
-            if program is not None and not program.is_alive:
-                if now < program.ended + QUARANTINE:
-                    break
-                for number in sorted(program.published):
-                    found += self._let_go_ended(number, now)
-            del self._ended[vnf]
-        return found
+        programs = self._facts.programs
+        numbers = {n for vnf in programs.long_ended(now) for n in programs.known[vnf].published}
+        return [each for number in sorted(numbers) for each in self._let_go_ended(number, now)]
 
     # Backlog
 
@@ -491,11 +477,15 @@ class Controller:
         found += self._let_go_long_ended(now)
         found += [self._facts.program_record(n) for n in self._facts.programs.release(now)]
         for number, vnf in sorted(self._waiting):
-            waiting = self._facts.backlog(number, vnf)
-            if waiting is not None:
-                found += self._wait(number, vnf, waiting, now)
-            if waiting is None or waiting.stream.through == waiting.stream.last:
-                self._waiting.discard((number, vnf))
+            backlog = self._facts.backlog(number, vnf)
+            if backlog is not None and backlog.stream.through != backlog.stream.last:
+                found += self._wait(number, vnf, backlog, now)
+                continue
+            self._waiting.discard((number, vnf))
+            if backlog is not None:
+                backlog.stream.waits_since = None
+                backlog.holders.clear()
+                backlog.asked.clear()
         for number, vnf in sorted(self._changed):
             found += self._summaries(number, [vnf])
             update = self._facts.states[number].backlogs[vnf].stream.through
@@ -512,11 +502,6 @@ class Controller:
 
     def _wait(self, number: int, vnf: int, backlog: Backlog, now: float) -> list[Output]:
         stream = backlog.stream
-        if stream.through == stream.last:
-            stream.waits_since = None
-            backlog.holders.clear()
-            backlog.asked.clear()
-            return []
         if stream.waits_since is None:
             stream.waits_since = now
         if now >= stream.waits_since + PATIENCE:

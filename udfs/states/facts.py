@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stackcast.udfs.states.messages import MOST_STATE, REGISTER_STATES, read_message
-from stackcast.udfs.states.outputs import Output, Record
+from stackcast.udfs.states.outputs import Keep, Output, Record
 from stackcast.udfs.states.programs import Program, Programs
 from stackcast.udfs.states.segments import Stream, after, segments
 
@@ -30,7 +30,7 @@ class Backlog:
     first: int
     kept: dict[int, bytes] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
-    #: Connections whose replicas are ahead.
+    #: Connections whose replicas are ahead, as long as an update is missing.
     holders: set[int] = field(default_factory=set)
     asked: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
@@ -162,23 +162,36 @@ class Facts:
 
     def restore(
         self, records: Iterable[Record], datagrams: Iterable[tuple[int, bytes]], now: float
-    ) -> None:
-        """Takes up what is on record; datagrams with their states. Programs that lived have a lease
-        from now on."""
-        parts: dict[tuple[int, int, int], dict[int, bytes]] = {}
-        totals: dict[tuple[int, int, int], int] = {}
+    ) -> list[Output]:
+        """Takes up what another controller has stored, which may have died in a write.
+
+        Programs that lived have a lease from now on. An update that is not whole was not confirmed
+        to its publisher yet, which publishes it again, or was being let go.
+
+        Args:
+            records: last record of each key.
+            datagrams: segments of the backlog, with their states.
+            now: time in seconds.
+
+        Returns:
+            The segments of the backlog that are no longer needed. If they stayed, a later update
+            with their number could not be restored.
+        """
+        parts: dict[tuple[int, int, int, int], dict[int, bytes]] = {}
+        outdated: list[Output] = []
         for record in sorted(records, key=lambda record: _ORDER.index(record.key.split("/")[0])):
             self._restore(record, now)
         for vnf in list(self.programs.known):
             self.programs.forget(vnf, now)
         for state, datagram in datagrams:
             header, data = read_message(datagram)
-            key = state, header.vnf, header.update
+            key = state, header.vnf, header.update, header.total
             parts.setdefault(key, {})[header.segment] = data
-            totals[key] = header.total
-        for (state, vnf, update), held in parts.items():
+        for (state, vnf, update, total), held in parts.items():
             backlog = self.backlog(state, vnf)
-            if backlog is not None and len(held) == totals[state, vnf, update]:
+            if backlog is None or len(held) < total:
+                outdated += [Keep(state, vnf, update, segment, None) for segment in sorted(held)]
+            else:
                 data = b"".join(held[number] for number in sorted(held))
                 backlog.kept[update] = data
                 self._count(1, data)
@@ -196,6 +209,7 @@ class Facts:
                 oldest = next(iter(backlog.kept), after(backlog.stream.through))
                 for vnf in state_.subscribers:
                     backlog.positions.setdefault(vnf, after(oldest, -1))
+        return outdated
 
     def _restore(self, record: Record, now: float) -> None:
         kind, *numbers = record.key.split("/")

@@ -140,6 +140,8 @@ class SignalKind(IntEnum):
 
 _SIGNAL = struct.Struct(">BHIIHH")
 _LENGTH = struct.Struct(">I")
+#: First bytes of a handshake and of an alert of TLS. No signal is so long that it begins like this.
+_TLS = (0x1603, 0x1503)
 MOST_SIGNAL = _SIGNAL.size + MOST_BYTES
 
 
@@ -177,13 +179,20 @@ class SignalReader:
     def feed(self, data: bytes) -> list[Signal]:
         """Takes the next bytes; returns the signals that they complete.
 
-        Raises StateError ``BAD_MESSAGE``: the connection cannot be read any further.
+        Raises StateError ``BAD_MESSAGE``, or ``BAD_TLS`` if they are of TLS: the connection cannot
+        be read any further.
         """
         self._held += data
         found: list[Signal] = []
         at = 0
         while len(self._held) - at >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._held, at)
+            if length >> 16 in _TLS:
+                raise StateError(
+                    "BAD_TLS",
+                    "the other side speaks TLS, and this one does not: set "
+                    "spark.stackcast.states.tls.* or --tls-* on both sides",
+                )
             if not _SIGNAL.size <= length <= MOST_SIGNAL:
                 raise StateError("BAD_MESSAGE", f"a signal of {length} bytes")
             end = at + _LENGTH.size + length

@@ -23,7 +23,7 @@ two with one number that of the greater VNF_ID: so every replica says the same.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from stackcast.udfs.errors import StateError
@@ -70,6 +70,8 @@ class _Published:
 class _Program:
     connection: int
     vnf: int = 0
+    #: Whether no number was left when it asked for one.
+    waits_for_number: bool = False
     name: str = ""
     publishes: dict[int, _Published] = field(default_factory=dict)
     subscribed: dict[int, str] = field(default_factory=dict)
@@ -92,13 +94,21 @@ class _Replica:
 class Middleware:
     """All programs of one host. ``dropped`` counts by reason what was not taken.
 
-    address: of the host in the network, IPv4. number: see `Requests`.
+    Args:
+        address: IPv4 address of the host in the network.
+        number: see `Requests`.
+        time_of_day: see `Requests`.
     """
 
-    def __init__(self, address: int, number: int = 1) -> None:
+    def __init__(
+        self,
+        address: int,
+        number: int = 1,
+        time_of_day: Callable[[float], float] = lambda now: now,
+    ) -> None:
         self.dropped: Counter[str] = Counter()
         self.recovered = self.skipped = 0
-        self.requests = Requests(number)
+        self.requests = Requests(number, time_of_day)
         self._address = address
         self._programs: dict[int, _Program] = {}
         self._replicas: dict[int, _Replica] = {}
@@ -285,6 +295,10 @@ class Middleware:
         found: list[Output] = []
         found += self._renew_leases()
         for program in self._programs.values():
+            if program.waits_for_number:
+                program.waits_for_number = False
+                signal = Signal(SignalKind.INIT_VNF, data=program.name.encode())
+                found += self._ask(program.connection, signal)
             if program.vnf:
                 for name in program.subscribed.values():
                     signal = Signal(SignalKind.SUB_REG, program.vnf, data=name.encode())
@@ -350,6 +364,10 @@ class Middleware:
         connection, _ = self._asked.popleft()
         program = self._programs.get(connection)
         if signal.kind is SignalKind.INIT_VNF:
+            if not signal.vnf:
+                if program is not None:
+                    program.waits_for_number = True
+                return self._drop("no_numbers_left")
             if program is None:
                 return self._tell(Signal(SignalKind.LEASE, signal.vnf, count=1))
             program.vnf = signal.vnf

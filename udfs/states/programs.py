@@ -70,6 +70,10 @@ class Programs:
         #: forgotten: those in quarantine, and those whose numbers are free.
         self._resting: dict[int, tuple[float, Program]] = {}
         self._free: dict[int, Program] = {}
+        #: Numbers of ended programs whose updates are kept, the one that ended first first.
+        self._kept: dict[int, None] = {}
+        #: Numbers of the programs of each connection.
+        self._connected: dict[int, set[int]] = {}
         #: Numbers of ended programs by their names and addresses; how many of these run.
         self._ended: dict[tuple[str, int], dict[int, None]] = {}
         self._running: Counter[tuple[str, int]] = Counter()
@@ -106,7 +110,24 @@ class Programs:
         self.known[vnf] = program
         self._leases[vnf] = None
         self._running[program.holder] += 1
+        self.connect(vnf, program.connection)
         return vnf, former
+
+    def connect(self, vnf: int, connection: int) -> None:
+        """Sets the connection of a program, 0 for none."""
+        program = self.known[vnf]
+        if numbers := self._connected.get(program.connection):
+            numbers.discard(vnf)
+            if not numbers:
+                del self._connected[program.connection]
+        program.connection = connection
+        if connection:
+            self._connected.setdefault(connection, set()).add(vnf)
+
+    def disconnect(self, connection: int) -> None:
+        """Notes that a connection is closed; its programs have none."""
+        for vnf in self._connected.pop(connection, ()):
+            self.known[vnf].connection = 0
 
     def runs(self, program: Program) -> bool:
         """Returns whether a program of the same name and address is alive."""
@@ -145,7 +166,9 @@ class Programs:
     def end(self, vnf: int, now: float) -> None:
         """Ends a program; `forget` it once nothing of it is kept."""
         program = self.known[vnf]
-        program.is_alive, program.connection, program.ended = False, 0, now
+        self.connect(vnf, 0)
+        program.is_alive, program.ended = False, now
+        self._kept[vnf] = None
         del self._leases[vnf]
         self._count_end(vnf, program)
 
@@ -155,6 +178,19 @@ class Programs:
         program = self.known.get(vnf)
         if program is not None and not program.is_alive and not program.published:
             self._resting[vnf] = now, self.known.pop(vnf)
+            self._kept.pop(vnf, None)
+
+    def long_ended(self, now: float) -> list[int]:
+        """Returns programs that ended `QUARANTINE` seconds ago and of which updates are kept, each
+        once."""
+        numbers = []
+        for vnf in self._kept:
+            if now < self.known[vnf].ended + QUARANTINE:
+                break
+            numbers.append(vnf)
+        for vnf in numbers:
+            del self._kept[vnf]
+        return numbers
 
     def release(self, now: float) -> list[int]:
         """Ends the quarantine of numbers whose time has come, and returns them."""
@@ -181,6 +217,8 @@ class Programs:
             self._leases[vnf] = None
         else:
             self._count_end(vnf, program)
+            if not is_free:
+                self._kept[vnf] = None
 
     def _count_end(self, vnf: int, program: Program) -> None:
         self._ended.setdefault(program.holder, {})[vnf] = None
@@ -192,7 +230,7 @@ class Programs:
         """Removes an ended program, wherever it is."""
         program = self.find(vnf)
         assert program is not None
-        for place in (self.known, self._resting, self._free):
+        for place in (self.known, self._resting, self._free, self._kept):
             place.pop(vnf, None)
         del self._ended[program.holder][vnf]
         if not self._ended[program.holder]:

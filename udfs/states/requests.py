@@ -3,6 +3,7 @@ before the lease of a subscription runs out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
@@ -14,6 +15,21 @@ LONGEST_WAIT = 8.0
 LEASE = 90.0
 REFRESH = 30.0
 """Seconds; a lease outlives two lost refreshes."""
+_GOLDEN = 0.6180339887498949
+
+
+def next_refresh(state: int, now: float) -> float:
+    """Return when a state is registered again.
+
+    Hosts whose clocks agree register a state at the same time, so that switches forward one of
+    their messages and recognize the others as repetitions. The times of states are spread evenly.
+
+    Args:
+        state: number of the state.
+        now: time of day, in seconds.
+    """
+    phase = REFRESH * (state * _GOLDEN % 1)
+    return now + REFRESH - (now - phase) % REFRESH
 
 
 @dataclass
@@ -28,14 +44,19 @@ class _Request:
 
 
 class Requests:
-    """Subscribes one host to states, as its switch sees it. All times are seconds of one clock.
+    """Subscribe one host to states, as its switch sees it. All times are seconds of one clock.
 
-    number: of the first request; a host that starts anew takes another, so that no ack of before
-    is taken for one of now.
+    Args:
+        number: of the first request. A host that starts anew takes another, so that it does not
+            mistake an ack from before for a current one.
+        time_of_day: returns the time of day that belongs to a time of the clock.
     """
 
-    def __init__(self, number: int = 1) -> None:
+    def __init__(
+        self, number: int = 1, time_of_day: Callable[[float], float] = lambda now: now
+    ) -> None:
         self._number = number
+        self._time_of_day = time_of_day
         self._open: dict[int, _Request] = {}
         self._live: dict[int, float] = {}
         #: Nothing is due before.
@@ -72,7 +93,8 @@ class Requests:
         if held.kind is MessageKind.REMOVE:
             del self._open[state]
             return [Leave(group_of(MessageKind.ACK, state))]
-        held.due = now + REFRESH
+        today = self._time_of_day(now)
+        held.due = now + next_refresh(state, today) - today
         self._next_due = min(self._next_due, held.due)
         self._live.setdefault(state, now)
         return []

@@ -75,8 +75,7 @@ class SwitchController:
         self._known = Subscriptions(links, hosts, lease)
         self._rows = dict(rows)
         for state, ports in rows.items():
-            for port in ports_of(ports):
-                self._known.register(state, port, now)
+            self._known.restore(state, ports, now)
         self._generation = now >> lease
         # By port and state: the last request, and what a neighbor has not acknowledged.
         self._last: dict[tuple[int, int], tuple[MessageKind, bytes]] = {}
@@ -97,21 +96,22 @@ class SwitchController:
             if waiting is not None and waiting.request == request:
                 del self._unacknowledged[port, state]
             return []
+        if self._last.get((port, state)) == (kind, request):
+            # It comes again because its ack was lost.
+            return [Send(1 << port - 1, acknowledged(frame))]
+        self._last[port, state] = kind, request
         register = kind == MessageKind.REGISTER
         change = self._known.register if register else self._known.remove
         onward = change(state, port, now)
         effects = self._written([state], now)
         effects.append(Send(1 << port - 1, acknowledged(frame)))
-        # What comes again is on its way already.
-        if self._last.get((port, state)) != (kind, request):
-            self._last[port, state] = kind, request
-            if onward:
-                effects.append(Send(onward, frame))
-            until = now + (1 << self._known.lease)
-            for link in ports_of(onward):
-                self._unacknowledged[link, state] = _Unacknowledged(
-                    frame, request, now + FIRST_PAUSE, FIRST_PAUSE, until
-                )
+        if onward:
+            effects.append(Send(onward, frame))
+        until = now + (1 << self._known.lease)
+        for link in ports_of(onward):
+            self._unacknowledged[link, state] = _Unacknowledged(
+                frame, request, now + FIRST_PAUSE, FIRST_PAUSE, until
+            )
         return effects
 
     def tick(self, now: int) -> list[Effect]:

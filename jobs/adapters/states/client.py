@@ -6,20 +6,27 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import selectors
 import socket
+import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 
+from stackcast.jobs.adapters.states.credentials import StateCredentials, TlsSockets, handshake_error
 from stackcast.udfs.errors import StateError
 from stackcast.udfs.states.messages import MIDDLEWARE_PORT, Signal, SignalReader
 from stackcast.udfs.states.program import Program, Update
+
+log = logging.getLogger(__name__)
 
 LOCAL = ("127.0.0.1", MIDDLEWARE_PORT)
 MOST_UNREAD = 4096
 """Updates that wait for who reads `StatesClient.updates`; older ones are only in `values`."""
 
+_CONNECT = 5.0
 _RETRY = 0.25
 _READ = 1 << 18
 
@@ -29,10 +36,27 @@ class StatesClient:
 
     A context manager. It connects again by itself, subscribes again, and publishes again what was
     not yet safe. Safe for several threads.
+
+    Args:
+        name: of the program.
+        middleware: host and port of the middleware.
+        credentials: PEM files, if the middleware has TLS. Its certificate must name the host.
+
+    Raises:
+        StateError: ``BAD_TLS``, if the files do not fit. What the middleware refuses is logged.
     """
 
-    def __init__(self, name: str = "", middleware: tuple[str, int] = LOCAL) -> None:
+    def __init__(
+        self,
+        name: str = "",
+        middleware: tuple[str, int] = LOCAL,
+        credentials: StateCredentials | None = None,
+    ) -> None:
         self._middleware = middleware
+        credentials = credentials or StateCredentials()
+        self._tls = None if credentials.plain else TlsSockets(credentials, server_side=False)
+        #: Why the last connection ended, until the middleware answers.
+        self._problem = ""
         self._program = Program(name or socket.gethostname())
         self._lock = threading.Condition()
         self._socket: socket.socket | None = None
@@ -93,10 +117,12 @@ class StatesClient:
         with self._lock:
             while self._program.unacknowledged:
                 if not self._lock.wait(until - time.monotonic()) and time.monotonic() >= until:
+                    problem = f" ({self._problem})" if self._problem else ""
                     raise StateError(
                         "NOT_SAFE",
                         f"{self._program.unacknowledged} updates of {self._program.name} are not "
-                        "yet with the replica controller; they are tried on while the program runs",
+                        f"yet with the replica controller{problem}; they are tried on while the "
+                        "program runs",
                     )
 
     def updates(self, timeout: float | None = None) -> Iterator[Update]:
@@ -113,17 +139,38 @@ class StatesClient:
 
     def _run(self) -> None:
         while not self._is_closed:
-            with (
-                contextlib.suppress(OSError, StateError),
-                socket.create_connection(self._middleware, timeout=5.0) as peer,
-            ):
-                peer.settimeout(None)
-                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._serve(peer)
+            try:
+                with socket.create_connection(self._middleware, timeout=_CONNECT) as plain:
+                    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    with self._secured(plain) as peer:
+                        peer.settimeout(None)
+                        self._serve(peer)
+            except StateError as error:
+                self._report(error)
+            except ssl.SSLError as error:
+                self._report(handshake_error(error))
+            except OSError as error:
+                self._problem = self._problem or error.strerror or str(error)
             with self._lock:
                 self._socket = None
                 self._program.disconnected()
                 self._lock.wait_for(lambda: self._is_closed, _RETRY)
+
+    def _report(self, error: StateError) -> None:
+        if str(error) != self._problem and not self._is_closed:
+            self._problem = str(error)
+            log.warning("middleware at %s:%d: %s", *self._middleware, error)
+
+    def _secured(self, plain: socket.socket) -> socket.socket:
+        if self._tls is None:
+            return plain
+        peer = self._tls.wrap(plain, self._middleware[0])
+        try:
+            peer.do_handshake()
+        except OSError as error:
+            peer.close()
+            raise handshake_error(error) from None
+        return peer
 
     def _serve(self, peer: socket.socket) -> None:
         reader = SignalReader()
@@ -132,8 +179,9 @@ class StatesClient:
                 return
             self._socket = peer
             self._send(self._program.connected())
-        while data := peer.recv(_READ):
+        for data in _received(peer, self._lock):
             for signal in reader.feed(data):
+                self._problem = ""
                 with self._lock:
                     answers, update = self._program.take(signal)
                     self._send(answers)
@@ -148,3 +196,30 @@ class StatesClient:
                 # The end of the connection is found where it is read.
                 with contextlib.suppress(OSError):
                     self._socket.sendall(data)
+
+
+def _received(peer: socket.socket, lock: threading.Condition) -> Iterator[bytes]:
+    """Yields bytes as they come, until the connection ends.
+
+    OpenSSL does not let two threads use a connection at a time. So TLS is read with the lock that
+    senders hold, and this waits without it.
+    """
+    if not isinstance(peer, ssl.SSLSocket):
+        while data := peer.recv(_READ):
+            yield data
+        return
+    with selectors.DefaultSelector() as selector:
+        selector.register(peer, selectors.EVENT_READ)
+        while True:
+            selector.select()
+            with lock:
+                peer.setblocking(False)
+                try:
+                    data = peer.recv(_READ)
+                except ssl.SSLWantReadError:
+                    continue
+                finally:
+                    peer.setblocking(True)
+            if not data:
+                return
+            yield data

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from stackcast.jobs.adapters.app.metrics_server import Health
+from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.states.service import ControllerService
 
 LATE_SECONDS = 60.0

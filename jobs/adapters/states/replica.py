@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackcast.jobs.adapters.states.client import LOCAL, StatesClient
+from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.udfs.states.program import Update
 
 
@@ -22,7 +23,7 @@ class Replica:
 
     A context manager. It connects again by itself, and publishes again what was not yet safe.
     ``subscribes`` False: it publishes only. Safe for several threads. Of several states a program
-    has one `StatesClient`.
+    has one `StatesClient`. ``credentials``: for a middleware with TLS.
     """
 
     def __init__(
@@ -32,9 +33,10 @@ class Replica:
         middleware: tuple[str, int] = LOCAL,
         *,
         subscribes: bool = True,
+        credentials: StateCredentials | None = None,
     ) -> None:
         self.state = state
-        self._client = StatesClient(name, middleware)
+        self._client = StatesClient(name, middleware, credentials)
         if subscribes:
             self._client.subscribe(state)
 

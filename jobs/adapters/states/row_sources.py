@@ -15,7 +15,13 @@ from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.fetch.options import reader_options
 from stackcast.jobs.adapters.states.client import StatesClient
 from stackcast.jobs.adapters.states.metrics import PublisherMetrics
-from stackcast.jobs.adapters.states.row_states import STATES, StateFilters, StateNames, table_values, touched
+from stackcast.jobs.adapters.states.row_states import (
+    STATES,
+    StateFilters,
+    StateNames,
+    table_values,
+    touched,
+)
 from stackcast.jobs.adapters.tables.tables import NAMES, Tables
 from stackcast.udfs.errors import StateError, TableError
 

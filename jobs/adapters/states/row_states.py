@@ -10,21 +10,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.functions import col, lit
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.tables.edited import check_keys
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.columns import match
-from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.errors import SubscriptionError, TableError
 from stackcast.udfs.filters.row_matcher import RowMatcher
 from stackcast.udfs.filters.subscriptions import Subscription
 
 log = logging.getLogger(__name__)
 
 FILTERS = "state_filters"
+#: Versions of the table that are tried, from the newest back, until one can be used.
+MOST_VERSIONS = 100
 #: Column of the names of a row's states, and what is added by the way.
 STATES = "_states"
 _RULES, _RECEIVERS = "_rules", "_receivers"
@@ -77,28 +82,72 @@ class StateFilters:
         return self._tables.version(FILTERS) != self._version
 
     def refresh(self, columns: StructType) -> set[str]:
-        """Reads the table, where it has changed. Returns the names of filters that are others now.
+        """Reads the table if it has changed, and returns the names of filters that have changed.
 
-        One that is wrong is left out, and the log says why.
+        A filter that is wrong is left out, and the log says why. A version that cannot be used,
+        because two filters of the source have the same name or the table has other columns, is
+        replaced by the newest usable one before it. So a restart makes no difference.
         """
-        version = self._tables.version(FILTERS)
-        if version == self._version:
+        newest = self._tables.version(FILTERS)
+        if newest == self._version:
+            return set()
+        rows = self._usable_rows(newest)
+        self._version = newest
+        if rows is None:
             return set()
         wanted = [
             Subscription(row["name"], row["name"], row["filter"])
-            for row in sorted(self._tables.rows(FILTERS, version), key=lambda row: row["name"])
-            if row["source"] == self._source and row["enabled"]
+            for row in sorted(rows, key=lambda row: row["name"])
+            if row["enabled"]
         ]
         valid = tuple(rule for rule in wanted if self._is_right(rule, columns))
         before, after = {rule.id: rule for rule in self.valid}, {rule.id: rule for rule in valid}
-        self._version, self.valid = version, valid
+        self.valid = valid
         return {name for name in before.keys() | after if before.get(name) != after.get(name)}
+
+    def _usable_rows(self, newest: int) -> list[dict[str, Any]] | None:
+        """Returns the rows of the newest usable version since `refresh`, at most `MOST_VERSIONS`
+        back; None if there is none, so that the filters stay as they are."""
+        # A table that was created again starts with version 0.
+        known = self._version if self._version < newest else -1
+        versions = range(newest, max(known, newest - MOST_VERSIONS), -1)
+        for version in versions:
+            try:
+                rows = self._rows(version)
+            except TableError as error:
+                if version == newest:
+                    log.error("the filters of %s cannot be used: %s", self._source, error)
+            except SQL_ERRORS as error:
+                if version == newest:
+                    raise
+                log.error("version %d of %s cannot be read: %s", version, FILTERS, one_line(error))
+                break  # VACUUM has deleted the versions before it, too
+            else:
+                if version != newest:
+                    log.error("the filters of %s are those of version %d", self._source, version)
+                return rows
+        if known >= 0:
+            log.error("the filters of %s stay as they were", self._source)
+        else:
+            log.error(
+                "%s has no filters: none of the newest %d versions of table %s can be used",
+                self._source,
+                len(versions),
+                FILTERS,
+            )
+        return None
+
+    def _rows(self, version: int) -> list[dict[str, Any]]:
+        """Returns the rows of the source. Raises TableError WRONG_COLUMNS, DUPLICATE_KEY."""
+        rows = [row for row in self._tables.rows(FILTERS, version) if row["source"] == self._source]
+        check_keys(f"table {FILTERS}, version {version}", ("source", "name"), rows)
+        return rows
 
     def _is_right(self, rule: Subscription, columns: StructType) -> bool:
         try:
             RowMatcher(to_arrow_schema(columns, timezone="UTC"), [rule])
         except SubscriptionError as error:
-            log.warning("filter %s of %s lets nothing pass: %s", rule.id, self._source, error)
+            log.warning("a filter of %s lets nothing pass: %s", self._source, error)
             return False
         return True
 

@@ -7,18 +7,27 @@ import logging
 import os
 import selectors
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from ipaddress import IPv4Address, ip_address
 from itertools import count
 from typing import Any, Protocol
 
+from stackcast.jobs.adapters.states.credentials import (
+    StateCredentials,
+    TlsSockets,
+    addresses_in,
+    handshake_error,
+    refuse_plain,
+)
 from stackcast.jobs.adapters.states.links import StateLink
 from stackcast.udfs.errors import StateError
 from stackcast.udfs.states.controller import Controller
-from stackcast.udfs.states.messages import Signal, SignalReader
+from stackcast.udfs.states.messages import Signal, SignalKind, SignalReader
 from stackcast.udfs.states.middleware import Middleware
 from stackcast.udfs.states.outputs import (
     CONTROLLER,
@@ -41,12 +50,29 @@ RECONNECT = 0.5
 CONNECT = 5.0
 """Seconds for an answer, after which the replica controller is looked for anew."""
 FACTS = 1.0
+PATIENCE = 10.0
+"""Seconds in which a connection must have finished its handshake and sent its first signal."""
+MOST_NEW = 128
+"""Connections that have not; the oldest is closed if there are more."""
+REPEAT = 60.0
+"""Seconds until it is logged again that a host's connection is closed for the same reason."""
+_MOST_LOGGED = 1000
+_STABLE = 1.0
+"""Seconds after which the connection to the controller is logged. With TLS 1.3, the controller
+refuses our certificate only after our side of the handshake has ended."""
 _MOST_UNSENT = 256 << 20
 _READ = 1 << 18
 _BURST = 32
 """Datagrams that leave in one go, so that an update of many segments overruns no switch."""
 
+#: An operation on a socket in non-blocking mode must be repeated later.
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
 Address = tuple[str, int]
+
+
+def _time_of_day(monotonic: float) -> float:
+    return monotonic + time.time() - time.monotonic()
 
 
 class Store(Protocol):
@@ -60,22 +86,47 @@ class Store(Protocol):
 
 
 class _Connection:
-    def __init__(self, peer: socket.socket) -> None:
+    """A connection to a program, a middleware or the controller.
+
+    Attributes:
+        is_open: whether there is no TLS, or its handshake has ended.
+        addresses: IPv4 addresses in the certificate of the other side; None without TLS.
+    """
+
+    def __init__(self, peer: socket.socket, address: Address) -> None:
         self.socket = peer
+        self.host = address[0]
         self.reader = SignalReader()
         self.unsent = bytearray()
-        peer.setblocking(False)
-        with contextlib.suppress(OSError):
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.is_open = False
+        self.addresses: frozenset[int] | None = None
 
 
 class Service:
-    """What middleware and controller have in common; `run` until `stop`, from any thread."""
+    """The part that middleware and controller have in common; `run` until `stop`, from any thread.
 
-    def __init__(self, link: StateLink, listen: Address) -> None:
+    Args:
+        link: to the network of states.
+        listen: where connections are accepted.
+        credentials: PEM files; without them, all connections are plain TCP.
+
+    Raises:
+        StateError: ``PORT_TAKEN`` or ``BAD_TLS``.
+    """
+
+    def __init__(
+        self, link: StateLink, listen: Address, credentials: StateCredentials | None = None
+    ) -> None:
         self._link = link
+        self._tls: TlsSockets | None = None
+        if credentials is not None and not credentials.plain:
+            self._tls = TlsSockets(credentials, server_side=True)
         self._selector = selectors.DefaultSelector()
         self._connections: dict[int, _Connection] = {}
+        #: When it was last logged that a host's connection was closed, and why.
+        self._logged: dict[tuple[str, str], float] = {}
+        #: Connections that have not introduced themselves, and when they are closed; oldest first.
+        self._new: dict[int, float] = {}
         self._numbers = count(1)
         self._datagrams: deque[tuple[int, bytes]] = deque()
         # Closed once a state machine's outputs are carried out: it learns of it as of any end.
@@ -87,6 +138,12 @@ class Service:
             raise StateError(
                 "PORT_TAKEN", f"TCP {listen[0]}:{listen[1]} cannot be had: {error.strerror}"
             ) from None
+        if self._tls is None and not ip_address(self.address[0]).is_loopback:
+            log.warning(
+                "connections to %s:%d are neither encrypted nor authenticated: set "
+                "spark.stackcast.states.tls.* or --tls-*, or keep that network apart",
+                *self.address,
+            )
         self._listening.setblocking(False)
         self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
         self._selector.register(link.fileno(), selectors.EVENT_READ, self._hear)
@@ -111,6 +168,7 @@ class Service:
                 if now >= due:
                     due = now + TICK
                     self._tick(now)
+                    self._expire(now)
                 if now >= rejoin_due:
                     rejoin_due = now + _REJOIN_SECONDS
                     self._link.rejoin()
@@ -151,7 +209,10 @@ class Service:
     def _took(self, connection: int, signal: Signal, now: float) -> list[Output]:
         raise NotImplementedError
 
-    def _ended(self, connection: int, now: float) -> None:
+    def _opened(self, connection: int, now: float) -> None:
+        """Learns that a connection can carry signals."""
+
+    def _ended(self, connection: int, now: float, reason: str) -> None:
         raise NotImplementedError
 
     def _heard(self, group: int, source: int, datagram: bytes, now: float) -> list[Output]:
@@ -164,12 +225,51 @@ class Service:
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            peer, _ = self._listening.accept()
-            self._add(next(self._numbers), peer)
+            peer, address = self._listening.accept()
+            peer.setblocking(False)
+            if self._tls is not None:
+                peer = self._tls.wrap(peer)
+            self._add(next(self._numbers), peer, address)
 
-    def _add(self, number: int, peer: socket.socket) -> None:
-        self._connections[number] = _Connection(peer)
+    def _add(self, number: int, peer: socket.socket, address: Address) -> None:
+        with contextlib.suppress(OSError):
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections[number] = _Connection(peer, address)
         self._selector.register(peer, selectors.EVENT_READ, self._reader(number))
+        self._new[number] = time.monotonic() + PATIENCE
+        accepted = [each for each in self._new if each != CONTROLLER]
+        if len(accepted) > MOST_NEW:
+            self._lost(accepted[0], f"{MOST_NEW} others came after it, and it has said nothing yet")
+        self._handshake(number)
+
+    def _expire(self, now: float) -> None:
+        """Closes connections that have not introduced themselves in time."""
+        for number, due in list(self._new.items()):
+            if now < due:
+                break
+            self._lost(number, f"no handshake and first signal within {PATIENCE:g} s")
+
+    def _handshake(self, number: int) -> None:
+        """Continues the handshake of a connection with TLS; without TLS there is none."""
+        connection = self._connections.get(number)
+        if connection is None:
+            return
+        if isinstance(connection.socket, ssl.SSLSocket):
+            try:
+                connection.socket.do_handshake()
+            except _NOT_NOW as error:
+                is_write = isinstance(error, ssl.SSLWantWriteError)
+                event = selectors.EVENT_WRITE if is_write else selectors.EVENT_READ
+                self._selector.modify(connection.socket, event, self._reader(number))
+                return
+            except OSError as error:
+                refuse_plain(connection.socket, error)
+                self._lost(number, str(handshake_error(error)))
+                return
+            connection.addresses = addresses_in(connection.socket.getpeercert())
+            self._selector.modify(connection.socket, selectors.EVENT_READ, self._reader(number))
+        connection.is_open = True
+        self._opened(number, time.monotonic())
 
     def _reader(self, number: int) -> Callable[[], None]:
         return lambda: self._ready(number)
@@ -178,16 +278,24 @@ class Service:
         connection = self._connections.get(number)
         if connection is None or number in self._closing:
             return
+        if not connection.is_open:
+            self._handshake(number)
+            return
         self._flush(number)
         try:
+            # With TLS this is one record, and the system reports the next one.
             data = connection.socket.recv(_READ)
             signals = connection.reader.feed(data)
-        except BlockingIOError:
+        except _NOT_NOW:
+            return
+        except ssl.SSLError as error:
+            self._lost(number, str(handshake_error(error)))
             return
         except (OSError, StateError) as error:
-            log.warning("connection %d: %s", number, error)
-            self._lost(number)
+            self._lost(number, str(error))
             return
+        if signals:
+            self._new.pop(number, None)
         now = time.monotonic()
         self.do(output for signal in signals for output in self._took(number, signal, now))
         if not data:
@@ -200,7 +308,7 @@ class Service:
         was_empty = not connection.unsent
         connection.unsent += signal.pack()
         if len(connection.unsent) > _MOST_UNSENT:
-            log.warning("connection %d reads nothing, and is closed", number)
+            self._log_closed(connection.host, "it reads nothing")
             connection.unsent.clear()
             self._closing.append(number)
         elif was_empty:
@@ -212,20 +320,33 @@ class Service:
             return
         try:
             del connection.unsent[: connection.socket.send(connection.unsent)]
-        except BlockingIOError:
+        except _NOT_NOW:
             pass
         except OSError:
             connection.unsent.clear()  # what it still says is read first, and its end found there
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.unsent else 0)
         self._selector.modify(connection.socket, wanted, self._reader(number))
 
-    def _lost(self, number: int) -> None:
+    def _lost(self, number: int, reason: str = "") -> None:
         connection = self._connections.pop(number, None)
+        self._new.pop(number, None)
         if connection is None:
             return
+        if reason and number != CONTROLLER:
+            self._log_closed(connection.host, reason)
         self._selector.unregister(connection.socket)
         connection.socket.close()
-        self._ended(number, time.monotonic())
+        self._ended(number, time.monotonic(), reason)
+
+    def _log_closed(self, host: str, reason: str) -> None:
+        """Logs why a connection is closed, but a host that comes again not each time."""
+        now = time.monotonic()
+        if now - self._logged.get((host, reason), -REPEAT) < REPEAT:
+            return
+        if len(self._logged) >= _MOST_LOGGED:
+            self._logged.clear()
+        self._logged[host, reason] = now
+        log.warning("a connection from %s is closed: %s", host, reason)
 
     def _close(self) -> None:
         for key in list(self._selector.get_map().values()):
@@ -254,19 +375,38 @@ def serving(service: Service) -> Iterator[Future[None]]:
 
 
 class MiddlewareService(Service):
-    """A host's middleware. ``controller`` is looked for until it is there, and again."""
+    """A host's middleware. ``controller`` is looked for until it is there, and again.
 
-    def __init__(self, link: StateLink, listen: Address, controller: Address) -> None:
-        super().__init__(link, listen)
-        self.middleware = Middleware(link.address, int.from_bytes(os.urandom(3)))
+    With TLS, its certificate must name the link's address, and it shows the same certificate to
+    programs and to the controller.
+    """
+
+    def __init__(
+        self,
+        link: StateLink,
+        listen: Address,
+        controller: Address,
+        credentials: StateCredentials | None = None,
+    ) -> None:
+        self._controller_tls: TlsSockets | None = None
+        if credentials is not None and not credentials.plain:
+            self._controller_tls = TlsSockets(credentials, server_side=False)
+            _check_named(credentials, link.address)
+        super().__init__(link, listen, credentials)
+        self.middleware = Middleware(link.address, int.from_bytes(os.urandom(3)), _time_of_day)
         self._controller = controller
         self._seeking: socket.socket | None = None
         self._retry = 0.0
         self._missing = ""
+        #: When the connection to the controller is logged; None if it was, or there is none.
+        self._stable_at: float | None = None
 
     def _tick(self, now: float) -> None:
         if CONTROLLER not in self._connections and now >= self._retry:
             self._seek(now)
+        if self._stable_at is not None and now >= self._stable_at:
+            self._stable_at, self._missing = None, ""
+            log.info("connected to the replica controller at %s:%d", *self._controller)
         self.do(self.middleware.tick(now))
 
     def _seek(self, now: float) -> None:
@@ -289,14 +429,25 @@ class MiddlewareService(Service):
         peer = self._seeking
         if peer is None:
             return
-        if error := peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._give_up(os.strerror(error))
+        if number := peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._give_up(os.strerror(number))
             return
-        self._seeking, self._missing = None, ""
+        self._seeking = None
         self._selector.unregister(peer)
-        self._add(CONTROLLER, peer)
-        log.info("connected to the replica controller at %s:%d", *self._controller)
-        self.do(self.middleware.controller_up(time.monotonic()))
+        try:
+            if self._controller_tls is not None:
+                peer = self._controller_tls.wrap(peer, self._controller[0])
+        except OSError as error:
+            self._give_up(error.strerror or str(error))
+            return
+        self._add(CONTROLLER, peer, self._controller)
+
+    def _opened(self, connection: int, now: float) -> None:
+        if connection == CONTROLLER:
+            # The controller need not say anything.
+            self._new.pop(CONTROLLER, None)
+            self._stable_at = now + _STABLE
+            self.do(self.middleware.controller_up(now))
 
     def _give_up(self, why: str) -> None:
         if self._seeking is not None:
@@ -318,9 +469,10 @@ class MiddlewareService(Service):
             return self.middleware.from_controller(signal, now)
         return self.middleware.from_program(connection, signal, now)
 
-    def _ended(self, connection: int, now: float) -> None:
+    def _ended(self, connection: int, now: float, reason: str) -> None:
         if connection == CONTROLLER:
-            self._give_up("the connection ended")
+            self._stable_at = None
+            self._give_up(reason or "the connection ended")
             self.middleware.controller_down()
         else:
             self.do(self.middleware.program_ended(connection, now))
@@ -341,11 +493,12 @@ class ControllerService(Service):
         listen: Address,
         store: Store,
         recorded: Callable[[], None] = lambda: None,
+        credentials: StateCredentials | None = None,
     ) -> None:
         """recorded: told when facts have come into the store."""
-        super().__init__(link, listen)
+        super().__init__(link, listen, credentials)
         self._recorded = recorded
-        self.controller = Controller(int.from_bytes(os.urandom(3)))
+        self.controller = Controller(int.from_bytes(os.urandom(3)), _time_of_day)
         self._store = store
         self._facts_due = 0.0
         self.do(self.controller.restore(*store.read(), time.monotonic()))
@@ -366,10 +519,31 @@ class ControllerService(Service):
             self.do(self.controller.facts())
 
     def _took(self, connection: int, signal: Signal, now: float) -> list[Output]:
+        if signal.kind is SignalKind.LEASE and not signal.vnf:
+            peer = self._connections[connection]
+            address = int.from_bytes(signal.data[:4])
+            if peer.addresses is not None and address not in peer.addresses:
+                self._log_closed(
+                    peer.host,
+                    "STATE.BAD_TLS: its certificate does not name "
+                    f"{IPv4Address(address)}, the address that it reports",
+                )
+                return [Close(connection)]
         return self.controller.from_middleware(connection, signal, now)
 
-    def _ended(self, connection: int, now: float) -> None:
+    def _ended(self, connection: int, now: float, reason: str) -> None:
         self.controller.middleware_ended(connection)
 
     def _heard(self, group: int, source: int, datagram: bytes, now: float) -> list[Output]:
         return self.controller.from_network(group, source, datagram, now)
+
+
+def _check_named(credentials: StateCredentials, address: int) -> None:
+    """Raises StateError ``BAD_TLS``: the certificate does not name the host's address."""
+    if address not in addresses_in(credentials.describe_certificate()):
+        raise StateError(
+            "BAD_TLS",
+            f"{credentials.certificate} does not name {IPv4Address(address)}, the address of this "
+            "host in the network of states: the replica controller would refuse it",
+            path=credentials.certificate,
+        )

@@ -1,6 +1,7 @@
-"""Sinks for frames: a UDP tunnel, an interface, a pcap file; and receive buffers of sockets.
+"""Sinks for frames: a UDP tunnel, an interface, a pcap file; receive buffers; PEM files for TLS.
 
-Called by streams, by the re-requests and by commands that send; it calls `app` alone.
+Called by streams, by the re-requests, by commands that send, and by all who connect with TLS; it
+calls `app` alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``sendmmsg(2)`` by ctypes: up to 1,024 messages a call, straight out of one numpy buffer.
 
 A message is a frame or, of a UDP socket, several of one size that the kernel cuts again
-(`stackcast.udfs.stacks.segments`), so that they go through it but once. Vectors, message headers and control
-messages are numpy records that point into the frames; nothing is copied and no Python statement
-runs per frame.
+(`stackcast.udfs.stacks.segments`), so that they go through it but once. Vectors, message headers
+and control messages are numpy records that point into the frames; nothing is copied and no Python
+statement runs per frame.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ _DEFAULT_KEY = f"{DEFAULT}="
 
 
 class SimpleSwitch:
-    """One switch that runs a compiled P4 program; implements `stackcast.lab.switch.data_plane.DataPlane`.
+    """One switch that runs a compiled P4 program; implements
+    `stackcast.lab.switch.data_plane.DataPlane`.
 
     Parameters
     ----------

@@ -9,7 +9,12 @@ from dataclasses import replace
 from stackcast.lab.switch.p4runtime.p4info import OPTIONAL, P4InfoIndex, Table
 from stackcast.lab.switch.p4runtime.program import ActionCall, JsonProgram, OwnEntry
 from stackcast.lab.switch.p4runtime.refusal import Refusal, invalid
-from stackcast.lab.switch.p4runtime.table_entries import HeldEntry, from_names, key_entry, whole_entry
+from stackcast.lab.switch.p4runtime.table_entries import (
+    HeldEntry,
+    from_names,
+    key_entry,
+    whole_entry,
+)
 from stackcast.schemas.p4runtime import p4runtime_pb2
 from stackcast.udfs.switches.entry import (
     GROUPS,

@@ -1,8 +1,8 @@
 """Frames to and from the client that controls a switch: PacketIn and PacketOut.
 
 A program that talks to its controller has headers ``packet_in`` and ``packet_out``, whose fields
-travel as metadata of the messages. Between port `stackcast.lab.switch.data_plane.CPU_PORT` and the program
-they are in front of the frame, as in BMv2.
+travel as metadata of the messages. Between port `stackcast.lab.switch.data_plane.CPU_PORT` and the
+program they are in front of the frame, as in BMv2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A P4Runtime 1.4 server over gRPC for many switches, one device id each.
 
-Only what travels is here: requests to calls of `stackcast.lab.switch.p4runtime.device.Device`, its answers
-and refusals back. Statuses are those of the P4Runtime specification; a refused Write or Read
-carries one ``p4.v1.Error`` for each of its updates or entities, as long as they have room
+Only what travels is here: requests to calls of `stackcast.lab.switch.p4runtime.device.Device`, its
+answers and refusals back. Statuses are those of the P4Runtime specification; a refused Write or
+Read carries one ``p4.v1.Error`` for each of its updates or entities, as long as they have room
 (`batch_status`).
 """
 

@@ -8,7 +8,16 @@ from typing import Any
 
 from google.rpc import code_pb2
 
-from stackcast.lab.switch.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY, Action, Field, Table
+from stackcast.lab.switch.p4runtime.p4info import (
+    EXACT,
+    LPM,
+    OPTIONAL,
+    RANGE,
+    TERNARY,
+    Action,
+    Field,
+    Table,
+)
 from stackcast.lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
 from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from stackcast.udfs.switches.entry import SwitchEntry, default_entry, is_default

@@ -1,0 +1,15 @@
+// Control traffic between neighbors, which no router passes on: IGMP to groups, the addresses of
+// RFC 5771 for such protocols (mDNS, OSPF, VRRP and others), and broadcasts, as DHCP sends them.
+//
+// Hosts and routers of any network send it, some of them without an address of their own. So it is
+// counted apart from frames with a forged address.
+
+const bit<8> IGMP = 2;
+const bit<4> GROUPS = 0xE;                       // 224.0.0.0/4
+const bit<24> LOCAL_NETWORK_CONTROL = 0xE00000;  // 224.0.0.0/24
+const bit<32> BROADCAST = 0xFFFFFFFF;
+
+bool is_link_local(in bit<8> protocol, in bit<32> dst) {
+    return (protocol == IGMP && dst[31:28] == GROUPS) || dst[31:8] == LOCAL_NETWORK_CONTROL
+        || dst == BROADCAST;
+}
