@@ -26,6 +26,7 @@ def ask(deployment: Deployment, *arguments: str) -> None:
     assert job.work(asked, deployment.settings, Lifecycle()) == 0
 
 
+@pytest.mark.long
 def test_a_stream_goes_on_from_a_backup_on_fresh_folders(deployment, itch, tmp_path):
     spark, copy = deployment.spark, tmp_path / "backups" / "monday"
     copy.parent.mkdir()

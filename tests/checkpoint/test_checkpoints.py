@@ -16,7 +16,7 @@ from pcap_deployment import Deployment, records
 from pyspark.sql import DataFrame, SparkSession
 from waiting import until
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.checkpoint.identity import NAME
 from stackcast.jobs.adapters.checkpoint.progress import position

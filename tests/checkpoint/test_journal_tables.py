@@ -161,7 +161,7 @@ def test_files_of_both_kinds_of_folder_behave_the_same(
 def test_versions_of_far_away_tables_are_looked_up_a_batch_ahead(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables.create(*SOURCES, "subscriptions", "network_versions")
+    tables.create(*SOURCES, "subscriptions", "subscription_seniority", "network_versions")
     far = Tables(spark, f"file://{tables.location}")
     assert tables.local and not far.local
     stream, plain = BatchVersions(far, "t"), BatchVersions(tables, "t")

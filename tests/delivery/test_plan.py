@@ -307,10 +307,12 @@ def test_what_does_not_compile_is_rejected_with_its_place_and_the_rest_is_live()
         Subscription("typo", "h1", "stok == GOOGL"),
         Subscription("nobody", "h99", "price > 1"),
         Subscription("cut", "h1", "price >"),
+        Subscription("\x1b[2J", "h3", "price > 1"),
+        Subscription("turned", "h3", "price > 1 # \u202e"),
     ]
     compilation = compilation_of(rows)
     rejected = {r["id"]: r for r in compilation.rejection_rows()}
-    assert set(rejected) == {"typo", "nobody", "cut"}
+    assert set(rejected) == {"typo", "nobody", "cut", "\x1b[2J", "turned"}
     for row in rejected.values():
         assert row["code"].startswith("SUBSCRIPTION.") and row["subscriptions_version"] == 3
         assert row["line"] >= 1 and row["column"] >= 1 and row["message"]

@@ -40,7 +40,13 @@ from stackcast.udfs.columns import deliver
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.delivery.plan import Compilation, Planner
 from stackcast.udfs.errors import MessageError, StreamError
-from stackcast.udfs.filters.matching.carried import pack, pack_sources, retain, unpack, unpack_sources
+from stackcast.udfs.filters.matching.carried import (
+    pack,
+    pack_sources,
+    retain,
+    unpack,
+    unpack_sources,
+)
 from stackcast.udfs.filters.matching.cells import CELL, Carried
 from stackcast.udfs.filters.meaning.interpreter import Interpreter
 from stackcast.udfs.filters.nodes import Forward, Rule

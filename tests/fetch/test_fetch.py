@@ -262,6 +262,7 @@ def test_an_error_names_a_topic_that_does_not_exist(broker):
         rows(impatient, "nowhere", 0, 1)
 
 
+@pytest.mark.long
 def test_readers_wait_for_a_secured_broker_that_dies_and_comes_back(tmp_path):
     with SecuredBroker(default_class_path(), tmp_path).start(WAIT_S) as broker:
         kafka = broker.login()

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from stackcast.jobs.adapters.fetch import slices
+from stackcast.jobs.adapters.fetch import client, slices
 from stackcast.jobs.adapters.fetch.client import Range, Reached
 from stackcast.jobs.adapters.fetch.options import FetchOptions
 from stackcast.jobs.adapters.fetch.slices import Read, Turn, follow
@@ -78,7 +78,7 @@ def turn(number: int, ahead: bool, most: int = 100) -> Turn:
 
 def tried_before(monkeypatch: pytest.MonkeyPatch) -> None:
     context = SimpleNamespace(attemptNumber=lambda: 1)
-    monkeypatch.setattr(slices.TaskContext, "get", lambda: context)
+    monkeypatch.setattr(client.TaskContext, "get", lambda: context)
 
 
 def reads(partition: Partition, first: int) -> threading.Event:

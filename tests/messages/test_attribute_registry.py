@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.messages.attributes.events import WIDTHS
 from stackcast.udfs.messages.attributes.json_events import raw_values
-from stackcast.udfs.messages.attributes.registry import Attribute, Registry, Type, attribute, is_name
+from stackcast.udfs.messages.attributes.registry import (
+    Attribute,
+    Registry,
+    Type,
+    attribute,
+    is_name,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -22,10 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.errors import MessageError, SpecificationError
 from stackcast.udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, REASONS, Messages, decode
-from stackcast.udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
+from stackcast.udfs.messages.reference import (
+    build_packet,
+    read_binary_file,
+    read_message,
+    read_packet,
+)
 from stackcast.udfs.messages.sequence import MAX_MESSAGES
 from stackcast.udfs.messages.specification import Field, Header, parse_specification
 
@@ -261,7 +266,7 @@ def test_the_largest_packet_is_read_whole():
 FENCED = """
 import ctypes, mmap, sys
 import numpy as np
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.messages.moldudp64 import decode
 from stackcast.udfs.messages.specification import parse_specification
 

@@ -71,7 +71,7 @@ def read(data: bytes, first: int = 0, until: int = END, aborted: Sequence[Aborte
     """(offset, time, value) of each record, and the offset to fetch next."""
     piece = np.frombuffer(data, np.uint8)
     found = read_records(piece, first, until, aborted)
-    assert next_offset(piece, first, until) == (found.next, found.epoch)
+    assert next_offset(piece, first, until) == found.next
     values = [
         found.content[a:b].tobytes()
         for a, b in zip(found.borders[:-1].tolist(), found.borders[1:].tolist(), strict=True)
@@ -198,20 +198,6 @@ def test_times_of_the_log_are_those_of_the_batch() -> None:
     made[22] |= 8
     made[35:43] = (77_777).to_bytes(8)
     assert {time for _, time, _ in read(stamped(made, 0))[:-1]} == {77_777}
-
-
-def test_the_leader_epoch_is_that_of_the_last_batch_that_was_read() -> None:
-    made = []
-    for base, epoch in ((0, 3), (5, 4), (10, 9)):
-        one = bytearray(batch(base, RECORDS))
-        # No checksum covers the epoch, which a leader writes as it appends.
-        one[12:16] = epoch.to_bytes(4)
-        made.append(bytes(one))
-    data = np.frombuffer(b"".join(made), np.uint8)
-    for until, epoch in ((15, 9), (11, 9), (10, 4), (6, 4), (5, 3), (1, 3)):
-        assert next_offset(data, 0, until)[1] == read_records(data, 0, until).epoch == epoch
-    assert next_offset(data[:30], 0, 9) == (0, -1)
-    assert read_records(data[:0], 0, 9).epoch == -1
 
 
 def test_marks_of_transactions_are_nobodys_records_and_move_the_offset() -> None:

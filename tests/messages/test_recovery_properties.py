@@ -102,6 +102,11 @@ def test_from_the_start_each_notification_is_delivered_exactly_once(
     for stream in streams:
         if stream.session in heard:
             assert receiver.sessions()[stream.session][1:] == (stream.ends[-1],) * 2
+    # The receiver reports once that a session has everything, and it is true then.
+    assert sorted(name for name, _, _ in world.caught_up) == sorted(heard)
+    for name, complete, had in world.caught_up:
+        assert {n for n in world.streams[name].sent if n < complete} <= had
+    assert not receiver.catching_up()
 
 
 @given(

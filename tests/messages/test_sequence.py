@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackcast.udfs.errors import MessageError
-from stackcast.udfs.messages.sequence import MAX_MESSAGES, Topic, sequence_number, session_id, split_sequence
+from stackcast.udfs.messages.sequence import (
+    MAX_MESSAGES,
+    Topic,
+    sequence_number,
+    session_id,
+    split_sequence,
+)
 
 pytestmark = pytest.mark.unit
 

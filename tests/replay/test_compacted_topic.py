@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 from kafka_topics import kafka_topic
-from pcap_deployment import Deployment, attribute_deployment
+from pcap_deployment import attribute_deployment, receipts
 from pyspark.sql import SparkSession
 from rerequesting import Client, Service, sent
 from waiting import until
 
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.check_delivery import Evidence
+from stackcast.lab.proof.verdict import DeliveryVerdict
 from stackcast.lab.up.broker import Broker
 from stackcast.udfs.errors import ReplayError
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
@@ -32,42 +36,58 @@ RULES = {"humid": ("h4", "hum > 5 and count(1h) > 5"), "warm": ("h1", "temp > 0"
 KEYS = (b"a", b"b", b"c")
 
 
-@pytest.fixture
-def compacted(
-    spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
-) -> Deployment:
-    """Returns a stream that sent twelve records in one batch, of which Kafka has kept three."""
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-    admin.create_topics([NewTopic(f"itch.{tmp_path.name}", 1, 1, topic_configs=COMPACTED)])
-    servers = broker.bootstrap_servers
-    deployment = attribute_deployment(spark, servers, tmp_path, empty_tables, RULES)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all", linger_ms=500)
+class CompactedTopic:
+    """A stream that sends twelve records in one batch, of which Kafka keeps three."""
 
-    def publish(key: bytes, **event: int) -> None:
+    def __init__(self, spark: SparkSession, servers: str, folder: Path, tables: Path) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin.create_topics([NewTopic(f"itch.{folder.name}", 1, 1, topic_configs=COMPACTED)])
+        admin.close()
+        self.stream = attribute_deployment(spark, servers, folder, tables, RULES)
+        self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=500)
+        # One batch of records, so that nothing of it is compacted before the stream has read it.
+        for number in range(12):
+            self.publish(KEYS[number % 3], hum=6 + number, temp=number)
+        self.flush()
+        self.stream.run()
+        (row,) = self.stream.ledger
+        assert [(p["until_offset"], p["records"]) for p in row["partitions"]] == [(12, 12)]
+
+    def publish(self, key: bytes, **event: int) -> None:
         content = json.dumps(event).encode()
-        producer.send(deployment.settings.topic, content, key=key, partition=0)
+        self._producer.send(self.stream.settings.topic, content, key=key, partition=0)
 
-    # One batch of records, so that nothing of it is compacted before the stream has read it.
-    for number in range(12):
-        publish(KEYS[number % 3], hum=6 + number, temp=number)
-    producer.flush(60)
-    deployment.run()
-    (row,) = deployment.ledger
-    assert [(p["until_offset"], p["records"]) for p in row["partitions"]] == [(12, 12)]
+    def flush(self) -> None:
+        self._producer.flush(60)
 
-    def left() -> int:
-        # A record more closes the segment before, which alone is compacted.
-        publish(b"other", hum=0, temp=0)
-        producer.flush(60)
-        return sum(offset < 12 for _, offset, _ in deployment.topics.read_all())
+    def compact(self) -> None:
+        """Wait until Kafka has removed nine records."""
 
-    until(lambda: left() == 3)
-    producer.close()
-    admin.close()
-    return deployment
+        def left() -> int:
+            # A record more closes the segment before, which alone is compacted.
+            self.publish(b"other", hum=0, temp=0)
+            self.flush()
+            return sum(offset < 12 for _, offset, _ in self.stream.topics.read_all())
+
+        until(lambda: left() == 3)
+
+    def close(self) -> None:
+        self._producer.close()
 
 
-def test_replay_of_rules_with_state_names_the_records_that_are_gone(compacted):
+@pytest.fixture
+def topic(
+    spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
+) -> Iterator[CompactedTopic]:
+    with closing(
+        CompactedTopic(spark, broker.bootstrap_servers, tmp_path, empty_tables)
+    ) as compacted:
+        yield compacted
+
+
+def test_replay_of_rules_with_state_names_the_records_that_are_gone(topic):
+    topic.compact()
+    compacted = topic.stream
     session = session_id(kafka_topic(compacted.settings), 0)
     delivered = sent(compacted)["h4", session]
     # The rule counts the events before: the seventh is the first one with more than five.
@@ -83,3 +103,32 @@ def test_replay_of_rules_with_state_names_the_records_that_are_gone(compacted):
         assert (summary.from_, summary.until) == (0, 12 << OFFSET_SHIFT)
     finally:
         service.close()
+
+
+@pytest.mark.long
+def test_a_proof_with_rules_that_keep_state_names_the_records_that_are_gone(topic):
+    deployment = topic.stream
+    brought = receipts(deployment.frames())
+
+    def verdict(since: int = 0) -> DeliveryVerdict:
+        return Evidence(deployment.spark, deployment.settings).verdict(brought, since)
+
+    before = verdict()
+    assert before.proved and before.received > 12, list(before.lines())
+    topic.compact()
+    _, end = deployment.topics.spans()[0]
+    gone = rf"RECORDS_GONE: .* offsets 0 to 11 .*3 of 12 records .* now has offsets 0 to {end - 1}"
+    with pytest.raises(ReplayError, match=gone):
+        verdict()
+    # Batches after that count on from the same records.
+    deployment.run()
+    with pytest.raises(ReplayError, match=gone):
+        verdict(since=1)
+    # Without state, each record counts by itself, and later batches can be proved.
+    deployment.change("subscriptions", {"id": "humid"}, filter="hum > 5")
+    topic.publish(b"new", hum=7, temp=1)
+    topic.flush()
+    deployment.run()
+    brought = receipts(deployment.frames())
+    after = verdict(since=2)
+    assert after.proved and after.received == 2, list(after.lines())

@@ -422,9 +422,14 @@ def test_service_and_receivers_as_programs_repair_losses(stream, tmp_path):
             notifications = sent_to(stream, host)
             until(partial(has_notifications, written, len(notifications)), receiver, service)
             assert sorted(complete(written)) == sorted(notifications), receiver.output
+            until(partial(has_caught_up, receiver), receiver, service)
             receiver.process.send_signal(signal.SIGTERM)
-            assert receiver.end() == 0
-            counts = json.loads(receiver.output.splitlines()[-1])["statistics"]
+            code = receiver.end()
+            report = json.loads(receiver.output.splitlines()[-1])
+            # The last range of a session may have nothing for this host, and not be confirmed yet.
+            is_open = any(row["complete"] < row["announced"] for row in report["sessions"])
+            assert code == is_open, receiver.output[-4000:]
+            counts = report["statistics"]
             assert counts["delivered"] == len(notifications) and counts["losses"] == 0
             assert counts["forged"] == 0
             if notifications:
@@ -439,6 +444,11 @@ def test_service_and_receivers_as_programs_repair_losses(stream, tmp_path):
 def has_notifications(file: Path, count: int) -> bool:
     """Returns whether a receiver has written that number of notifications."""
     return len(complete(file)) >= count
+
+
+def has_caught_up(receiver: Program) -> bool:
+    """Returns whether a receiver has everything that was sent in both sessions before."""
+    return receiver.output.count("caught up") == 2
 
 
 def complete(file: Path) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Hosts that request the same range one after the other get their own notifications.
+"""Hosts get their own notifications, of the generation of the topic that they ask for.
 
 The service is real. Its ledger and records are not: there is one range, computed for the hosts that
 request it.
@@ -10,6 +10,7 @@ import dataclasses
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +22,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.replay import service
 from stackcast.jobs.adapters.replay.ledger import KnownSession
 from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
+from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.messages.summaries import cookie_of, is_summary, request, unpack
 from stackcast.udfs.replay.notifications import Notifications
 from stackcast.udfs.replay.sent_ranges import Gap
@@ -43,14 +45,25 @@ class Span:
     ranges: tuple[SimpleNamespace, ...] = (SimpleNamespace(batch=1, origin=0),)
 
 
-def datagram(number: int) -> bytes:
-    return SESSION + (number << 26).to_bytes(8) + (1).to_bytes(2) + b"\0\1%d" % number
+def datagram(number: int, content: bytes = b"old") -> bytes:
+    header = SESSION + (number << 26).to_bytes(8) + (1).to_bytes(2)
+    return header + len(content).to_bytes(2) + content
 
 
 class OneRange:
-    """Replaces `Replay`: host number n is owed the notification of offset n."""
+    """Replaces `Replay`: host number n is owed the notification of offset n.
 
-    def __init__(self, *_: object) -> None:
+    Attributes:
+        content: the message of each notification.
+        began: set when a range is being computed.
+        goes_on: a range that is being computed waits for it.
+        refreshed: set when the service has seen a generation of the topic.
+    """
+
+    def __init__(self) -> None:
+        self.content = b"old"
+        self.began, self.goes_on, self.refreshed = (threading.Event() for _ in range(3))
+        self.goes_on.set()
         self.ledger = SimpleNamespace(
             sessions={SESSION: KnownSession(0)},
             topic=None,
@@ -59,16 +72,26 @@ class OneRange:
                 last_sent=lambda: None,
             ),
             origins=[SimpleNamespace(versions={})],
-            refresh=lambda: None,
+            refresh=self._refresh,
         )
+
+    def _refresh(self) -> None:
+        if self.ledger.topic is not None:
+            self.refreshed.set()
 
     def trim(self) -> None:
         """Removes nothing."""
+
+    def cancel(self) -> None:
+        """Ends nothing."""
 
     def prepare(self, _: int, __: int) -> SimpleNamespace:
         return SimpleNamespace(span=Span())
 
     def run(self, _: SimpleNamespace, hosts: frozenset[str] | None) -> Notifications:
+        content = self.content
+        self.began.set()
+        self.goes_on.wait()
         wanted = [n for n, host in enumerate(HOSTS) if hosts is None or host in hosts]
         return Notifications(
             *(0, END, hosts),
@@ -76,15 +99,20 @@ class OneRange:
             np.ones(len(wanted), np.int32),
             np.arange(len(wanted), dtype=np.int32),
             [(HOSTS[number],) for number in wanted],
-            pa.chunked_array([[datagram(number) for number in wanted]], pa.binary()),
+            pa.chunked_array([[datagram(number, content) for number in wanted]], pa.binary()),
         )
 
 
 @pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+def replay() -> OneRange:
+    return OneRange()
+
+
+@pytest.fixture
+def address(replay: OneRange, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """Returns the address of a service."""
     hosts = SimpleNamespace(refresh=lambda: None, identify=lambda _, name: name)
-    monkeypatch.setattr(service, "Replay", OneRange)
+    monkeypatch.setattr(service, "Replay", lambda *_: replay)
     monkeypatch.setattr(service, "Hosts", lambda *_: hosts)
     monkeypatch.setattr(service.session, "slots", lambda _: 2)
     settings = Settings(rerequest_listen=f"127.0.0.1:{free_port()}")
@@ -118,3 +146,15 @@ def answer(address: tuple[str, int], host: str) -> list[bytes]:
 def test_a_range_that_was_computed_for_one_host_is_no_answer_to_another(address):
     for number, host in enumerate(HOSTS):
         assert answer(address, host) == [datagram(number)]
+
+
+def test_what_was_computed_before_a_new_generation_is_computed_again(address, replay):
+    """Kafka may have given the offsets to other records."""
+    replay.goes_on.clear()
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(answer, address, "h1")
+        replay.began.wait()
+        replay.content, replay.ledger.topic = b"new", Topic("t", "A", 1)
+        replay.refreshed.wait()
+        replay.goes_on.set()
+        assert asking.result() == [datagram(0, b"new")]

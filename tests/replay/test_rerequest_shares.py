@@ -85,6 +85,9 @@ class Slow:
     def trim(self) -> None:
         """Has nothing to remove."""
 
+    def cancel(self) -> None:
+        """Ends nothing."""
+
     def prepare(self, partition: int, offset: int) -> SimpleNamespace:
         if offset == 105:
             raise ReplayError("RECORDS_GONE", "deleted", until=110)

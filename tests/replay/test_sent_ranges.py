@@ -113,17 +113,22 @@ def test_a_batch_that_sent_nothing_of_a_partition_is_silent():
     assert not filled(quiet, sent(10, 12, 1)).range_at(0, 3, 100).silent
 
 
-@given(rows(), st.integers(0, OFFSETS + 25))
-def test_nothing_is_known_from_a_cut_on_and_all_before_it_stays(found: list[SentRange], cut: int):
+@given(rows(), st.integers(0, OFFSETS + 25), st.integers(0, OFFSETS + 25))
+def test_what_is_cut_is_not_known_and_all_around_it_stays(
+    found: list[SentRange], begin: int, until: int
+):
     index, whole = filled(*found), filled(*found)
-    index.cut(0, cut)
-    index.cut(1, cut)
+    index.cut(0, begin, until)
+    index.cut(1, begin, until)
     for offset in range(OFFSETS + 25):
         said, before = index.at(0, offset), whole.at(0, offset)
-        if offset >= cut:
-            assert said == Gap(offset, None, False, 0)
+        if begin <= offset < until:
+            assert isinstance(said, Gap)
         elif isinstance(before, SentRange):
-            assert said == before._replace(until=min(before.until, cut))
+            assert isinstance(said, SentRange)
+            cut = {"from_": said.from_, "until": said.until}
+            assert said == before._replace(**cut)
+            assert before.from_ <= said.from_ <= offset < said.until <= before.until
+            assert said.until <= begin or until <= said.from_ or until <= begin
         else:
             assert isinstance(said, Gap)
-            assert said.until in (before.until, None)

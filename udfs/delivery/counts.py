@@ -94,7 +94,8 @@ class Counts:
         return from_, until
 
     def totals(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields each partition and its totals, named as columns of `stackcast.udfs.columns.REPORT`."""
+        """Yields each partition and its totals, named as columns of
+        `stackcast.udfs.columns.REPORT`."""
         for partition, row in zip(self.partitions.tolist(), self._totals.tolist(), strict=True):
             total: dict[str, Any] = dict(zip(kernels.TOTALS, row, strict=True))
             if not total["frames"]:

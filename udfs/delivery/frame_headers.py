@@ -31,9 +31,10 @@ class FrameHeaders:
     ----------
     routes: by number; a worker may add to them. stacks: of each route that the plan has, None where
     they are not known.
-    template: from a sender and a stack to a template (:func:`stackcast.udfs.stacks.frame.header_template`);
-    pickles. link: int32[], by sender, the number of the link that it sends by; None where there is
-    one sender. A route's publisher is a sender, as `stackcast.udfs.delivery.publishers` numbers them.
+    template: from a sender and a stack to a template
+    (:func:`stackcast.udfs.stacks.frame.header_template`); pickles. link: int32[], by sender, the
+    number of the link that it sends by; None where there is one sender. A route's publisher is a
+    sender, as `stackcast.udfs.delivery.publishers` numbers them.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.delivery import compiled_mark
 from stackcast.udfs.delivery.plan import Addressing, Planner
 from stackcast.udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets

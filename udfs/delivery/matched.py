@@ -37,10 +37,10 @@ def read_matched(
     """Decodes and matches a batch; returns its messages that are sent or cannot be read, and the
     delivery of each: int32[m], 0 where it cannot be read.
 
-    The same as `stackcast.udfs.messages.moldudp64.decode_by` and `Matcher.match` give, but for messages that
-    are for nobody: these are counted alone. The result has no ``values``. layout: its columns are
-    those of the matcher, which is without state. delivery: by leaf; None where both are the same.
-    Raises MessageError BAD_OFFSETS.
+    The same as `stackcast.udfs.messages.moldudp64.decode_by` and `Matcher.match` give, but for
+    messages that are for nobody: these are counted alone. The result has no ``values``. layout: its
+    columns are those of the matcher, which is without state. delivery: by leaf; None where both are
+    the same. Raises MessageError BAD_OFFSETS.
     """
     sound, *columns, delivery_of, packet_reason, count = _read_matched(
         batch.borders,

@@ -3,10 +3,10 @@
 Work per receiver set, not per event: delivery tree, header stack and frame header are worked out
 once for each set of receivers that the compiled filter knows (a *delivery*), and used by reference
 for every event. Of several publishers, each has them for the deliveries that its events come to
-(`stackcast.udfs.delivery.routes`). The planner waits for none of them: it ships those that are known already,
-and a worker works out what its batch uses of the others (`stackcast.udfs.delivery.frame_headers`). Leaves
-that differ only in what they do to state share a delivery: rules that send nothing must not change
-the frames of those that do.
+(`stackcast.udfs.delivery.routes`). The planner waits for none of them: it ships those that are
+known already, and a worker works out what its batch uses of the others
+(`stackcast.udfs.delivery.frame_headers`). Leaves that differ only in what they do to state share a
+delivery: rules that send nothing must not change the frames of those that do.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Addressing:
     """Holds the addresses and limits that all frames of a deployment have in common.
 
     publisher: host of the network that the frames leave from, or several, as
-    `stackcast.udfs.network.publishers.listed` reads it. group (IPv4 as an integer), port: the multicast
-    address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the switches'
-    limit. summary_port: of the summaries for hosts; 0: there are none. publisher_by: what says
-    whose a record is, where there are several publishers: ``partition``, ``header:NAME`` or
+    `stackcast.udfs.network.publishers.listed` reads it. group (IPv4 as an integer), port: the
+    multicast address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the
+    switches' limit. summary_port: of the summaries for hosts; 0: there are none. publisher_by: what
+    says whose a record is, where there are several publishers: ``partition``, ``header:NAME`` or
     ``field:NAME``. ingresses: hosts by whose links frames enter that are sent from some places.
     in_network: switches match, and bring hosts their messages of the publisher's
     own packets; the stream sends summaries alone, without stacks.
@@ -111,8 +111,8 @@ class Plan:
         return self.senders.publishers
 
     def matched(self, batch: Batch) -> tuple[Messages, NDArray[np.int32]] | None:
-        """Returns what `stackcast.udfs.delivery.matched.read_matched` does; None where a message for nobody
-        is to be looked at, too, or does not come in packets."""
+        """Returns what `stackcast.udfs.delivery.matched.read_matched` does; None where a message
+        for nobody is to be looked at, too, or does not come in packets."""
         asked = self.state or self.index or not self.senders.plain
         if asked or not isinstance(self.reader, PacketReader):
             return None
@@ -218,17 +218,7 @@ class Compilation:
 
     def rejection_rows(self) -> list[dict[str, Any]]:
         """Returns the rows of `rejected_subscriptions`."""
-        return [
-            {
-                "id": r.id,
-                "code": r.code,
-                "line": r.line,
-                "column": r.column,
-                "message": r.message,
-                "subscriptions_version": self.versions["subscriptions"],
-            }
-            for r in self.rejections
-        ]
+        return [each.row(self.versions["subscriptions"]) for each in self.rejections]
 
     def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
         """Returns the rows of `header_stacks`: one for each receiver set that is known, and part;
@@ -280,7 +270,7 @@ class Compilation:
 
     @cached_property
     def _stack_versions(self) -> dict[str, int]:
-        rules = ("subscriptions", "grants")
+        rules = ("subscriptions", "subscription_seniority", "grants")
         return {name: v for name, v in self.versions.items() if name not in rules}
 
 

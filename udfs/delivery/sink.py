@@ -1,4 +1,5 @@
-"""The sink that tasks hand their frames to; `stackcast.jobs.adapters.wire` has those that there are."""
+"""The sink that tasks hand their frames to; `stackcast.jobs.adapters.wire` has those that there
+are."""
 
 from __future__ import annotations
 

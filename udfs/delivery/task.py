@@ -30,9 +30,9 @@ SAMPLE_BYTES = 256
 class Task:
     """Turns batches of records into frames, and counts both.
 
-    Batches have times where `stackcast.udfs.delivery.partition_states.needs_arrival` says so. Parameters as
-    of `stackcast.udfs.columns.deliver`. ingress: the host of the plan's ingresses by whose link all frames
-    enter the network, by default each by its publisher's.
+    Batches have times where `stackcast.udfs.delivery.partition_states.needs_arrival` says so.
+    Parameters as of `stackcast.udfs.columns.deliver`. ingress: the host of the plan's ingresses by
+    whose link all frames enter the network, by default each by its publisher's.
     """
 
     def __init__(
@@ -126,7 +126,8 @@ class Task:
         return None if self._summaries is None else self._summaries.frames()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the report, as rows of :data:`stackcast.udfs.columns.REPORT`: `totals` and `templates`."""
+        """Returns the report, as rows of :data:`stackcast.udfs.columns.REPORT`: `totals` and
+        `templates`."""
         templates = self.templates()
         names = list(templates)
         columns = (templates[name].to_pylist() for name in names)

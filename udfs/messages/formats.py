@@ -30,12 +30,14 @@ class Header:
 class Counter:
     """A state variable (@query_counter): window in microseconds, number of slots.
 
-    The first slot is for the variable, the others for macros with this window.
+    A slot is room for one cell: the variable of one owner, or a macro with this window. ``owner``
+    is the subscriber whose variable it is; rules without subscribers have one owner, ``""``.
     """
 
     name: str
     window: int
     slots: int = 1
+    owner: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)

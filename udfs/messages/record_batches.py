@@ -45,8 +45,7 @@ class Records(NamedTuple):
     in content: uint8[bytes]; a null is an empty value. next: the offset to fetch next, which is
     further than that of the last record where transactions or compaction left gaps, or where a
     batch goes on after the records that were asked for. publisher: large_binary[n], what a header
-    says, null without it; None where none was asked for. epoch: leader epoch of the last batch, -1
-    without a batch.
+    says, null without it; None where none was asked for.
     """
 
     offset: NDArray[np.int64]
@@ -55,7 +54,6 @@ class Records(NamedTuple):
     content: NDArray[np.uint8]
     next: int
     publisher: pa.Array | None = None
-    epoch: int = -1
 
     def batches(self, partition: int) -> Iterator[Batch]:
         """Yields the records by `_ROWS`, as those of a partition; values are not copied."""
@@ -97,7 +95,6 @@ def read_records(
     if fault == kernels.DAMAGED:
         raise _damaged(_end(table, first))
     end = _end(table, first)
-    epoch = int(table[-1, kernels.EPOCH]) if len(table) else -1
     flags = table[:, kernels.FLAGS]
     wanted = (flags & _CONTROL == 0) & (table[:, kernels.LAST] >= first)
     if aborted:
@@ -123,7 +120,7 @@ def read_records(
         raise _damaged(int(table[faulty, kernels.BASE]))
     borders = borders[: found + 1]
     values = content[: int(borders[-1])]
-    return Records(offset[:found], time[:found], borders, values, end, publisher, epoch)
+    return Records(offset[:found], time[:found], borders, values, end, publisher)
 
 
 def _named_header(
@@ -140,14 +137,13 @@ def _named_header(
     return pa.Array.from_buffers(pa.large_binary(), count, buffers), faulty
 
 
-def next_offset(data: NDArray[np.uint8], first: int, until: int) -> tuple[int, int]:
-    """Returns `Records.next` and `Records.epoch` of what `read_records` makes of the same bytes.
+def next_offset(data: NDArray[np.uint8], first: int, until: int) -> int:
+    """Returns `Records.next` of what `read_records` makes of the same bytes.
 
     It reads only the headers of batches, so that the next piece is requested before this one is
     read.
     """
-    end, epoch = kernels.end(data, first, until)
-    return int(end), int(epoch)
+    return int(kernels.end(data, first, until))
 
 
 def _end(table: NDArray[np.int64], first: int) -> int:

@@ -20,8 +20,8 @@ HEADER = 61
 CHECKED = 21
 """The checksum is over all bytes from here on."""
 #: Columns of the table of batches.
-START, END, BASE, LAST, COUNT, FLAGS, PRODUCER, FIRST_TIME, LAST_TIME, EPOCH = range(10)
-COLUMNS = 10
+START, END, BASE, LAST, COUNT, FLAGS, PRODUCER, FIRST_TIME, LAST_TIME = range(9)
+COLUMNS = 9
 #: Faults of a batch.
 SOUND, OLD, DAMAGED = range(3)
 
@@ -156,18 +156,16 @@ def _number(data, at, size):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def end(data, first, until):  # type: ignore[no-untyped-def]
     """Returns the offset after the batches that `scan` finds if all are sound, by their lengths
-    alone, ``first`` where there is none; and the leader epoch of the last one, or -1."""
+    alone, ``first`` where there is none."""
     at = 0
-    epoch = -1
     while at + HEADER <= data.size:
         size = _number(data, at + 8, 4)
         base = _number(data, at, 8)
         if size < HEADER - 12 or at + 12 + size > data.size or base >= until:
             break
         first = base + _number(data, at + 23, 4) + 1
-        epoch = _number(data, at + 12, 4)
         at += 12 + size
-    return first, epoch
+    return first
 
 
 @njit(cache=True, nogil=True)
@@ -204,7 +202,6 @@ def scan(data, until):  # type: ignore[no-untyped-def]
         row[PRODUCER] = _number(data, at + 43, 8)
         row[FIRST_TIME] = _number(data, at + 27, 8)
         row[LAST_TIME] = _number(data, at + 35, 8)
-        row[EPOCH] = _number(data, at + 12, 4)
         found += 1
         at = end
     return table[:found], SOUND, at

@@ -36,14 +36,12 @@ from numpy.typing import NDArray
 from stackcast.udfs.errors import MessageError
 from stackcast.udfs.messages.reference import HEADER
 from stackcast.udfs.messages.sequence import SESSION_LENGTH
+from stackcast.udfs.names import MOST_NAME, name_fault
 
 #: In place of a number of notifications: they cannot be computed again.
 GONE = (1 << 64) - 1
 #: Messages that a request may ask for at most.
 MOST_MESSAGES = (1 << 16) - 1
-#: Bytes that the name of a host may have in a request.
-MOST_NAME = 255
-
 #: Bytes of a cookie.
 COOKIE_SIZE = 16
 
@@ -178,10 +176,21 @@ def unpack(datagram: bytes) -> Summary:
 def request(
     session: bytes, sequence: int, count: int = MOST_MESSAGES, name: str = "", cookie: bytes = b""
 ) -> bytes:
-    """Makes a request packet, 20 bytes, the name, and the cookie if there is one.
+    """Return the datagram that asks the service for notifications again.
 
-    Raises MessageError BAD_SESSION, BAD_SEQUENCE, BAD_REQUEST (count is not of 16 bits, or the name
-    has over 255 bytes).
+    Args:
+        session: 10 bytes.
+        sequence: sequence number of the first notification.
+        count: how many to ask for, up to 65,535.
+        name: of the host, up to 255 bytes.
+        cookie: what the service sent in its challenge.
+
+    Raises:
+        MessageError: ``BAD_SESSION``, ``BAD_SEQUENCE`` or ``BAD_REQUEST`` (count or name).
+
+    Example:
+        >>> request(b"0123456789", 100, 5, name="h3")
+        b'0123456789\\x00\\x00\\x00\\x00\\x00\\x00\\x00d\\x00\\x05h3'
     """
     _check(session, sequence)
     if not 0 <= count <= MOST_MESSAGES:
@@ -221,7 +230,7 @@ def read_request(datagram: bytes) -> Request:
         name = datagram[HEADER.size :].decode()
     except UnicodeDecodeError:
         raise MessageError("BAD_REQUEST", "the name of the host is not UTF-8") from None
-    if not name.isprintable():
+    if name and name_fault(name):
         raise MessageError("BAD_REQUEST", f"the name of the host is no name: {name!r}")
     return Request(session, sequence, count, name, cookie)
 

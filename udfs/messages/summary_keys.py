@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.messages.sequence import SESSION_LENGTH
-from stackcast.udfs.messages.summaries import AUTHENTICATED_SIZE, KEY_ID, SIZE, TAG_SIZE, authentication
+from stackcast.udfs.messages.summaries import (
+    AUTHENTICATED_SIZE,
+    KEY_ID,
+    SIZE,
+    TAG_SIZE,
+    authentication,
+)
 
 #: Bytes of a key.
 KEY_SIZE = 32
@@ -58,8 +64,16 @@ class SummaryKey:
 
 
 class HostKeys:
-    """Tells whether summaries are authentic, by the keys of one host: one, or several while keys
-    change."""
+    """Decide whether summaries are authentic, by the keys of one host.
+
+    Args:
+        keys: one key, or several while keys change.
+
+    Example:
+        >>> keys = HostKeys(read_keys("7 " + "ab" * 32, "h3.keys"))
+        >>> keys.proves(b"a datagram without a tag")
+        False
+    """
 
     def __init__(self, keys: Iterable[SummaryKey]) -> None:
         self._keys = {key.id: key for key in keys}
@@ -109,10 +123,18 @@ class SummarySigner:
 
 
 def read_keys(text: str, name: str) -> list[SummaryKey]:
-    """Reads lines ``ID HEX``: a number of 32 bits, and a key of 32 bytes; ``#`` begins a comment.
+    """Read keys from lines ``ID HEX``; ``#`` begins a comment.
 
-    name: of the file. Raises SettingsError BAD_KEYS with ``line``, and never with what stands
-    there.
+    Args:
+        text: lines with a number of 32 bits and a key of 32 bytes in hexadecimal digits.
+        name: of the file, for errors.
+
+    Raises:
+        SettingsError: ``BAD_KEYS``, with the number of the line, but never with its text.
+
+    Example:
+        >>> [key.id for key in read_keys("7 " + "ab" * 32 + "  # since May", "h3.keys")]
+        [7]
     """
     found: dict[int, SummaryKey] = {}
     for line, words in enumerate((row.partition("#")[0].split() for row in text.split("\n")), 1):

@@ -1,7 +1,7 @@
 """Notifications computed again: the datagrams of an offset range, and the hosts they are for.
 
-`recompute` runs on the executors and is the stream's own work (`stackcast.udfs.delivery.task`) without a
-sink; what it yields becomes `Notifications` on the driver.
+`recompute` runs on the executors and is the stream's own work (`stackcast.udfs.delivery.task`)
+without a sink; what it yields becomes `Notifications` on the driver.
 """
 
 from __future__ import annotations

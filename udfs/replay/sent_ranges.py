@@ -124,17 +124,19 @@ class SentRanges:
         for at, column in enumerate(columns):
             column[first : max(first, last)] = array("q", [each[at] for each in painted])
 
-    def cut(self, partition: int, offset: int) -> None:
-        """Removes the ranges of a partition from an offset on."""
+    def cut(self, partition: int, begin: int, until: int) -> None:
+        """Removes what batches have read of offsets [begin, until) of a partition."""
         columns = self._columns.get(partition)
         if columns is None:
             return
-        first = bisect_right(columns[1], offset)
-        if first < len(columns[0]) and columns[0][first] < offset:
-            columns[1][first] = offset
-            first += 1
-        for column in columns:
-            del column[first:]
+        first, last = bisect_right(columns[1], begin), bisect_left(columns[0], until)
+        if first >= last:
+            return
+        head, tail = self._range(columns, first), self._range(columns, last - 1)
+        kept = [head._replace(until=begin)] if head.from_ < begin else []
+        kept += [tail._replace(from_=until)] if until < tail.until else []
+        for at, column in enumerate(columns):
+            column[first:last] = array("q", [each[at] for each in kept])
 
     def at(self, partition: int, offset: int) -> SentRange | Gap:
         """Returns the range that has an offset of a partition, or the gap that it is in."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.files import open_folder
 from stackcast.jobs.adapters.planning import formats
@@ -33,7 +33,15 @@ NAME = "stackcast-identity.json"
 LAYOUT = 3
 
 #: Tables whose versions batches are pinned to, and the one that says which batches there were.
-TABLES = ("subscriptions", "switches", "hosts", "links", "virtual_trees", "egress_ledger")
+TABLES = (
+    "subscriptions",
+    "subscription_seniority",
+    "switches",
+    "hosts",
+    "links",
+    "virtual_trees",
+    "egress_ledger",
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Leader epochs of the last records that a stream has read, from its checkpoint and the ledger.
+"""Epochs of the leaders from which a stream has read, from its checkpoint and the ledger.
 
-Kafka counts the leaders of a partition. With the epoch of the last record that was read, a broker
-finds out whether the log was truncated before that record (KIP-320).
+Kafka counts the leaders of a partition. With the epoch of the leader from which a record was read,
+a broker finds out whether the log was truncated before that record (KIP-320).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def recorded_partitions(
 
 
 def recorded_epochs(pins: Pins, reports: Reports, tables: Tables, topic: Topic) -> dict[int, int]:
-    """Returns by partition the leader epoch of the last record that was read, if it is on record.
+    """Returns by partition the epoch of the last leader from which records were read, if it is on
+    record.
 
     Args:
         pins: pins of the checkpoint.

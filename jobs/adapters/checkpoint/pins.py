@@ -21,12 +21,13 @@ from stackcast.udfs.errors import StackcastError, StreamError, TableError
 
 class Pin(NamedTuple):
     """versions: of the tables. settings: those that shape bytes, as
-    `stackcast.jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, how far hosts were
-    told, and so where the summaries of the batch begin. until: by partition, the offset that its
-    tasks read up to at most, where they find out where it ends; empty where that was planned.
+    `stackcast.jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, how far
+    hosts were told, and so where the summaries of the batch begin. until: by partition, the offset
+    that its tasks read up to at most, where they find out where it ends; empty where that was
+    planned.
     everyone: its summaries are for all hosts. ahead: it was written while the batch before ran, and
-    ``since`` is as that one began. epochs: by partition, the leader epoch of the last record of the
-    batches before."""
+    ``since`` is as that one began. epochs: by partition, the epoch of the leader when the batch was
+    planned, or of an earlier one that had all records of the batches before."""
 
     versions: dict[str, int]
     settings: dict[str, str]

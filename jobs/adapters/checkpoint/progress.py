@@ -39,6 +39,12 @@ class Position(NamedTuple):
     topic: str
     offsets: dict[int, int]
 
+    @property
+    def goes_back(self) -> bool:
+        """True if the planned batch ends before it begins, as at the begin of a new generation."""
+        planned = self.planned or {}
+        return any(end < self.offsets.get(p, 0) for p, end in planned.items())
+
 
 def position(spark: SparkSession, checkpoint: str) -> Position | None:
     """The position of a checkpoint; None where no batch was ever begun in it.

@@ -102,6 +102,11 @@ class Report:
             ) from error
 
 
+def writer_of(query: str) -> str:
+    """Returns who numbers the batches of a query, by its id, as reports and tables name it."""
+    return f"stackcast-{query}"
+
+
 class Reports:
     """The reports of a checkpoint, ``<checkpoint>/stackcast-reports/<batch>.json``."""
 

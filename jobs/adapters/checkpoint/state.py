@@ -19,8 +19,8 @@ from stackcast.udfs.filters.matching.carried import pack_sources, retain, unpack
 
 
 class CarriedState:
-    """Packed cells by partition (``stackcast.udfs.filters.matching.carried``), in the checkpoint's folder
-    ``stackcast-state``."""
+    """Packed cells by partition (``stackcast.udfs.filters.matching.carried``), in the checkpoint's
+    folder ``stackcast-state``."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self._files = BatchFiles(spark, checkpoint, "stackcast-state", ".bin")

@@ -24,6 +24,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.consumer import FetchRequest
 from kafka.structs import TopicPartition
 from numpy.typing import NDArray
+from pyspark import TaskContext
 
 from stackcast.jobs.adapters.fetch.options import FetchOptions
 from stackcast.udfs.errors import KafkaError
@@ -58,8 +59,8 @@ NO_EPOCH = -1
 class Range(NamedTuple):
     """Records of a partition with offsets ``first`` up to ``until``.
 
-    epoch: leader epoch of the last record before ``first`` that was read, or `NO_EPOCH`. A broker
-    from Kafka 2.7 on finds with it that the log was truncated before ``first``.
+    epoch: epoch of the leader that had all records before ``first``, or `NO_EPOCH`. A broker from
+    Kafka 2.7 on finds with it that the log was truncated before ``first``.
     """
 
     topic: str
@@ -76,12 +77,15 @@ class Reached:
     Attributes:
         offset: offset of the next record.
         failure: reason why the broker does not return it, or nothing.
-        epoch: leader epoch of the last record before ``offset`` that was read, or `NO_EPOCH`.
+        epoch: epoch of the leader from which all before ``offset`` was read, or `NO_EPOCH`.
+        lost: an earlier try may have read other records from an earlier leader, so this one reads
+            nothing.
     """
 
     offset: int
     failure: str = ""
     epoch: int = NO_EPOCH
+    lost: bool = False
 
 
 @functools.lru_cache(maxsize=4)
@@ -100,13 +104,16 @@ class Fetcher:
         #: Bytes that an offset took in the last piece.
         self._sizes: dict[TopicPartition, float] = {}
 
-    def batches(self, wanted: Range, reached: Reached | None = None) -> Iterator[Batch]:
+    def batches(
+        self, wanted: Range, reached: Reached | None = None, again: bool = False
+    ) -> Iterator[Batch]:
         """Yields the records in order.
 
         Args:
             wanted: records to fetch. A range without records, because they belong to aborted
                 transactions or were compacted away, yields nothing.
-            reached: gets the offset and the leader epoch of what was read.
+            reached: gets the offset up to which was read, and the leader epoch.
+            again: an earlier try may have sent records that it read from the leader of the range.
 
         Yields:
             The records.
@@ -117,7 +124,7 @@ class Fetcher:
         """
         reached = reached or Reached(wanted.first)
         reached.offset, reached.epoch = wanted.first, wanted.epoch
-        for records in self._records(wanted, reached):
+        for records in self._records(wanted, reached, again):
             yield from records.batches(wanted.partition)
 
     def follow(
@@ -126,9 +133,10 @@ class Fetcher:
         """Yields records as they come, for so many seconds.
 
         They are those of the range at most, and ``reached`` says how far they have come. It begins
-        at an offset of the range, with the epoch of the last record before. again:
-        reads at least what is there now, since whoever tried before may have sent it. A broker that
-        cannot be reached raises an error only then. Raises KafkaError as `batches`.
+        at an offset of the range, with the epoch of the leader that had the records before it.
+        again: reads at least the records that are there now, since an earlier try may have sent
+        them; a broker that cannot be reached raises an error only then. Raises KafkaError as
+        `batches`.
         """
         ends, failures = time.monotonic() + seconds, 0
         least = wanted.until if again else wanted.first
@@ -149,19 +157,21 @@ class Fetcher:
                 time.sleep(wait if reached.offset < least else max(0.0, min(wait, left)))
                 failures += 1
                 continue
+            if again and _other_leader(wanted, reached):
+                reached.lost = True
+                return
             reached.failure, failures, least = "", 0, min(least, end)
             if len(found.offset):
                 yield from found.batches(wanted.partition)
             # A batch of Kafka's may go on beyond the range.
             reached.offset = max(reached.offset, min(found.next, wanted.until))
-            reached.epoch = max(reached.epoch, found.epoch)
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
-    def _records(self, wanted: Range, reached: Reached) -> Iterator[Records]:
+    def _records(self, wanted: Range, reached: Reached, again: bool) -> Iterator[Records]:
         failures, deadline = 0, self._deadline()
         while (offset := reached.offset) < wanted.until:
             try:
@@ -181,7 +191,9 @@ class Fetcher:
                     )
                 time.sleep(wait)
                 continue
-            reached.epoch = max(reached.epoch, found.epoch)
+            if again and _other_leader(wanted, reached):
+                reached.lost = True
+                return
             if found.next > offset:
                 reached.offset, failures, deadline = found.next, 0, self._deadline()
             elif time.monotonic() > deadline:
@@ -225,15 +237,15 @@ class Fetcher:
         except _DivergedError as diverged:
             if diverged.end < offset:
                 raise _truncated(wanted, diverged.end, offset) from diverged
-            # The log has other epochs than the one that was read, and the same records.
-            reached.epoch = NO_EPOCH
+            # The log has no record of that epoch, and the same records.
             data, aborted, last = connection.fetch(piece(offset, wanted.until, NO_EPOCH))
-        end, read_epoch = next_offset(data, offset, wanted.until)
+        reached.epoch = epoch
+        end = next_offset(data, offset, wanted.until)
         if end > offset:
             self._sizes[place] = len(data) / (end - offset)
             there = wanted.until if seconds is None else min(last, wanted.until)
             if end < there:
-                connection.ask(piece(end, there, read_epoch))
+                connection.ask(piece(end, there, epoch))
         found = read_records(data, offset, wanted.until, aborted, self._options.header)
         if len(data) and found.next <= offset:
             # A broker sends one whole batch at least.
@@ -264,7 +276,8 @@ class Fetcher:
                 raise kafka_errors.LeaderNotAvailableError(str(place))
             if node not in self._connections:
                 self._connections[node] = _Connection(self._options, manager, node)
-            return node, int(manager.cluster.leader_epoch_for_partition(place) or 0)
+            epoch = manager.cluster.leader_epoch_for_partition(place)
+            return node, NO_EPOCH if epoch is None else int(epoch)
         finally:
             manager.close()
             net.close()
@@ -295,7 +308,7 @@ async def _know(manager: Any, topic: str) -> None:
 
 
 class _DivergedError(Exception):
-    """The log of a leader has no records of the last epoch that was read, from ``end`` on."""
+    """The log of a leader has no records of an earlier leader's epoch from ``end`` on."""
 
     def __init__(self, end: int) -> None:
         super().__init__(end)
@@ -306,7 +319,7 @@ class _Piece(NamedTuple):
     """A piece of a partition to ask a broker for: from an offset on, so many bytes at most unless
     the first batch has more. It answers when it has the least, or has waited.
 
-    epoch: of the leader. last_epoch: that of the last record before the offset, or `NO_EPOCH`.
+    epoch: of the leader. last_epoch: of the leader that had all before the offset, or `NO_EPOCH`.
     """
 
     place: TopicPartition
@@ -444,6 +457,17 @@ class _Answer:
 
     def tell(self) -> int:
         return self._at
+
+
+def runs_again() -> bool:
+    """Returns whether Spark has run this task before, so that its records may have been sent."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+def _other_leader(wanted: Range, reached: Reached) -> bool:
+    """Returns whether another broker than that of the range has become leader, as far as known."""
+    return NO_EPOCH not in (wanted.epoch, reached.epoch) and reached.epoch != wanted.epoch
 
 
 def unreachable(wanted: Range, seconds: float, why: str) -> KafkaError:

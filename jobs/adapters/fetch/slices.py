@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from pyspark import SparkFiles, TaskContext
+from pyspark import SparkFiles
 
-from stackcast.jobs.adapters.fetch.client import Range, Reached, client_of
+from stackcast.jobs.adapters.fetch.client import Range, Reached, client_of, runs_again
 from stackcast.jobs.adapters.fetch.options import FetchOptions
 from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
 
 
@@ -39,17 +40,21 @@ class Turn(NamedTuple):
 
 @dataclass
 class Read(Reached):
-    """What a task has read, from ``first`` on; None where nobody told it where that is. lost: an
-    earlier try of the task may have known, and have sent more."""
+    """Progress of a task of a slice.
+
+    Attributes:
+        first: offset at which the task began; None if it never began.
+        truncated: offset to which Kafka has truncated what was read before; None if it has not.
+    """
 
     offset: int = -1
     first: int | None = None
-    lost: bool = False
+    truncated: int | None = None
 
 
 class Place(NamedTuple):
-    """Offset at which the next task begins, leader epoch of the last record before it, and how far
-    hosts were told by then, if that is known."""
+    """Offset at which the next task begins, epoch of the leader from which all before it was read,
+    and how far hosts were told by then, if that is known."""
 
     offset: int
     epoch: int
@@ -61,12 +66,13 @@ def follow(
 ) -> Iterator[Batch]:
     """Yields what comes of the range of a task; tells ``read``, and what shares ``telling``.
 
-    Raises KafkaError as `stackcast.jobs.adapters.fetch.client.Fetcher.follow`.
+    If Kafka has truncated the log, ``read`` says so: Spark would run a task that fails again, and
+    from its begin on the log may look sound. Raises KafkaError as
+    `stackcast.jobs.adapters.fetch.client.Fetcher.follow`.
     """
     wanted = turn.ranges[task]
     partition, told = wanted.partition, None
-    context = TaskContext.get()
-    again = context is not None and context.attemptNumber() > 0
+    again = runs_again()
     if turn.most is not None:
         begin = _told(turn, partition, turn.number - 1)
         if begin is None:
@@ -82,7 +88,12 @@ def follow(
     read.epoch = wanted.epoch
     telling.reads(partition, told)
     with _reading(turn, partition) as file:
-        yield from client_of(options).follow(wanted, turn.seconds, again, read)
+        try:
+            yield from client_of(options).follow(wanted, turn.seconds, again, read)
+        except KafkaError as error:
+            if error.what != "LOG_TRUNCATED":
+                raise
+            read.truncated = error.fields["end"]
         file.write(_packed(Place(read.offset, read.epoch, telling.after(partition))))
 
 

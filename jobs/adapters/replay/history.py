@@ -11,6 +11,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.app.broadcasts import broadcast
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
@@ -21,12 +22,12 @@ from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
 from stackcast.jobs.adapters.stream.input import ByConnector
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.report import BatchReport
-from stackcast.jobs.adapters.tables.tables import LIVE, Tables
+from stackcast.jobs.adapters.tables.tables import LIVE, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.udfs.columns import REPORT, deliver
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import ReplayError
-from stackcast.udfs.filters.subscriptions import Rejection, Subscription
+from stackcast.udfs.filters.subscriptions import Rejection, Subscription, live_rows
 from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.stop_request import StopRequest
 
@@ -56,9 +57,10 @@ class History:
         _, topic_id = self._topics.ask(self._topics.identity)
         ledger = SentLedger(tables, settings.topic)
         ledger.refresh()
-        self._topic, self._read = Topic(settings.topic, topic_id), {}
+        self._topic = Topic(settings.topic, topic_id)
+        self._ledger: SentLedger | None = None
         if ledger.topic is not None and ledger.topic.id == topic_id:
-            self._topic, self._read = ledger.topic, ledger.read
+            self._topic, self._ledger = ledger.topic, ledger
         self._plans = _Alone(self._settings, tables, name)
 
     def spans(self, begin: Bound, until: Bound) -> dict[int, tuple[int, int]]:
@@ -69,13 +71,7 @@ class History:
         stream may deliver, too.
         Raises ReplayError RECORDS_GONE, LOG_TRUNCATED, and as `Topics.end_offsets`.
         """
-        if truncated := self._topics.truncated(self._read):
-            where = ", ".join(f"partition {p} at offset {end}" for p, end in truncated.items())
-            raise ReplayError(
-                "LOG_TRUNCATED",
-                f"Kafka has truncated topic {self._settings.topic}, {where}, and its offsets may "
-                "mean other records: start the stream first, which says how to continue",
-            )
+        self._check_log()
         there = self._topics.spans()
         first = {p: start for p, (start, _) in there.items()}
         end = {p: end for p, (_, end) in there.items()}
@@ -105,8 +101,9 @@ class History:
         options = sink_options(self._settings)
         sums: Counter[str] = Counter()
         carried: dict[int, bytes] = {}
-        pinned = {"subscriptions": self._tables.version("subscriptions")}
-        planned = self._planned(self._versions.poll() | pinned)
+        versions = self._versions.poll()
+        pinned = {name: versions[name] for name in (SUBSCRIPTIONS, SENIORITY)}
+        planned = self._planned(versions)
         used: dict[str, int] = {}
         left = dict(spans)
         while left and not stopping.is_set():
@@ -114,19 +111,21 @@ class History:
             versions = self._versions.poll() | pinned
             if versions != used:
                 used, planned = versions, self._planned(versions)
-                plan = self._spark.sparkContext.broadcast(planned.compilation.plan)
-                stacks = self._spark.sparkContext.broadcast(planned.compilation.header_stacks)
+                plan = broadcast(self._spark, planned.compilation.plan)
+                stacks = broadcast(self._spark, planned.compilation.header_stacks)
                 timestamps = needs_arrival(planned.compilation.plan.specification)
-            most = max(1, self._settings.max_offsets_per_trigger // len(left))
-            some = {p: (start, min(start + most, end)) for p, (start, end) in left.items()}
+            self._check_log()
+            topic, some = self._next(left)
             records = ByConnector(self._topics.read_spans(some, timestamps))
             sink = Opener(options)
-            task = partial(deliver, plan, stacks, self._topic, sink, 0, carried, None)
+            task = partial(deliver, plan, stacks, topic, sink, 0, carried, None)
             report = BatchReport(records.through(task, REPORT), planned.compilation.reached)
             carried |= {row["partition"]: row["cells"] for row in report.states}
             sums.update({name: report.total(name) for name in _COUNTED})
             sums["dead_letters"] += report.dead_letters
-            left = {p: (some[p][1], end) for p, (_, end) in left.items() if some[p][1] < end}
+            done = {p: end for p, (_, end) in some.items()}
+            left = {p: (done.get(p, start), end) for p, (start, end) in left.items()}
+            left = {p: span for p, span in left.items() if span[0] < span[1]}
             log.info(
                 "subscription %s: offsets %s: %s",
                 self._name,
@@ -135,21 +134,48 @@ class History:
             )
         return sums
 
+    def _check_log(self) -> None:
+        """Raises ReplayError LOG_TRUNCATED if the log differs from what batches have read."""
+        read = {} if self._ledger is None else self._ledger.read
+        if truncated := self._topics.truncated(read):
+            where = ", ".join(f"partition {p} at offset {end}" for p, end in truncated.items())
+            raise ReplayError(
+                "LOG_TRUNCATED",
+                f"Kafka has truncated topic {self._settings.topic}, {where}, and its offsets may "
+                "mean other records: start the stream first, which says how to continue",
+            )
+
+    def _next(
+        self, left: Mapping[int, tuple[int, int]]
+    ) -> tuple[Topic, dict[int, tuple[int, int]]]:
+        """Returns the first offsets of those that are left, and the generation that sent them."""
+        most = max(1, self._settings.max_offsets_per_trigger // len(left))
+        found: dict[Topic, dict[int, tuple[int, int]]] = {}
+        for partition, (start, end) in left.items():
+            topic, until = self._topic, None
+            if self._ledger is not None:
+                topic, until = self._ledger.generation_at(partition, start)
+            last = min(start + most, end if until is None else min(until, end))
+            found.setdefault(topic, {})[partition] = start, last
+        first = min(found, key=lambda topic: topic.generation)
+        return first, found[first]
+
     def _planned(self, versions: Mapping[str, int]) -> Planned:
         planned = self._plans.at(versions)
-        for rejection in planned.compilation.rejections:
-            if rejection.id == self._name:
+        rejections = planned.compilation.rejections
+        if live_rows(planned.subscriptions, rejections):
+            return planned
+        for rejection in rejections:
+            if rejection.id == self._name and rejection.subscriber is not None:
                 raise ReplayError(
                     "NOT_LIVE",
                     f"subscription {self._name} is not live: {rejection.code}: {rejection.message}",
                 )
-        if not planned.subscriptions:
-            raise ReplayError(
-                "NO_SUBSCRIPTION",
-                f"there is no subscription {self._name!r} of format {self._settings.format} that "
-                f"is enabled, in {named({'subscriptions': versions['subscriptions']})}",
-            )
-        return planned
+        raise ReplayError(
+            "NO_SUBSCRIPTION",
+            f"there is no subscription {self._name!r} of format {self._settings.format} that "
+            f"is enabled, in {named({'subscriptions': versions['subscriptions']})}",
+        )
 
     def _offsets(self, bound: Bound) -> dict[int, int]:
         if isinstance(bound, dt.datetime):
@@ -176,8 +202,10 @@ class _Alone(Plans):
         super().__init__(settings, tables)
         self._name = name
 
-    def _subscriptions(self, version: int) -> tuple[list[Subscription], list[Rejection]]:
-        rows, rejected = super()._subscriptions(version)
+    def _subscriptions(
+        self, versions: Mapping[str, int]
+    ) -> tuple[list[Subscription], list[Rejection]]:
+        rows, rejected = super()._subscriptions(versions)
         return [row for row in rows if row.id == self._name], [
             rejection for rejection in rejected if rejection.id == self._name
         ]

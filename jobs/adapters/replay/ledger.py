@@ -12,7 +12,7 @@ from stackcast.jobs.adapters.app.settings import INGRESSES
 from stackcast.jobs.adapters.fetch.client import NO_EPOCH
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.jobs.adapters.tables.tables import LEDGER, MOST_COMMITS, Tables
-from stackcast.udfs.messages.sequence import Topic, session_id
+from stackcast.udfs.messages.sequence import MAX_OFFSET, Topic, session_id
 from stackcast.udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
 
 #: New commits that are looked at one by one; behind by more, the table is read anew.
@@ -56,8 +56,8 @@ class SentLedger:
     by_ingress: whether what entered the network by another link has another origin: its frames
     differ, and notifications do not. ranges: what is known since the last `refresh`, which numbers
     the ``origins``. topic: the newest on record, None before the first batch. sessions: of each
-    partition that a batch read. read: by partition, the offset after the last record of the newest
-    batch, and its leader epoch or `NO_EPOCH`.
+    partition that a batch read. read: by partition, the furthest offset up to which batches of the
+    newest generation have read, and the epoch of the leader from which they did, or `NO_EPOCH`.
     """
 
     def __init__(self, tables: Tables, topic: str, by_ingress: bool = False) -> None:
@@ -110,47 +110,79 @@ class SentLedger:
 
     def _add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         mine = [row for row in rows if row["topic"] == self._name]
-        for row in sorted(mine, key=lambda row: (row["started_at"], row["batch_id"])):
-            self._begin_topic(row)
+        begun: dict[str, dt.datetime] = {}
+        for row in mine:
+            at = row["started_at"]
+            begun[row["topic_id"]] = min(at, begun.get(row["topic_id"], at))
+
+        def order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+            # Clocks may go back, generations do not.
+            return begun[row["topic_id"]], row["generation"], row["started_at"], row["batch_id"]
+
+        for row in sorted(mine, key=order):
+            self._begin_topic(topic_of_row(row))
             started = (row["started_at"] - _EPOCH) // _MICROSECOND
             batch, origin = row["batch_id"], self._origin(row)
             self.ranges.batch(batch, started, origin)
             for p in row["partitions"]:
+                partition, offsets = p["partition"], (p["from_offset"], p["until_offset"])
+                self._begin_session(partition, offsets[0])
                 epoch = NO_EPOCH if p["leader_epoch"] is None else p["leader_epoch"]
-                self.read[p["partition"]] = p["until_offset"], epoch
-                if p["from_offset"] == p["until_offset"]:
+                read = offsets[1], epoch
+                self.read[partition] = max(read, self.read.get(partition, read))
+                if offsets[0] == offsets[1]:
                     continue
-                own = self._origin(row, p["partition"])
-                offsets = p["from_offset"], p["until_offset"]
+                own = self._origin(row, partition)
                 sent = (_number(p["first_sequence"]), _number(p["last_sequence"]))
                 new = SentRange(*offsets, *offsets, *sent, batch, started, own, p["records"])
-                self.ranges.add(p["partition"], new)
-            assert self.topic is not None
-            for p in row["partitions"]:
-                session = session_id(self.topic, p["partition"])
-                self.sessions.setdefault(session, KnownSession(p["partition"]))
+                self.ranges.add(partition, new)
 
-    def _begin_topic(self, row: Mapping[str, Any]) -> None:
-        """Ends the sessions of other topics and of other generations if a row is of a new one."""
-        before, topic = self.topic, topic_of_row(row)
-        if before == topic:
-            return
-        self.topic = topic
-        if before is None:
-            return
-        begins = {p["partition"]: p["from_offset"] for p in row["partitions"]}
-        again = before.id != topic.id
-        for session, known in self.sessions.items():
-            begin = 0 if again else begins.get(known.partition)
-            if begin is not None and (known.until is None or begin < known.until):
-                end = known.end or self.read.get(known.partition, (0, NO_EPOCH))[0]
-                self.sessions[session] = known._replace(until=begin, end=max(begin, end))
-        if again:
+    def _begin_topic(self, topic: Topic) -> None:
+        """Ends the sessions of a topic if one of the same name was created since."""
+        if self.topic is not None and self.topic.id != topic.id:
+            for session, known in self.sessions.items():
+                self._end(session, known, 0)
             self.ranges, self.read = SentRanges(), {}
+        self.topic = topic
+
+    def _begin_session(self, partition: int, offset: int) -> None:
+        """Notes that the newest generation has read a partition from an offset on.
+
+        Records that earlier generations sent from there on are gone. A new checkpoint may read the
+        same generation again from an earlier offset on.
+        """
+        assert self.topic is not None
+        session = session_id(self.topic, partition)
+        known = self.sessions.get(session)
+        if known is not None and known.begin <= offset:
             return
-        for partition, begin in begins.items():
-            self.ranges.cut(partition, begin)
-            self.sessions[session_id(topic, partition)] = KnownSession(partition, begin)
+        for other, earlier in list(self.sessions.items()):
+            if earlier.partition == partition and other != session:
+                self._end(other, earlier, offset)
+        self.ranges.cut(partition, offset, MAX_OFFSET + 1 if known is None else known.begin)
+        if known is None:
+            self.read.pop(partition, None)
+        begin = offset if self.topic.generation else 0
+        self.sessions[session] = KnownSession(partition, begin)
+
+    def _end(self, session: bytes, known: KnownSession, until: int) -> None:
+        if known.until is None or until < known.until:
+            end = known.end or self.read.get(known.partition, (0, NO_EPOCH))[0]
+            self.sessions[session] = known._replace(until=until, end=max(until, end))
+
+    def generation_at(self, partition: int, offset: int) -> tuple[Topic, int | None]:
+        """Returns the topic with the generation that sent an offset of a partition, and the offset
+        at which that generation ended; None for the newest generation.
+
+        Not before the first batch is on record.
+        """
+        assert self.topic is not None
+        for number in range(self.topic.generation):
+            topic = self.topic._replace(generation=number)
+            known = self.sessions.get(session_id(topic, partition))
+            if known is not None and known.until is not None and offset < known.until:
+                return topic, known.until
+        return self.topic, None
 
     def _origin(self, row: Mapping[str, Any], partition: int | None = None) -> int:
         """Returns the number of a batch's origin, or of what it sent of a partition, with the

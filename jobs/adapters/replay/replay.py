@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from stackcast.jobs.adapters.app.broadcasts import broadcast
 from stackcast.jobs.adapters.app.error_texts import gone_for_good
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import Settings
@@ -59,8 +61,9 @@ class Prepared:
 @dataclass(frozen=True)
 class Run:
     """One offset range that is ready to be computed. topic: whose sessions it has. begin: the
-    offset to read from. read: how far the newest batch on record has read the partition, and the
-    leader epoch of the last record."""
+    offset to read from. read: the furthest offset up to which batches have read the partition, and
+    the epoch of the leader from which they did. changed: by partition that Kafka has truncated, the
+    offset from which on its log has changed; gets those that are found."""
 
     span: OffsetRange
     topic: Topic
@@ -68,6 +71,7 @@ class Run:
     prepared: Prepared
     carried: Mapping[int, bytes]
     read: tuple[int, int]
+    changed: dict[int, int]
 
 
 class Replay:
@@ -87,41 +91,50 @@ class Replay:
         self._plans: list[tuple[Settings, Plans]] = []
         self._stacks: list[tuple[HeaderStacks, Any]] = []
         self._prepared: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
+        #: Tag of the Spark jobs of its runs.
+        self._tag = f"replay-{uuid.uuid4().hex}"
         self._topic: Topic | None = None
         self._earliest: dict[int, int] = {}
+        #: By partition that Kafka has truncated, the offset from which on its log has changed.
+        self._changed: dict[int, int] = {}
         self.ledger = SentLedger(tables, settings.topic, by_ingress)
 
     def prepare(self, partition: int, offset: int) -> Run:
         """Make ready to compute an offset that a batch read, and what stands around it.
 
-        Raises ReplayError VERSIONS_GONE, STATE_GONE, RECORDS_GONE, OTHER_SPECIFICATION, with field
-        ``until``, the offset up to which that holds; and what `Plans.at` raises.
+        Raises ReplayError VERSIONS_GONE, STATE_GONE, RECORDS_GONE, LOG_TRUNCATED,
+        OTHER_SPECIFICATION, with field ``until``, the offset up to which that holds; and what
+        `Plans.at` raises.
         """
         ranges = self.ledger.ranges
         found = ranges.at(partition, offset)
         assert isinstance(found, SentRange)
         if self._topic != self.ledger.topic:
-            self._topic, self._earliest = self.ledger.topic, {}
+            self._topic, self._earliest, self._changed = self.ledger.topic, {}, {}
         topic = self.ledger.origins[found.origin].topic
         read = self.ledger.read[partition]
+        changed = self._changed.get(partition, read[0])
+        if changed <= offset < read[0]:
+            raise self._log_truncated(partition, changed, read[0])
         try:
             prepared = self._prepare(found.origin)
         except ReplayError as error:
             error.fields["until"] = ranges.range_at(partition, offset, 1, True).until
             raise
         span = ranges.range_at(partition, offset, MOST_OFFSETS, prepared.stateful)
+        if offset < changed:
+            span = span._replace(until=min(span.until, changed))
         earliest = self._earliest.get(partition, 0)
         if not prepared.stateful:
             begin = max(span.from_, min(earliest, offset))
-            return Run(span._replace(from_=begin), topic, begin, prepared, {}, read)
+            return Run(span._replace(from_=begin), topic, begin, prepared, {}, read, self._changed)
         begin = span.ranges[0].begin
         if begin < earliest:
-            raise self._gone(
-                *(partition, begin),
-                self._topics.spans().get(partition, (earliest, earliest)),
-                span.ranges[0].until,
-            )
-        return Run(span, topic, begin, prepared, self._carried(span), read)
+            there = self._topics.spans().get(partition, (earliest, earliest))
+            until = span.ranges[0].until
+            raise records_gone(self._settings.topic, partition, begin, until, there)
+        carried = self._carried(span)
+        return Run(span, topic, begin, prepared, carried, read, self._changed)
 
     def run(
         self,
@@ -135,6 +148,7 @@ class Replay:
         only: offsets that are asked for, of the range. whole: frames in place of datagrams.
         Raises ReplayError RECORDS_GONE or LOG_TRUNCATED with ``until``, Spark's errors.
         """
+        self._spark.sparkContext.addJobTag(self._tag)
         span, prepared = run.span, run.prepared
         offsets = only or (span.from_, span.until)
         if span.silent:
@@ -154,18 +168,20 @@ class Replay:
         )
         rows = self.records(prepared, span.partition, begin, until).mapInArrow(task, SCHEMA)
         found, seen = collect(rows.toArrow(), compilation.receiver_sets, offsets, hosts)
-        self._check(run, begin, until, seen)
         # After the read, so that nothing can change in between.
         ends = self._topics.truncated({span.partition: run.read})
         if (end := ends.get(span.partition, until)) < until:
-            raise ReplayError(
-                "LOG_TRUNCATED",
-                f"Kafka has truncated partition {span.partition} of topic {run.topic.name} to "
-                f"offset {end}, and records up to offset {run.read[0] - 1} were sent: those from "
-                f"{end} on are gone",
-                until=run.read[0],
-            )
+            run.changed[span.partition] = end
+            if offsets[0] >= end:
+                raise self._log_truncated(span.partition, end, run.read[0])
+            left = dataclasses.replace(run, span=span._replace(until=end))
+            return self.run(left, hosts, only and (only[0], min(only[1], end)), whole)
+        self._check(run, begin, until, seen)
         return found
+
+    def cancel(self) -> None:
+        """Ends the runs of other threads, with Spark's error."""
+        self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     def records(self, prepared: Prepared, partition: int, begin: int, until: int) -> DataFrame:
         """The records of these offsets, as the stream's tasks took them."""
@@ -202,11 +218,10 @@ class Replay:
                 "versions longer: VACUUM with a longer RETAIN, delta.logRetentionDuration",
             ) from error
         compilation = planned.compilation
-        context = self._spark.sparkContext
         prepared = Prepared(
             settings,
             planned,
-            context.broadcast(compilation.plan),
+            broadcast(self._spark, compilation.plan),
             self._stacks_of(compilation.header_stacks),
             needs_arrival(compilation.plan.specification),
         )
@@ -232,7 +247,7 @@ class Replay:
         for known, handle in self._stacks:
             if known is header_stacks:
                 return handle
-        handle = self._spark.sparkContext.broadcast(header_stacks)
+        handle = broadcast(self._spark, header_stacks)
         self._stacks.append((header_stacks, handle))
         return handle
 
@@ -285,39 +300,57 @@ class Replay:
         fits = (seen.first, seen.last) == (first, last)
         if seen.number and fits and expected in (None, seen.number):
             return
-        earliest, end = self._topics.spans().get(span.partition, (until, until))
+        there = self._topics.spans().get(span.partition, (until, until))
+        earliest, end = there
         self._earliest[span.partition] = earliest
+        topic, partition = self._settings.topic, span.partition
         if begin < earliest:
-            raise self._gone(span.partition, begin, (earliest, end), min(earliest, until))
-        if expected not in (None, seen.number):
-            raise self._gone(
-                *(span.partition, begin, (earliest, end), until),
-                f": {seen.number} of {expected} records are left, and rules keep state",
-            )
+            raise records_gone(topic, partition, begin, min(earliest, until), there)
+        if expected is not None and expected != seen.number:
+            counts = seen.number, expected
+            raise records_gone(topic, partition, begin, until, there, counts)
         fits = first in (None, seen.first) and last in (None, seen.last)
         if end < until or (seen.number and not fits) or (first is not None and not seen.number):
-            raise self._gone(span.partition, begin, (earliest, end), until)
+            raise records_gone(topic, partition, begin, until, there)
 
-    def _gone(
-        self, partition: int, begin: int, there: tuple[int, int], until: int, why: str = ""
-    ) -> ReplayError:
-        """Returns the error for records that are gone.
-
-        Args:
-            partition: partition of the topic.
-            begin: first offset that is needed.
-            there: first offset that the topic has now, and its end.
-            until: offset up to which nothing can be computed.
-            why: more about it, to follow the range.
-        """
+    def _log_truncated(self, partition: int, end: int, read: int) -> ReplayError:
+        """Returns the error for a log that has changed from ``end`` on, and was read before up to
+        ``read``."""
         return ReplayError(
-            "RECORDS_GONE",
-            f"topic {self._settings.topic}, partition {partition}: records with offsets {begin} to "
-            f"{until - 1} are gone, or are not the same{why}; the topic now has offsets {there[0]} "
-            f"to {there[1] - 1}. Keep them longer: retention.ms, retention.bytes, and "
-            "cleanup.policy=delete",
-            until=max(until, begin + 1),
+            "LOG_TRUNCATED",
+            f"Kafka has truncated partition {partition} of topic {self._settings.topic} to offset "
+            f"{end}, and records up to offset {read - 1} were sent: those from {end} on are gone",
+            until=read,
         )
+
+
+def records_gone(
+    topic: str,
+    partition: int,
+    begin: int,
+    until: int,
+    there: tuple[int, int],
+    counts: tuple[int, int] | None = None,
+) -> ReplayError:
+    """Returns the error for records that are gone.
+
+    Args:
+        topic: name of the topic.
+        partition: partition of the topic.
+        begin: first offset that is needed.
+        until: offset up to which nothing can be computed.
+        there: first offset that the topic has now, and its end.
+        counts: number of records that are left of these offsets, and that there were, if rules
+            that keep state need all of them.
+    """
+    why = f": {counts[0]} of {counts[1]} records are left, and rules keep state" if counts else ""
+    return ReplayError(
+        "RECORDS_GONE",
+        f"topic {topic}, partition {partition}: records with offsets {begin} to {until - 1} are "
+        f"gone, or are not the same{why}; the topic now has offsets {there[0]} to {there[1] - 1}. "
+        "Keep them longer: retention.ms, retention.bytes, and cleanup.policy=delete",
+        until=max(until, begin + 1),
+    )
 
 
 def settings_then(settings: Settings, recorded: Mapping[str, str]) -> Settings:

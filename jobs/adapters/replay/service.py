@@ -39,7 +39,8 @@ from stackcast.jobs.adapters.wire.receive_buffer import dropped, enlarge_receive
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT, Topic
-from stackcast.udfs.messages.summaries import COOKIE_SIZE, MOST_NAME, Request, challenge, read_request
+from stackcast.udfs.messages.summaries import COOKIE_SIZE, Request, challenge, read_request
+from stackcast.udfs.names import MOST_NAME
 from stackcast.udfs.replay.answers import (
     Cookies,
     Gone,
@@ -126,6 +127,8 @@ class Rerequests:
         self._cookies = Cookies(secrets.token_bytes(32))
         #: Runs under way, and the hosts whose turn they are; "" for the one at the start.
         self._running: dict[Future[Notifications], tuple[Run, str]] = {}
+        #: Those of them that began before a new generation of the topic.
+        self._outdated: set[Future[Notifications]] = set()
         self._slots = max(1, session.slots(spark))
         self._waiting: dict[tuple[str, bytes], _Waiting] = {}
         self._inbox: deque[tuple[bytes, Address]] = deque(maxlen=MOST_WAITING)
@@ -174,6 +177,10 @@ class Rerequests:
                         announced = True
                         on_ready()
                     self._statistics.follow()
+                # Results are not needed, and runs may wait for a broker that is gone. One may only
+                # be about to start its Spark job.
+                while wait(self._running, _POLL_SECONDS).not_done:
+                    self._replay.cancel()
         finally:
             stopping.set()
             listener.join()
@@ -241,6 +248,7 @@ class Rerequests:
         if self._topic != self._replay.ledger.topic:
             self._topic = self._replay.ledger.topic
             self._cache = PieceCache(CACHE_BYTES)
+            self._outdated.update(self._running)
         self._unread_since = None
         return True
 
@@ -384,6 +392,9 @@ class Rerequests:
         done, _ = wait(self._running, _POLL_SECONDS, FIRST_COMPLETED)
         for future in done:
             run, _ = self._running.pop(future)
+            if future in self._outdated:
+                self._outdated.discard(future)
+                continue
             try:
                 piece = future.result()
             except _FAULTS as error:

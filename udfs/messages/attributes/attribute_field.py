@@ -27,7 +27,8 @@ _EPOCH_YEARS = (-62_135_596_800, 253_402_300_799)
 class Attribute:
     """One row of table ``attributes``. ``value = offset + raw * scale``, raw in 0..2^32 - 1.
 
-    Raw values of a float or a text are those of `stackcast.udfs.messages.attributes.ordered_fields`.
+    Raw values of a float or a text are those of
+    `stackcast.udfs.messages.attributes.ordered_fields`.
     """
 
     id: int

@@ -42,7 +42,8 @@ ETHERTYPE = 0x9001
 
 FINE = 0
 
-#: Reasons that a record is no event, by code; none is a code of `stackcast.udfs.messages.moldudp64.REASONS`.
+#: Reasons that a record is no event, by code; none is a code of
+#: `stackcast.udfs.messages.moldudp64.REASONS`.
 REASONS = {
     64: "empty_event",  # no attribute at all
     65: "truncated_event",  # mask bits without values, a chain that does not end

@@ -1,4 +1,5 @@
-"""ISO 8601 texts to seconds since 1970 in compiled loops, as `stackcast.udfs.messages.attributes.times`."""
+"""ISO 8601 texts to seconds since 1970 in compiled loops, as
+`stackcast.udfs.messages.attributes.times`."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ _DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 #: Days of a year before its months, and from year 0 to 1970.
 _BEFORE = np.cumsum(_DAYS) - _DAYS
 _TO_1970 = 719_528
+#: Fewer seconds than this, in microseconds, are integers that doubles represent exactly.
+_EXACT = 1 << 33
 
 
 @_helper
@@ -70,6 +73,10 @@ def time_at(data, at, end):  # type: ignore[no-untyped-def]
         if not valid:
             return False, 0.0
         seconds -= east
+    microseconds = nanoseconds // 1000
+    if microseconds * 1000 == nanoseconds and abs(seconds) < _EXACT:
+        # One rounding gives the nearest double.
+        return True, (seconds * 1_000_000 + microseconds) / 1e6
     return True, seconds + nanoseconds / 1e9
 
 

@@ -37,11 +37,17 @@ class Loss(NamedTuple):
 
 @dataclass
 class Output:
-    """Collects the results of an input, in order."""
+    """Collects the results of an input, in order.
+
+    Attributes:
+        caught_up: sessions that have everything since their start for the first time, each with
+            the number below which it is complete. Only with `ReceiverOptions.from_start`.
+    """
 
     deliveries: list[Notification] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    caught_up: list[tuple[bytes, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -89,6 +95,10 @@ class ReceiverOptions:
             stream until an unconfirmed gap is given up.
         quietest: maximum time between such requests.
         give_up: time without an answer until a range is reported as lost; None: never.
+
+    Example:
+        >>> ReceiverOptions(order="sequence", give_up=60).patience
+        0.02
     """
 
     order: Literal["arrival", "sequence"] = "arrival"

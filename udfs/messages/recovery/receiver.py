@@ -2,8 +2,8 @@
 
 The caller passes datagrams and the time, and acts on the output: it delivers notifications to the
 application, sends requests, and reports losses. Each session (see
-:mod:`stackcast.udfs.messages.recovery.session`) keeps notifications until a summary confirms that a range is
-complete, and requests missing ones. The rules are in docs/wire.md.
+:mod:`stackcast.udfs.messages.recovery.session`) keeps notifications until a summary confirms that a
+range is complete, and requests missing ones. The rules are in docs/wire.md.
 """
 
 from __future__ import annotations
@@ -50,6 +50,13 @@ class Receiver:
         seed: of the random delays that keep hosts from sending requests at the same time.
         keys: this host's keys; with them, only summaries with a valid tag are accepted. They may
             be replaced at any time.
+
+    Example:
+        >>> from stackcast.udfs.messages.recovery.events import ReceiverOptions
+        >>> receiver = Receiver(ReceiverOptions(order="sequence"), now=0.0)
+        >>> out = receiver.receive([b"cut short"], now=0.1)
+        >>> out.deliveries, out.requests, receiver.statistics.malformed
+        ([], [], 1)
     """
 
     def __init__(
@@ -143,6 +150,13 @@ class Receiver:
         """Returns for each session its state, the number below which it is complete, and the
         largest number that was announced."""
         return {n: (s.state, s.covered, s.known) for n, s in self._sessions.items()}
+
+    def catching_up(self) -> list[bytes]:
+        """Returns the sessions that may not have everything since their start.
+
+        Without `ReceiverOptions.from_start` there are none.
+        """
+        return [name for name, session in self._sessions.items() if session.is_catching_up]
 
     def unproven(self) -> list[bytes]:
         """Returns the sessions without a summary, or whose last summary had no valid tag.

@@ -111,6 +111,8 @@ class Session:
         self.known = 0
         self.kept = KeptNotifications()
         from_start = options.from_start and options.asks
+        #: Whether notifications since the start of the session may still be missing.
+        self.is_catching_up = from_start
         self.state = State.BEHIND if from_start else State.UNHEARD
         #: When `time` has something to do.
         self.due = now if from_start else now + options.silence
@@ -281,6 +283,9 @@ class Session:
             self._tries = 0
             self._reach = MOST_MESSAGES
             self.due = now + self._silence() if self._options.asks else math.inf
+            if self.is_catching_up:
+                self.is_catching_up = False
+                out.caught_up.append((self.name, self.covered))
         elif self.state is State.BEHIND and before is not State.BEHIND:
             self.due = now + wait
         elif self.state is State.UNHEARD:
