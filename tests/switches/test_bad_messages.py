@@ -13,6 +13,7 @@ from entry_tables import PIPELINE, SOME
 from fault_server import FaultServer
 
 from stackcast.jobs.adapters.switches import session as switch_session
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
 from stackcast.jobs.adapters.switches.results import SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
 from stackcast.schemas.p4runtime import p4runtime_pb2
@@ -142,6 +143,7 @@ def test_a_malformed_message_is_one_error_of_its_switch(
     serve: Callable[[bytes, bytes], RawServer],
     good: FaultServer,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     reads: bytes,
     stream: bytes,
     code: str,
@@ -161,3 +163,16 @@ def test_a_malformed_message_is_one_error_of_its_switch(
         else:
             assert outcome.in_step, outcome.errors
         assert good.devices["s1"].entries() == set(SOME)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_packets_that_are_longer_than_frames_are_not_kept(
+    serve: Callable[[bytes, bytes], RawServer],
+) -> None:
+    packets = [p4runtime_pb2.PacketIn(payload=bytes(length)) for length in (9_216, 1 << 20)]
+    for packet, count in zip(packets, (1, 0), strict=True):
+        message = p4runtime_pb2.StreamMessageResponse(packet=packet)
+        server = serve(b"", message.SerializeToString())
+        # The packet arrives before the answer to the request for mastership.
+        with SwitchConnection.connect(server.address, 1, election_id=1) as connection:
+            assert connection._client.packets.qsize() == count

@@ -32,7 +32,7 @@ from stackcast.lab.up.lab import Lab
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.long
 
 TOPIC = "itch.raw"
 
@@ -149,7 +149,6 @@ def test_no_notification_is_lost_when_switches_and_hosts_are_killed(deployment: 
     check(deployment, deployment.refresher)
 
 
-@pytest.mark.long
 def test_no_notification_is_lost_when_the_refresher_is_killed_too(deployment: Deployment) -> None:
     check(deployment, deployment.refresher_process)
 

@@ -10,8 +10,21 @@ from paths import P4
 from stackcast.jobs.adapters.switches.program import P4Program
 from stackcast.udfs.network.programs import EVENT, PASSES, VALUES
 from stackcast.udfs.switches.election import describe_id, election_id, rank
-from stackcast.udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, difference, group_entry
-from stackcast.udfs.switches.ordering import WriteStep, check_limits, full_tables, withheld, write_steps
+from stackcast.udfs.switches.entry import (
+    GROUPS,
+    Difference,
+    SwitchEntry,
+    canonical,
+    difference,
+    group_entry,
+)
+from stackcast.udfs.switches.ordering import (
+    WriteStep,
+    check_limits,
+    full_tables,
+    withheld,
+    write_steps,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from entry_tables import PIPELINE, SOME, group, host_port, tree
+from examples import examples
 from fault_server import FaultServer, FaultyDevice, wire_key
+from hypothesis import example, given
+from hypothesis import strategies as st
 from rollout_world import InOrder, World, in_order, refresher
 
 from stackcast.jobs.adapters.app.settings import Settings
@@ -25,11 +29,11 @@ from stackcast.jobs.adapters.switches import (
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.messages import Names
 from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
-from stackcast.jobs.adapters.switches.results import PartRead, SwitchTarget
+from stackcast.jobs.adapters.switches.results import SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
 from stackcast.udfs.network.rows import network_to_rows
 from stackcast.udfs.network.topology import fabric
-from stackcast.udfs.switches.entry import SwitchEntry, difference
+from stackcast.udfs.switches.entry import Difference, SwitchEntry, difference
 
 pytestmark = pytest.mark.unit
 
@@ -79,14 +83,18 @@ class Deployment:
         return sum(row["switch"] == RACK for row in rows)
 
 
-@pytest.fixture
-def deploy(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Deployment]:
+def deployment_of(monkeypatch: pytest.MonkeyPatch, seconds: int) -> Deployment:
     clock = Clock()
     in_order(monkeypatch)
     for module in (apply, derive, lead, leader_watch, read_back, drops):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(background, "ThreadPoolExecutor", lambda *_: InOrder())
-    return lambda seconds: Deployment(clock, Settings(read_back_seconds=seconds))
+    return Deployment(clock, Settings(read_back_seconds=seconds))
+
+
+@pytest.fixture
+def deploy(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Deployment]:
+    return lambda seconds: deployment_of(monkeypatch, seconds)
 
 
 def test_a_switch_that_silently_loses_half_of_its_entries_has_them_again_within_a_minute(
@@ -120,10 +128,29 @@ def test_with_0_seconds_nothing_is_read_back(deploy: Callable[[int], Deployment]
     assert deployment.world.held[RACK] != deployment.entries
 
 
-def count_drops(deployment: Deployment, reason: str, packets: int) -> None:
-    """Set the drop counter of the rack's switch."""
+def count_drops(deployment: Deployment, reason: str, packets: int, *switches: str) -> None:
+    """Set the drop counter of the switches, by default of the rack's."""
     deployment.refresher._sessions._programs.reasons = lambda _: {6: reason}
-    deployment.world.drops[RACK] = {6: packets}
+    deployment.world.drops |= {name: {6: packets} for name in switches or [RACK]}
+
+
+class Reads:
+    """Records which switches are read back, and when.
+
+    Attributes:
+        looks: time, names of the switches, and number of parts of which one is read.
+    """
+
+    def __init__(self, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks: list[tuple[float, set[str], int]] = []
+        sessions = deployment.refresher._sessions
+        read_backs = sessions.read_backs
+
+        def record(names: Collection[str], part: int = 0, parts: int = 1) -> Any:
+            self.looks.append((deployment.clock.now, set(names), parts))
+            return read_backs(names, part, parts)
+
+        monkeypatch.setattr(sessions, "read_backs", record)
 
 
 @pytest.mark.parametrize(("reason", "restored"), [("UNKNOWN_PORT", True), ("CUT_SHORT", False)])
@@ -141,17 +168,35 @@ def test_drops_that_continue_make_the_switch_read_completely_once_per_pass(
     deploy: Callable[[int], Deployment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment = deploy(60)
-    whole: list[set[str]] = []
-    read = deployment.refresher._sessions.read_backs
-    monkeypatch.setattr(
-        deployment.refresher._sessions,
-        "read_backs",
-        lambda part, parts, names: whole.append(set(names)) or read(part, parts, names),
-    )
+    reads = Reads(deployment, monkeypatch)
     for packets in range(1, 13):
         count_drops(deployment, "UNKNOWN_PORT", packets)
         deployment.run(10)
-    assert whole.count({RACK}) == 2
+    assert [names for _, names, parts in reads.looks if parts == 1].count({RACK}) == 2
+
+
+@examples(20)
+@given(st.tuples(*[st.integers(0, 400_000)] * len(NETWORK.switches)))
+@example((400_000,) * len(NETWORK.switches))
+def test_if_all_switches_drop_packets_entries_are_still_read_at_a_limited_rate(
+    entries: tuple[int, ...],
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        deployment = deployment_of(monkeypatch, 30)
+        counts = dict(zip(NETWORK.switches, entries, strict=True))
+        monkeypatch.setattr(deployment.refresher._sessions, "entry_count", counts.__getitem__)
+        reads = Reads(deployment, monkeypatch)
+        count_drops(deployment, "UNKNOWN_PORT", 1, *NETWORK.switches)
+        deployment.run(60 + 3 * sum(entries) / read_back.ENTRIES_PER_SECOND)
+    whole = [name for _, names, parts in reads.looks if parts == 1 for name in names]
+    assert sorted(whole) == sorted(NETWORK.switches)
+    read = [(when, sum(map(counts.get, names)) / parts) for when, names, parts in reads.looks]
+    largest = read_back.ENTRIES_PER_SECOND + max(entries) + sum(counts.values()) / read_back.PARTS
+    for first, (start, _) in enumerate(read):
+        total = 0.0
+        for end, count in read[first:]:
+            total += count
+            assert total <= largest + read_back.ENTRIES_PER_SECOND * (end - start)
 
 
 class HangingPool(InOrder):
@@ -193,9 +238,9 @@ def test_a_switch_that_answers_differently_to_each_kind_of_read_is_refreshed_les
     _, session = deployment.refresher._sessions._standing[RACK]
     (entry, *_) = deployment.world.held[RACK].values()
 
-    def odd_read(*_: int) -> PartRead:
+    def odd_read(*_: int) -> Difference:
         session._read_in_term = None
-        return PartRead(0, difference([entry], []))
+        return difference([entry], [])
 
     monkeypatch.setattr(session, "read_back", odd_read)
     rows = deployment.status_rows()
@@ -221,15 +266,22 @@ class TestSession:
     @pytest.fixture
     def session(self, server: FaultServer) -> Iterator[SwitchSession]:
         with SwitchSession(SwitchTarget("s1", server.address, 1)) as session:
-            assert session.read_back() is None
+            assert session.read_back() is None and session.entry_count == 0
             assert session.refresh(SOME, PIPELINE).in_step
+            assert session.entry_count == len(SOME)
             yield session
 
-    def test_parts_together_read_every_entry_once(self, session: SwitchSession) -> None:
-        parts = [session.read_back(part, 20) for part in range(20)]
-        assert sum(read.entries for read in parts if read) == len(SOME)
-        assert not any(read.repair for read in parts if read)
+    def test_parts_together_read_every_entry_once(
+        self, session: SwitchSession, device: FaultyDevice
+    ) -> None:
+        assert [session.read_back(part, 20) for part in range(20)] == [difference([], [])] * 20
         assert not session.disturbed()
+        with device.lock:
+            device.held.clear()
+        lost = [session.read_back(part, 20) for part in range(20)]
+        assert Counter(entry for change in lost if change for entry in change.insert) == Counter(
+            SOME
+        )
 
     @pytest.mark.parametrize(
         "change",
@@ -252,9 +304,8 @@ class TestSession:
                     del device.held[wire_key(message)]
                 else:
                     device.held[wire_key(message)] = message
-        read = session.read_back()
-        assert read is not None and read.repair == difference(SOME, device.entries())
-        assert read.repair
+        repair = session.read_back()
+        assert repair and repair == difference(SOME, device.entries())
         assert session.disturbed()
         assert session.refresh(SOME, PIPELINE).in_step
         assert device.entries() == set(SOME)

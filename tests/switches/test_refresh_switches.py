@@ -186,7 +186,13 @@ def deployment(
     shutil.copytree(empty_tables, folder / "tables")
     rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
     (folder / "network.json").write_text(json.dumps(rows))
-    line = [sys.executable, "-m", "stackcast.lab.fabric.network", "--description", folder / "network.json"]
+    line = [
+        sys.executable,
+        "-m",
+        "stackcast.lab.fabric.network",
+        "--description",
+        folder / "network.json",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (
         Child("network", [*line, "--out", folder], folder / "log", environment) as child,

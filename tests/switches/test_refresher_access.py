@@ -32,7 +32,7 @@ from stackcast.udfs.network.virtual_tree import VirtualTree
 from stackcast.udfs.switches.stack_entries import switch_entries
 from stackcast.udfs.trees.broadcast import broadcast_trees
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.long
 
 NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 (BROADCAST,) = broadcast_trees(NETWORK)

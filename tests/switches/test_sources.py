@@ -9,6 +9,10 @@ import networkx as nx
 import packet_cases as packets
 import pytest
 import virtual_trees_cases as stacks
+from control_traffic import is_for_neighbors, neighbor_frames
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
 from lossy_network import summary_bytes
 from p4_products import products
 from pruning_model import datagram
@@ -140,6 +144,34 @@ def test_hosts_go_on_sending_each_other_plain_traffic_under_their_own_address(
             assert forged == ([deployment.hosts["h1"].port], [])
         else:
             assert forged == ([], ["FORGED_ADDRESS"])
+
+
+def test_control_traffic_between_neighbors_is_counted_apart_from_forged_addresses(
+    deployment: Deployment,
+):
+    for host in deployment.hosts.values():
+        for name, frame in neighbor_frames(host.ipv4):
+            assert deployment.sent(host.port, frame) == ([], ["LINK_LOCAL"]), (host, name)
+            assert deployment.sent(63, frame) == ([], ["UNKNOWN_PORT"]), name
+
+
+ADDRESSES = (
+    st.integers(0, (1 << 32) - 1)
+    | st.integers(0xE0000000, 0xE0000200)
+    | st.integers(0xDFFFFFFE, 0xF0000001)
+    | st.integers(0xFFFFFF00, 0xFFFFFFFF)
+)
+
+
+@examples(60)
+@given(protocol=st.sampled_from([2, 17, 6, 89]), address=ADDRESSES)
+def test_a_forged_address_is_counted_except_between_neighbors(
+    deployment: Deployment, protocol: int, address: int
+):
+    packet = IP(src="10.9.9.9", dst=str(IPv4Address(address)), ttl=9, proto=protocol) / bytes(12)
+    frame = bytes(Ether(src="02:00:00:00:00:07", dst="02:00:00:00:00:01") / packet)
+    reason = "LINK_LOCAL" if is_for_neighbors(protocol, address) else "FORGED_ADDRESS"
+    assert deployment.sent(deployment.hosts["h1"].port, frame) == ([], [reason])
 
 
 @pytest.mark.parametrize("program", [*STACKS, FILTERING, ATTRIBUTES])

@@ -148,7 +148,7 @@ def test_what_no_controller_takes_is_counted(lab: Lab, refresher: SwitchConnecti
         lab.send(3, register)
         assert own.packet_in(10) == ({"port": 3}, register)
     assert lab.left == []
-    until(lambda: lab.send(3, register) or stackcast.lab.switch.drops["no_controller"] > 0)
+    until(lambda: lab.send(3, register) or lab.switch.drops["no_controller"] > 0)
 
 
 def test_what_is_sent_out_must_fit_the_program(lab: Lab, refresher: SwitchConnection) -> None:

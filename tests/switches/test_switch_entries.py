@@ -15,7 +15,13 @@ from stackcast.schemas.p4runtime import p4info_pb2
 from stackcast.udfs.errors import NetworkError, StackError, SwitchError
 from stackcast.udfs.network.labels import MAX_PORT, NARROW, WIDE, SwitchTables
 from stackcast.udfs.network.topology import fabric
-from stackcast.udfs.switches.entry import GROUPS, canonical, difference, entry_from_row, entry_to_row
+from stackcast.udfs.switches.entry import (
+    GROUPS,
+    canonical,
+    difference,
+    entry_from_row,
+    entry_to_row,
+)
 from stackcast.udfs.switches.match import Match
 from stackcast.udfs.switches.ports import port_groups
 from stackcast.udfs.switches.routes import ROUTE

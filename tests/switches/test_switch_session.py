@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator
 
 import grpc
@@ -108,18 +109,24 @@ def test_requests_are_bounded_by_their_bytes_too(
     assert max(len(write) for write in device.writes) < 10
 
 
-def test_a_refused_update_is_tried_again_alone_then_told_in_the_switchs_words(
-    session: SwitchSession, device: FaultyDevice
+@pytest.mark.parametrize("numbers", [[7], [5, 7]])
+def test_updates_that_are_refused_together_are_sent_again_alone_and_a_single_one_is_not(
+    session: SwitchSession, device: FaultyDevice, numbers: list[int]
 ) -> None:
+    refused = [tree(number) for number in numbers]
     device.faults.refuse = lambda _, update: (
-        "no room in bank 7" if device.decode(update.entity).key == tree(7).key else None
+        "no room in bank 7" if device.decode(update.entity) in refused else None
     )
     outcome = session.refresh(SOME, PIPELINE)
-    assert not outcome.in_step and outcome.held == len(SOME) - 1
-    assert outcome.errors == [f"{tree(7).key}: INTERNAL: no room in bank 7"]
-    assert outcome.left.insert == (tree(7),)
-    assert device.entries() == set(SOME) - {tree(7)}
-    assert [w for w in device.writes if w == [("INSERT", tree(7))]]
+    assert not outcome.in_step and outcome.held == len(SOME) - len(refused)
+    assert outcome.errors == [f"{entry.key}: INTERNAL: no room in bank 7" for entry in refused]
+    assert outcome.left.insert == tuple(refused)
+    assert device.entries() == set(SOME) - set(refused)
+    requests = Counter(entry for write in device.writes for _, entry in write)
+    assert {entry for entry, count in requests.items() if count > 1} == (
+        set(refused) if len(refused) > 1 else set()
+    )
+    assert max(requests.values()) <= 2
     device.faults.refuse = lambda _, __: None
     assert session.refresh(SOME, PIPELINE).in_step
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -23,8 +24,12 @@ from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.switches import election
 
 log = logging.getLogger(__name__)
+# gRPC logs a stack trace for each message that it cannot parse. `error_of` names the switch.
+logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
 
+#: Packets that wait to be read, and the longest that is kept: longer than any frame of a switch.
 _MAX_PACKETS = 4096
+_MAX_PACKET_BYTES = 1 << 14
 _CLOSE_SECONDS = 0.5
 #: A read may take long. It is cancelled if no response arrives for this time and the switch does
 #: not answer another call either.
@@ -52,6 +57,12 @@ _CHANNEL_OPTIONS = (
     # gRPC makes after a failed attempt.
     ("grpc.use_local_subchannel_pool", 1),
 )
+#: P4Runtime's unsigned integers: 64 bits for a device id, 128 for an election id.
+MAX_DEVICE_ID = (1 << 64) - 1
+MAX_ELECTION_ID = (1 << 128) - 1
+_MAX_PORT = (1 << 16) - 1
+#: Port at the end of an address. gRPC takes the last 16 bits of a larger one, another port.
+_PORT = re.compile(r":(-?\d+)\s*$", re.ASCII)
 #: gRPC reports a message that it cannot accept or parse by these codes and texts.
 _BAD_MESSAGES = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: "message larger than max",
@@ -59,15 +70,42 @@ _BAD_MESSAGES = {
 }
 
 
+def check_target(address: str, device_id: int, election_id: int, name: str = "") -> None:
+    """Check the values that P4Runtime and gRPC limit, before anything is sent.
+
+    Args:
+        address: ``host:port``, or another form of address that gRPC knows.
+        device_id: P4Runtime's number of the switch at that address.
+        election_id: id with which a client requests the right to write; 0: it only reads.
+        name: name of the switch, for the error.
+
+    Raises:
+        SwitchError: ``BAD_TARGET``, with the value and its range.
+    """
+    port = _PORT.search(address)
+    if not address.isprintable() or (port and not 1 <= int(port[1]) <= _MAX_PORT):
+        reason = f"its address {address!r} must be host:port, with a port from 1 to {_MAX_PORT}"
+    elif not 0 <= device_id <= MAX_DEVICE_ID:
+        reason = f"its device id {device_id} must be from 0 to {MAX_DEVICE_ID}"
+    elif not 0 <= election_id <= MAX_ELECTION_ID:
+        reason = f"election id {election_id} must be from 0 to {MAX_ELECTION_ID}"
+    else:
+        return
+    raise SwitchError("BAD_TARGET", f"switch {name or address!r}: {reason}", address=address)
+
+
 class Client:
     """A connection to one device. With election id 0 it only reads, and opens no stream.
+
+    Raises:
+        SwitchError: ``BAD_TARGET`` as `check_target`, and the errors of a first connection.
 
     Attributes:
         primary: whether this client may write.
         taken: whether some client may write.
         highest: the highest election id that the switch has reported.
         terms: how often this client became primary.
-        packets: packets that the program of the switch sent to this client, at most 4,096.
+        packets: packets that the program of the switch sent to this client, at most 4,096 of 16 KB.
         stream: the call of ``StreamChannel``, or None.
     """
 
@@ -80,6 +118,7 @@ class Client:
         timeout: float,
         name: str = "",
     ) -> None:
+        check_target(address, device_id, election_id, name)
         self.name = name
         self.address = address
         self.device_id = device_id
@@ -153,8 +192,9 @@ class Client:
                     self._arbitrations.put(message.arbitration)
                 elif message.HasField("packet"):
                     # A client that reads no packets must not run out of memory.
-                    with contextlib.suppress(queue.Full):
-                        self.packets.put_nowait(message.packet)
+                    if message.packet.ByteSize() <= _MAX_PACKET_BYTES:
+                        with contextlib.suppress(queue.Full):
+                            self.packets.put_nowait(message.packet)
                 elif message.HasField("error"):
                     self._log_error(message.error.message)
         except grpc.RpcError:

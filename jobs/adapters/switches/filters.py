@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.settings import FORMATS, PREFIX, Settings
 from stackcast.jobs.adapters.switches.program import P4Program
@@ -16,7 +17,8 @@ from stackcast.jobs.adapters.tables.network_versions import MATCHED
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import NetworkError, SettingsError
 from stackcast.udfs.filters.grants import Grants
-from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, check, rejection, select
+from stackcast.udfs.filters.selection import by_age, select
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, check, rejection
 from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.formats import Specification
 from stackcast.udfs.messages.specification import parse_specification
@@ -97,12 +99,13 @@ class NetworkMatch:
         pipelines: Mapping[str, str],
         attributes: Rows = (),
         grants: Rows = (),
+        seniority: Callable[[], Rows] = tuple,
     ) -> list[SwitchEntry]:
         """The filters of all switches, as of ``versions`` of the tables.
 
         subscriptions: the table's rows. held: those of ``switch_entries``. pipelines: the program
         of each switch. attributes: rows of that table, where the format is of attributes. grants:
-        rows of that table.
+        rows of that table. seniority: reads those of ``subscription_seniority``.
 
         Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``, ``NO_PUBLISHER``; FilterError
         where the rules together are beyond the limits; AttributeTableError where the attributes are
@@ -111,9 +114,13 @@ class NetworkMatch:
         if self._made is not None and self._made[0] == versions:
             return self._made[1]
         clock = time.monotonic()
-        selected, rejections = select(subscriptions, self._format, FORMATS, self._quota)
         hosts, only = receiving(network, self._publisher)
         specification, filters = self._of(attributes)
+        selected, rejections = select(
+            subscriptions, self._format, FORMATS, specification, seniority, self._quota
+        )
+        # Switches that cannot hold all rules then refuse the youngest ones.
+        selected = by_age(selected, seniority)
         granted = self._granted_of(grants, specification)
         rejections += [rejection(*wrong) for wrong in granted.errors] if granted else []
         rules, unfit = check(selected, specification, hosts, only, granted)
@@ -131,7 +138,9 @@ class NetworkMatch:
                     f"{self._format} write {self.program!r} into column pipeline of switches",
                     switch=switch,
                 )
-        rejections += [*unfit, *filtered.rejections]
+        subscriber = {row.id: row.subscriber for row in selected}
+        rejections += unfit
+        rejections += [replace(r, subscriber=subscriber[r.id]) for r in filtered.rejections]
         made = [entry for entries in filtered.entries.values() for entry in entries]
         log.info(
             "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches, at "
@@ -177,17 +186,7 @@ class NetworkMatch:
         if self._made is None:
             return
         versions, _, rejections = self._made
-        rows = [
-            {
-                "id": rejection.id,
-                "code": rejection.code,
-                "line": rejection.line,
-                "column": rejection.column,
-                "message": rejection.message,
-                "subscriptions_version": versions["subscriptions"],
-            }
-            for rejection in rejections
-        ]
+        rows = [each.row(versions["subscriptions"]) for each in rejections]
         if rows == self._rejected:
             return
         known = {(row["id"], row["message"]) for row in self._rejected or ()}

@@ -124,10 +124,13 @@ class Names:
         wire = p4runtime_pb2.Entity()
         if entry.table == GROUPS:
             group = wire.packet_replication_engine_entry.multicast_group_entry
-            group.multicast_group_id = group_id(entry)
-            for port, instance in [] if key_only else replicas(entry):
-                # Older switches do not know the other form of a port, which is bytes.
-                group.replicas.add(egress_port=port, instance=instance)
+            try:
+                group.multicast_group_id = group_id(entry)
+                for port, instance in [] if key_only else replicas(entry):
+                    # Older switches do not know the other form of a port, which is bytes.
+                    group.replicas.add(egress_port=port, instance=instance)
+            except (IndexError, ValueError) as error:  # no number, or one of more than 32 bits
+                raise SwitchError("WRITE_FAILED", f"{entry.key}: {error}") from None
             return wire
         table = _named(self._tables, entry.table, "table")
         table_entry = wire.table_entry

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from stackcast.jobs.adapters.app.metrics_server import Health
+from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.switches.results import RefreshResult
 from stackcast.udfs.errors import StackcastError
 

@@ -320,7 +320,8 @@ class SwitchConnection:
         self._client.send_packet(self.names.packet_out(metadata, frame))
 
     def write(self, difference: Difference) -> list[RefusedUpdate]:
-        """Write a difference, make before break (:func:`stackcast.udfs.switches.ordering.write_steps`).
+        """Write a difference, make before break
+        (:func:`stackcast.udfs.switches.ordering.write_steps`).
 
         Returns:
             The updates that the switch refused. All others are written.
@@ -339,9 +340,10 @@ class SwitchConnection:
     ) -> list[RefusedUpdate]:
         """Write one step in requests of at most 500 updates and 1 MB.
 
-        A refused update is sent again alone, because some switches refuse valid updates together
-        with invalid ones. If the switch refuses a whole request without naming updates, its halves
-        are sent. Both end after `_MAX_REFUSALS` refusals with one status code.
+        If several updates of a request are refused, each is sent again alone, because some switches
+        refuse valid updates together with invalid ones. If the switch refuses a whole request
+        without naming updates, its halves are sent. Both end after `_MAX_REFUSALS` refusals with
+        one status code.
 
         Args:
             step: the updates.
@@ -387,7 +389,7 @@ class SwitchConnection:
             refused = [(n, error.status, error.details) for n in range(len(entities))]
         final: list[UpdateError] = []
         for position, code, reason in refused:
-            if len(entities) == 1 or refusals[code] >= _MAX_REFUSALS:
+            if len(refused) == 1 or refusals[code] >= _MAX_REFUSALS:
                 refusals[code] += 1
                 final.append((position, code, reason))
             else:

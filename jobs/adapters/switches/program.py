@@ -38,17 +38,20 @@ class P4Program:
         """Read ``<name>.p4info.txtpb`` and ``<name>.json`` from a folder.
 
         Raises:
-            SwitchError: ``NO_P4INFO``, if a file cannot be read.
+            SwitchError: ``NO_P4INFO``, if a file cannot be read, or its name cannot be one.
         """
         info, config = (Path(folder) / f"{name}{suffix}" for suffix in (".p4info.txtpb", ".json"))
         try:
-            return cls(name, info.read_text(), config.read_bytes())
+            return cls(name, info.read_text(encoding="utf-8"), config.read_bytes())
         except OSError as error:
-            raise SwitchError(
-                "NO_P4INFO",
-                f"the program of pipeline {name!r} cannot be read at {error.filename} "
-                f"({error.strerror}): point spark.stackcast.p4.folder at the project's p4 folder",
-            ) from None
+            place, reason = error.filename, error.strerror
+        except ValueError as error:  # a null byte in the name, or a file that is not UTF-8
+            place, reason = str(info), str(error)
+        raise SwitchError(
+            "NO_P4INFO",
+            f"the program of pipeline {name!r} cannot be read at {place} ({reason}): point "
+            "spark.stackcast.p4.folder at the project's p4 folder",
+        )
 
     @cached_property
     def serialized(self) -> bytes:

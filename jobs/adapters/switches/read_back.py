@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 
 from stackcast.jobs.adapters.switches.background import Background
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
-from stackcast.jobs.adapters.switches.results import PartRead
 from stackcast.jobs.adapters.switches.sessions import SwitchSessions
+from stackcast.udfs.switches.entry import Difference
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,13 @@ class ReadBack:
         self._sessions = sessions
         self._metrics = metrics
         self._seconds = seconds
-        self._reads: Background[PartRead | None] = Background("switch-read-back")
+        self._reads: Background[Difference | None] = Background("switch-read-back")
         self._part = 0
+        #: When `ENTRIES_PER_SECOND` permits the next look.
         self._next_look = 0.0
-        self._suspects: set[str] = set()
+        self._next_part = 0.0
+        #: In the order in which they are read; the values have no meaning.
+        self._suspects: dict[str, None] = {}
         #: When a suspect was last read completely.
         self._read_completely: dict[str, float] = {}
         #: Switches that differed: the time until which they are not read, and the pause.
@@ -67,28 +70,36 @@ class ReadBack:
     def follow(self) -> None:
         """Report differences that were found, and start a look; never wait for a switch."""
         now = time.monotonic()
-        entries = self._report(self._reads.collect(), now)
-        # A look that read many entries delays the next one.
-        self._next_look += entries / ENTRIES_PER_SECOND
-        if self._seconds and (self._suspects or now >= self._next_look):
-            whole = self._take_suspects(now)
-            calls = self._sessions.read_backs(self._part, PARTS, whole)
-            self._reads.start(
-                {name: call for name, call in calls.items() if self._pause_has_ended(name, now)}
-            )
+        self._report(self._reads.collect(), now)
+        if not self._seconds or now < self._next_look:
+            return
+        suspects = self._take_suspects(now)
+        entries = float(self._entry_count(suspects))
+        calls = self._sessions.read_backs(suspects)
+        if now >= self._next_part:
+            names = self._sessions.names
+            entries += self._entry_count(names) / PARTS
+            calls = self._sessions.read_backs(names, self._part, PARTS) | calls
             self._part = (self._part + 1) % PARTS
-            self._next_look = max(self._next_look, now + self._seconds / PARTS)
+            self._next_part = now + self._seconds / PARTS
+        self._next_look = now + entries / ENTRIES_PER_SECOND
+        self._reads.start(
+            {name: call for name, call in calls.items() if self._pause_has_ended(name, now)}
+        )
 
     def suspect(self, dropped: Iterable[tuple[str, str]]) -> None:
-        """Read switches completely in the next look, because they dropped packets.
+        """Read switches completely as soon as possible, because they dropped packets.
 
         A switch may drop packets although it misses no entry. So it is read completely at most once
-        per pass for this reason.
+        per pass for this reason. Many suspects are read in several looks, each of about
+        `ENTRIES_PER_SECOND` entries.
 
         Args:
             dropped: switches and reasons whose counters have risen.
         """
-        self._suspects |= {switch for switch, reason in dropped if reason in MISSING_ENTRY_REASONS}
+        self._suspects |= dict.fromkeys(
+            switch for switch, reason in dropped if reason in MISSING_ENTRY_REASONS
+        )
 
     def close(self) -> None:
         """Start no further look."""
@@ -98,27 +109,30 @@ class ReadBack:
         return now >= self._pauses.get(name, (0.0, 0.0))[0]
 
     def _take_suspects(self, now: float) -> set[str]:
-        suspects, self._suspects = self._suspects, set()
-        due = {
-            switch
-            for switch in suspects
-            if now - self._read_completely.get(switch, -self._seconds) >= self._seconds
-        }
+        """Remove the suspects of the next look, and return those that are read completely."""
+        due: set[str] = set()
+        entries = 0
+        while self._suspects and entries < ENTRIES_PER_SECOND:
+            switch = next(iter(self._suspects))
+            del self._suspects[switch]
+            if now - self._read_completely.get(switch, -self._seconds) >= self._seconds:
+                due.add(switch)
+                entries += self._entry_count([switch])
         self._read_completely |= dict.fromkeys(due, now)
         return due
 
-    def _report(self, reads: Mapping[str, PartRead | None], now: float) -> int:
-        """Log and count differences; return the number of entries that were read.
+    def _entry_count(self, switches: Iterable[str]) -> int:
+        return sum(map(self._sessions.entry_count, switches))
+
+    def _report(self, reads: Mapping[str, Difference | None], now: float) -> None:
+        """Log and count differences.
 
         A switch that differs is not read back for a while. The pause doubles each time, because a
         switch that answers differently to each kind of read would be refreshed without end.
         """
-        entries = 0
-        for switch, read in reads.items():
-            if read is None:
+        for switch, change in reads.items():
+            if change is None:
                 continue
-            entries += read.entries
-            change = read.repair
             if change:
                 log.warning(
                     "switch %s has changed since its last refresh: at least %d entries are "
@@ -136,4 +150,3 @@ class ReadBack:
                 self._pauses[switch] = now + pause, pause
             elif now > self._pauses.get(switch, (0.0, 0.0))[0] + self._seconds:
                 self._pauses.pop(switch, None)
-        return entries

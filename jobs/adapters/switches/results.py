@@ -71,16 +71,3 @@ class Comparison(Difference):
 
     def __bool__(self) -> bool:
         return self.program is not None or super().__bool__()
-
-
-@dataclass(frozen=True)
-class PartRead:
-    """The result of reading back a part of a switch.
-
-    Attributes:
-        entries: number of entries that were read.
-        repair: updates that would restore what the switch held after its last refresh.
-    """
-
-    entries: int
-    repair: Difference

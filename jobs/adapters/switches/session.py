@@ -22,7 +22,6 @@ from stackcast.jobs.adapters.switches.program import P4Program
 from stackcast.jobs.adapters.switches.results import (
     NOTHING,
     Comparison,
-    PartRead,
     RefreshResult,
     SwitchTarget,
 )
@@ -473,7 +472,12 @@ class SwitchSession:
             log.debug("%s: the drop counters could not be read: %s", self._where, error)
             return None
 
-    def read_back(self, part: int = 0, parts: int = 1) -> PartRead | None:
+    @property
+    def entry_count(self) -> int:
+        """The number of entries that the switch was last read to hold; 0 if unknown."""
+        return len(self._last_read or ())
+
+    def read_back(self, part: int = 0, parts: int = 1) -> Difference | None:
         """Compare a part of the tables with the entries of the last refresh; never connect.
 
         After a difference the session is `disturbed` until its next refresh. The method does not
@@ -484,7 +488,8 @@ class SwitchSession:
             parts: number of parts.
 
         Returns:
-            None if the switch cannot be read now, or nothing is known to compare with.
+            Updates that would restore what the switch held after its last refresh; None if it
+            cannot be read now, or nothing is known to compare with.
         """
         connection, expected = self._connection, self._last_read
         if connection is None or not connection.alive or expected is None:
@@ -503,7 +508,7 @@ class SwitchSession:
         if repair:
             # The next refresh relies on nothing that was read before.
             self._read_in_term = None
-        return PartRead(len(entries), repair)
+        return repair
 
     def disturbed(self) -> bool:
         """Return whether the entries of the switch may have changed since the last refresh.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from stackcast.jobs.adapters.switches.background import PARALLEL
 from stackcast.jobs.adapters.switches.program import Programs
-from stackcast.jobs.adapters.switches.results import PartRead, RefreshResult, SwitchTarget
+from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.switches import election
@@ -168,19 +168,24 @@ class SwitchSessions:
         return {name: partial(read, *standing) for name, standing in self._standing.items()}
 
     def read_backs(
-        self, part: int, parts: int, whole: Collection[str]
-    ) -> dict[str, Callable[[], PartRead | None]]:
+        self, names: Collection[str], part: int = 0, parts: int = 1
+    ) -> dict[str, Callable[[], Difference | None]]:
         """Return, by switch, the call that compares a part of it with its last refresh.
 
         Args:
+            names: switches; unknown names are ignored.
             part: number of the part, see `SwitchSession.read_back`.
             parts: number of parts.
-            whole: names of switches to read completely.
         """
         return {
-            name: partial(session.read_back, *(() if name in whole else (part, parts)))
-            for name, (_, session) in self._standing.items()
+            name: partial(self._standing[name][1].read_back, part, parts)
+            for name in names
+            if name in self._standing
         }
+
+    def entry_count(self, name: str) -> int:
+        """Return the number of entries that a switch was last read to hold; 0 if unknown."""
+        return self._standing[name][1].entry_count if name in self._standing else 0
 
     def start(self, desired: Mapping[str, Rows], patience: float) -> None:
         """Begins to refresh the switches that ``desired`` names with its rows of

@@ -7,10 +7,14 @@ installed without its requirements, and uses our generated modules of P4Runtime'
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
+from stackcast.jobs.adapters.switches.client import check_target
 from stackcast.jobs.adapters.switches.credentials import Credentials
+from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
 from stackcast.schemas.p4runtime import (
     p4data_pb2,
     p4info_pb2,
@@ -46,24 +50,30 @@ def register_messages() -> None:
     for package, modules in _MODULES.items():
         for name, module in modules.items():
             sys.modules[f"{package}.{name}"] = module
-            setattr(sys.modules[package], name, module)
 
 
 def open_shell(
-    address: str, device_id: int, credentials: Credentials, election_id: int = 0
+    name: str, address: str, device_id: int, credentials: Credentials, election_id: int = 0
 ) -> None:
     """Run the shell until its user leaves it.
 
     Args:
+        name: name of the switch, for errors.
         address: ``host:port`` of the switch.
         device_id: P4Runtime's number of the switch at that address.
         credentials: those of this switch (``Credentials.for_switch``).
         election_id: id with which the shell requests the right to write; 0: it only reads.
 
     Raises:
-        SwitchError: ``NO_SHELL``, if p4runtime-shell or IPython is not installed.
+        SwitchError: ``NO_SHELL``, if p4runtime-shell or IPython is not installed; ``BAD_TARGET`` as
+            `check_target`; other errors as in `SwitchConnection`, if the switch does not answer or
+            runs no program.
     """
+    check_target(address, device_id, election_id, name)
     shell = _import_shell()
+    # The shell itself waits for a switch that does not answer, and hangs when it ends.
+    with SwitchConnection.connect(address, device_id, 0, credentials, name=name) as connection:
+        _ = connection.names
     arguments = ["--grpc-addr", address, "--device-id", str(device_id)]
     arguments += ["--election-id", f"{election_id >> 64},{election_id & (1 << 64) - 1}"]
     if credentials.role:
@@ -77,8 +87,19 @@ def open_shell(
         arguments += ["--ssl", *(word for pair in paths.items() if pair[1] for word in pair)]
     if not election_id:
         shell.P4RuntimeClient = _reader(shell.P4RuntimeClient)
+    shell.start_ipython = partial(_start_ipython, shell.start_ipython)
     sys.argv = ["stackcast switch shell", *arguments]
     shell.main()
+
+
+def _start_ipython(start: Callable[..., None], config: Any, **options: Any) -> None:
+    """Start IPython, and print errors in plain text without the stack of calls through gRPC."""
+    config.InteractiveShell.xmode = "Minimal"
+    # The output of our commands does not pass escape sequences on.
+    config.InteractiveShell.colors = "nocolor"
+    config.TerminalInteractiveShell.enable_tip = False
+    config.TerminalInteractiveShell.confirm_exit = False
+    start(config=config, **options)
 
 
 def _reader(client: Any) -> Any:

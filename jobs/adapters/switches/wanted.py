@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
 from stackcast.jobs.adapters.switches.program import Programs
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
-from stackcast.jobs.adapters.tables.tables import GRANTS, Tables
+from stackcast.jobs.adapters.tables.tables import GRANTS, SENIORITY, Tables
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.switches import capacity, rollout
 from stackcast.udfs.switches.derivation import Memo, derive
@@ -108,6 +109,8 @@ class WantedEntries:
             self._network.rows(name, versions[name]) if name in versions else []
             for name in ("subscriptions", "attributes", GRANTS)
         )
+        seniority = partial(self._network.rows, SENIORITY, versions[SENIORITY])
         return self._match.entries(
-            source.network, versions, subscriptions, held, pipelines, attributes, grants
+            *(source.network, versions, subscriptions, held, pipelines, attributes, grants),
+            seniority,
         )
