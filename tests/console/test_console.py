@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from browser import MISSING, Browser, browser, there
 from console_server import TOKEN, console, serving
@@ -14,9 +17,11 @@ from pcap_deployment import NETWORK, PARTITIONS, RULES, Deployment, records
 from ports import free_port
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
+from waiting import until
 
 from stackcast.jobs import console as job
-from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app.health import Health
+from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.console.application import Console
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
@@ -35,8 +40,10 @@ NASTY = (
 )
 
 
-def client(of: Console) -> TestClient:
-    return TestClient(of.application, base_url="http://127.0.0.1")
+def client(of: Console, headers: dict[str, str] | None = None) -> TestClient:
+    """Returns a client that bears the token, unless it is given other headers."""
+    headers = WRITES if headers is None else headers
+    return TestClient(of.application, base_url="http://127.0.0.1", headers=headers)
 
 
 def take_up(tables: Tables, rejected: tuple[str, ...] = (), version: int | None = None) -> None:
@@ -55,7 +62,14 @@ def take_up(tables: Tables, rejected: tuple[str, ...] = (), version: int | None 
         ],
     )
     wrong = {"code": "SUBSCRIPTION.SYNTAX", "line": 1, "column": 3, "message": f"^ {NASTY}"}
-    tables.overwrite("rejected_subscriptions", [{"id": n} | wrong | told for n in rejected])
+    tables.overwrite(
+        "rejected_subscriptions",
+        [
+            {"id": row["id"], "subscriber": row["subscriber"]} | wrong | told
+            for row in rows
+            if row["id"] in rejected
+        ],
+    )
 
 
 def batch(number: int, versions: dict[str, int]) -> dict[str, object]:
@@ -160,6 +174,15 @@ def test_a_draft_is_judged_by_the_grammar_the_network_and_the_grants(filled_tabl
     assert error["message"].splitlines()[-1] == " " * 17 + "^", "the caret stands below the word"
     assert judged(subscriber="nobody")["error"]
     assert judged(filter="price > 20 and price < 10")["warnings"][0]["code"].endswith("NEVER_TRUE")
+    reading = {"filter": "price > 20 and recent > 5"}
+    (warning,) = judged(**reading)["warnings"]
+    assert warning["code"] == "SUBSCRIPTION.NEVER_UPDATED" and warning["column"] == 16
+    row = {"format": "itch", "filter": "all : recent <- count()", "enabled": True}
+    row |= {"updated_by": None, "updated_at": None}
+    tables.append("subscriptions", [row | {"id": "updates", "subscriber": "h2"}])
+    assert len(judged(**reading)["warnings"]) == 1, "variables belong to their subscriber"
+    assert judged(**reading, subscriber="h2")["warnings"] == []
+    assert len(judged(**reading, subscriber="h2", id="updates")["warnings"]) == 1, "it is replaced"
     grant = {"id": "g", "subscriber": "h2", "format": "itch", "filter": "all"}
     tables.append("grants", [grant | {"updated_by": None, "updated_at": None}])
     assert judged()["error"], "a grant that came since counts"
@@ -170,7 +193,7 @@ def test_who_saves_bears_the_token_and_the_row_is_live_when_the_stream_says_so(
     filled_tables: Tables,
 ):
     tables = filled_tables
-    ask = client(console(tables))
+    ask = client(console(tables), {})
     draft = {"id": "mine", "subscriber": "h1", "filter": "price > 20"}
     before = tables.version("subscriptions")
     for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer wrong"}):
@@ -194,12 +217,195 @@ def test_who_saves_bears_the_token_and_the_row_is_live_when_the_stream_says_so(
     assert len(tables.rows("subscriptions")) == len(RULES) + 1
 
 
+HOSTILE = ("x\0", "x\x1b[2J", "\u202ex", "x\ny", "x" * 60_000, "é" * 128)
+
+
+def test_a_rule_that_cannot_be_shown_safely_is_not_saved_not_even_disabled(
+    filled_tables: Tables,
+):
+    tables = filled_tables
+    ask = client(console(tables))
+    draft = {"id": "mine", "subscriber": "h1", "filter": "price > 20"}
+    before = tables.version("subscriptions")
+    wrong = [draft | {field: text} for field in ("id", "subscriber") for text in HOSTILE]
+    wrong.append(draft | {"filter": "price > 20 # \x1b]0;owned\x07"})
+    wrong.append(draft | {"filter": f"price > 20 # {'x' * 10_000}"})
+    for row in wrong:
+        for enabled in (True, False):
+            answer = ask.post("/api/save", json=row | {"enabled": enabled})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (
+                400,
+                "CONSOLE.REFUSED",
+            )
+            assert len(answer.content) < 2_000
+        assert ask.post("/api/check", json=row).json()["error"]["code"] in (
+            "SUBSCRIPTION.BAD_NAME",
+            "SUBSCRIPTION.BAD_CHARACTER",
+            "SUBSCRIPTION.TOO_LONG",
+        )
+    # Half a pair of surrogates is no text at all.
+    for field in draft:
+        content = json.dumps(draft | {field: "a\ud800"})
+        headers = {"Content-Type": "application/json"}
+        assert ask.post("/api/save", content=content, headers=headers).status_code == 400
+    assert tables.version("subscriptions") == before
+
+
+def test_rows_with_such_ids_from_other_editors_are_listed_and_can_be_opened(filled_tables: Tables):
+    tables = filled_tables
+    row = {"subscriber": "h1", "format": "itch", "filter": "price > 1", "enabled": True}
+    common = row | {"updated_by": None, "updated_at": None}
+    tables.append("subscriptions", [{"id": name} | common for name in HOSTILE])
+    take_up(tables, rejected=HOSTILE)
+    ask = client(console(tables))
+    found = ask.get("/api/subscriptions").json()
+    assert {row["id"] for row in found["rejected"]} == set(HOSTILE)
+    assert {row["id"] for row in found["rows"] if row["state"] == "live"} == set(RULES)
+    for name in HOSTILE[:4]:
+        assert ask.get("/api/subscription", params={"id": name}).json()["state"] == "rejected"
+
+
+def test_a_rejected_duplicate_is_told_from_the_live_row_of_its_id(filled_tables: Tables):
+    tables = filled_tables
+    name, (subscriber, text) = next(iter(RULES.items()))
+    take_up(tables)
+    row = {"id": name, "subscriber": "h4", "format": "itch", "filter": "price > 1"}
+    tables.append(
+        "subscriptions", [row | {"enabled": True, "updated_by": None, "updated_at": None}]
+    )
+    wrong = {"code": "SUBSCRIPTION.DUPLICATE_ID", "line": 1, "column": 1, "message": "taken"}
+    rejection = {"id": name, "subscriber": "h4", "subscriptions_version": 2}
+    tables.overwrite("rejected_subscriptions", [rejection | wrong])
+    ask = client(console(tables))
+    rows = ask.get("/api/subscriptions", params={"words": name}).json()["rows"]
+    states = {r["subscriber"]: (r["state"], len(r["remarks"])) for r in rows if r["id"] == name}
+    assert states == {subscriber: ("live", 0), "h4": ("rejected", 1)}
+    opened = ask.get("/api/subscription", params={"id": name}).json()
+    assert (opened["subscriber"], opened["filter"]) == (subscriber, text)
+    # A draft of another subscriber does not replace the row either.
+    before = tables.version("subscriptions")
+    draft = {"id": name, "subscriber": "h3", "filter": "price > 3"}
+    told = ask.post("/api/check", json=draft, headers=WRITES).json()["error"]
+    assert told["code"] == "SUBSCRIPTION.DUPLICATE_ID"
+    assert ask.post("/api/save", json=draft, headers=WRITES).status_code == 400
+    assert tables.version("subscriptions") == before
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["other rules", "no rule yet"])
+def test_of_two_users_who_save_one_new_rule_at_once_one_gets_a_conflict(
+    filled_tables: Tables, monkeypatch: pytest.MonkeyPatch, empty: bool
+):
+    tables = filled_tables
+    if empty:
+        tables.overwrite("subscriptions", [])
+    answer = save_at_once(tables, monkeypatch, {"filter": "price > 30"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONSOLE.CONFLICT")
+    rows = {row["id"]: row["filter"] for row in tables.rows("subscriptions")}
+    assert len(tables.rows("subscriptions")) == len(rows) == 1 + len(RULES) * (not empty)
+    assert rows["mine"] == "price > 30"
+
+
+def test_a_row_of_another_id_that_is_saved_in_the_meantime_is_no_conflict(
+    filled_tables: Tables, monkeypatch: pytest.MonkeyPatch
+):
+    assert save_at_once(filled_tables, monkeypatch, {"id": "other"}).status_code == 200
+    rows = filled_tables.rows("subscriptions")
+    assert {row["id"] for row in rows} == {*RULES, "mine", "other"}
+
+
+RULE = min(RULES)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"filter": "price > 30"}, {"subscriber": "h3"}, {"enabled": False}, {"format": "other"}, None],
+)
+def test_a_row_that_another_user_has_changed_since_it_was_opened_is_not_replaced(
+    filled_tables: Tables, change: dict[str, Any] | None
+):
+    tables = filled_tables
+    ask = client(console(tables))
+    opened = ask.get("/api/subscription", params={"id": RULE}).json()
+    rows = [row for row in tables.rows("subscriptions") if row["id"] != RULE]
+    if change is not None:
+        rows += [row | change for row in tables.rows("subscriptions") if row["id"] == RULE]
+    tables.overwrite("subscriptions", rows)
+    draft = {"id": RULE, "subscriber": "h1", "filter": "price > 20", "opened": opened}
+    answer = ask.post("/api/save", json=draft)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONSOLE.CONFLICT")
+    assert sorted(map(str, tables.rows("subscriptions"))) == sorted(map(str, rows))
+    if change is not None:
+        opened = ask.get("/api/subscription", params={"id": RULE}).json()
+    else:
+        opened = None
+    # The id may belong to another subscriber now.
+    draft["subscriber"] = (change or {}).get("subscriber", "h1")
+    saved = ask.post("/api/save", json=draft | {"opened": opened})
+    assert saved.status_code == 200
+    # A page goes on with the row that it has saved.
+    again = draft | {"filter": "price > 21", "opened": saved.json()["row"]}
+    assert ask.post("/api/save", json=again).status_code == 200
+    (row,) = [row for row in tables.rows("subscriptions") if row["id"] == RULE]
+    assert row["filter"] == "price > 21"
+
+
+def test_a_new_rule_does_not_replace_one_with_its_id(filled_tables: Tables):
+    ask = client(console(filled_tables))
+    draft = {"id": RULE, "subscriber": "h1", "filter": "price > 20"}
+    answer = ask.post("/api/save", json=draft | {"opened": None})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONSOLE.CONFLICT")
+    # A program that does not say what it has read replaces the row.
+    assert ask.post("/api/save", json=draft).status_code == 200
+    assert ask.post("/api/save", json=draft | {"opened": "all"}).status_code == 400
+
+
+def test_one_of_two_rows_of_an_id_that_was_opened_can_be_saved_in_place_of_both(
+    filled_tables: Tables,
+):
+    tables = filled_tables
+    (row,) = [row for row in tables.rows("subscriptions") if row["id"] == RULE]
+    tables.append("subscriptions", [row | {"filter": "price > 30"}])
+    ask = client(console(tables))
+    opened = ask.get("/api/subscription", params={"id": RULE}).json()
+    draft = {"id": RULE, "subscriber": "h1", "filter": "price > 20", "opened": opened}
+    assert ask.post("/api/save", json=draft).status_code == 200
+    rows = [row["filter"] for row in tables.rows("subscriptions") if row["id"] == RULE]
+    assert rows == ["price > 20"]
+
+
+def save_at_once(tables: Tables, patch: pytest.MonkeyPatch, other: dict[str, str]) -> Any:
+    """Saves a rule in a console, and another one in a second console while the first one writes.
+
+    Args:
+        tables: tables of both consoles.
+        patch: undone at the end of the test.
+        other: fields in which the second rule differs.
+
+    Returns:
+        The answer of the first console.
+    """
+    first, second = (client(console(Tables(tables._spark, tables.location))) for _ in range(2))
+    draft = {"id": "mine", "subscriber": "h1", "filter": "price > 20"}
+    replace = Tables.replace_changed
+    tries: list[int] = []
+
+    def meanwhile(self: Tables, *arguments: Any) -> bool:
+        tries.append(len(tries))
+        if len(tries) == 1:
+            assert second.post("/api/save", json=draft | other).status_code == 200
+        return replace(self, *arguments)
+
+    patch.setattr(Tables, "replace_changed", meanwhile)
+    return first.post("/api/save", json=draft)
+
+
 def test_a_page_of_somebody_else_cannot_use_the_console(filled_tables: Tables):
     ask = client(console(filled_tables))
     assert ask.get("/api/health", headers={"Host": "attacker.example"}).status_code == 400
     form = {"Content-Type": "text/plain", **WRITES}
     assert ask.post("/api/save", content=b"{}", headers=form).status_code == 400
     assert ask.post("/api/check", content=b" " * 70_000).status_code == 413
+    assert client(console(filled_tables), {}).post("/api/check", json={}).status_code == 401
     page = ask.get("/")
     assert "default-src 'none'" in page.text and "connect-src 'self'" in page.text
     assert page.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
@@ -280,6 +486,18 @@ def test_a_rule_is_written_in_a_browser_and_seen_to_go_live(
             f"document.getElementById('told').innerText.includes('live since version {version}')"
         )
         assert page.run("return document.title") == "Stackcast: console"
+        # Another user changes the rule; the page replaces it only after it has opened it again.
+        row = {"id": "mine", "subscriber": "h1", "filter": "price > 30"}
+        assert httpx.post(f"{address}/api/save", json=row, headers=WRITES).status_code == 200
+        page.click("#save")
+        page.wait_for("document.getElementById('told').innerText.includes('CONSOLE.CONFLICT')")
+        page.open(f"{address}/#health")
+        page.open(f"{address}/#subscriptions=mine")
+        page.wait_for("document.getElementById('rule-filter').value === 'price > 30'")
+        for text in ("price > 40", "price > 50"):
+            page.type("#rule-filter", text)
+            page.click("#save")
+            until(lambda text=text: text in {r["filter"] for r in tables.rows("subscriptions")})
 
 
 def check_health(page: Browser, folder: Path) -> None:

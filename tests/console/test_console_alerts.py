@@ -9,10 +9,12 @@ from stackcast.jobs.adapters.console.alerts import read_alerts, read_metrics
 
 pytestmark = pytest.mark.unit
 
+ALERTS = ROOT / "conf" / "prometheus-alerts.yml"
+
 
 def states(text: str, **others: list[float]) -> dict[str, str]:
     metrics = read_metrics(text) | others
-    return {alert.name: alert.state(metrics) for alert in read_alerts(str(ROOT))}
+    return {alert.name: alert.state(metrics) for alert in read_alerts(ALERTS)}
 
 
 def test_thresholds_are_those_of_the_file():
@@ -42,4 +44,4 @@ def test_what_lasts_or_is_not_measured_is_not_told():
 
 
 def test_without_the_project_there_are_none(tmp_path):
-    assert read_alerts("") == read_alerts(str(tmp_path)) == []
+    assert read_alerts(tmp_path / "prometheus-alerts.yml") == []

@@ -47,11 +47,9 @@ class Alert:
         return any(map(_COMPARE[compare], values, bounds))
 
 
-def read_alerts(home: str) -> list[Alert]:
-    """Returns the alerts of conf/prometheus-alerts.yml; none where the project's folder is not
-    known."""
-    path = Path(home, "conf", "prometheus-alerts.yml")
-    if not home or not path.is_file():
+def read_alerts(path: Path) -> list[Alert]:
+    """Return the alerts of a file of rules for Prometheus; none if the file does not exist."""
+    if not path.is_file():
         return []
     return [
         Alert(name, _parts(text)) for name, text in _RULE.findall(path.read_text(encoding="utf-8"))

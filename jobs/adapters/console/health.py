@@ -119,11 +119,9 @@ class HealthView:
         ]
 
 
-def runbook(home: str) -> dict[str, str]:
-    """Returns the sections of docs/runbook.md by their names; empty where the project's folder is
-    not known."""
-    path = Path(home, "docs", "runbook.md")
-    if not home or not path.is_file():
+def runbook(path: Path) -> dict[str, str]:
+    """Return the sections of the runbook by their names; none if the file does not exist."""
+    if not path.is_file():
         return {}
     parts = re.split(r"^## (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     return {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}

@@ -140,7 +140,8 @@ class NetworkView:
         return self._entering(self._published.refresh()[0].items())
 
     def drawn(self) -> dict[str, Any]:
-        """Returns ``nodes`` and ``links`` as `stackcast.udfs.network.drawing` has them, and ``trees``."""
+        """Returns ``nodes`` and ``links`` as `stackcast.udfs.network.drawing` has them, and
+        ``trees``."""
         nodes = self._reading.of(
             NETWORK, "drawing", lambda: drawing(self.network(), self._geography)
         )

@@ -1,14 +1,27 @@
 // What all views of the console share. Every text of a table goes through textContent, never as markup.
-// The token comes in the address that the job prints, and leaves it at once.
-const given = /[#&]token=([^&]*)/.exec(location.hash);
-if (given) {
-  sessionStorage.setItem("token", decodeURIComponent(given[1]));
-  history.replaceState(null, "", location.pathname + location.search + location.hash.replace(given[0], ""));
+// A part of an address, as it is if it contains a percent sign that encodes nothing.
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }
+// The token is anywhere in the address, and leaves it at once; the other parts stay.
+(() => {
+  const tokens = [];
+  const [query, hash] = [location.search, location.hash].map((text) => {
+    const parts = text.slice(1).split("&");
+    const others = parts.filter((part) => !part.startsWith("token="));
+    if (others.length === parts.length) return text;
+    tokens.push(...parts.filter((part) => part.startsWith("token=")));
+    return others.length ? text[0] + others.join("&") : "";
+  });
+  if (!tokens.length) return;
+  sessionStorage.setItem("token", decoded(tokens.at(-1).slice("token=".length)));
+  history.replaceState(null, "", location.pathname + query + hash);
+})();
+const bearer = () => ({ Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` });
 async function ask(path, body) {
-  const options = body === undefined ? {} : {
-    method: "POST", body: JSON.stringify(body),
-    headers: { "Content-Type": "application/json", Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` },
+  const headers = bearer();
+  const options = body === undefined ? { headers } : {
+    method: "POST", body: JSON.stringify(body), headers: { ...headers, "Content-Type": "application/json" },
   };
   const answer = await fetch(`api/${path}`, options);
   const found = await answer.json();
@@ -51,7 +64,7 @@ const failure = (error) => (error.code ? `${error.code}: ${error.message}` : `Th
 function readAddress() {
   const [, view, text, rest] = /^#(\w+)(?:=([^&]*))?(.*)$/.exec(location.hash) ?? [];
   const known = view in views;
-  return { view: known ? view : "map", text: known && text ? decodeURIComponent(text) : "", options: new URLSearchParams(known ? rest : "") };
+  return { view: known ? view : "map", text: known && text ? decoded(text) : "", options: new URLSearchParams(known ? rest : "") };
 }
 function address(view, text = "", options = {}) {
   const rest = new URLSearchParams(Object.entries(options).filter(([, value]) => value)).toString();

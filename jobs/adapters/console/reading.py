@@ -23,7 +23,7 @@ class Reading:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        self._lock = threading.RLock()
+        self._locks: dict[str, threading.RLock] = {}
         self._kept: dict[str, tuple[object, Any]] = {}
 
     def rows(self, table: str) -> list[Row]:
@@ -60,8 +60,11 @@ class Reading:
         return head, self.tables.rows(table, head[1]), True
 
     def of(self, tables: tuple[str, ...], name: str, make: Callable[[], _Made]) -> _Made:
-        """Returns what ``make`` makes of the current versions of tables, kept under a name."""
-        with self._lock:
+        """Returns what ``make`` makes of the current versions of tables, kept under a name.
+
+        Readers of one name wait for each other, and no others: rules may take long to check.
+        """
+        with self._locks.setdefault(name, threading.RLock()):
             versions = tuple(self.tables.head(table) for table in tables)
             kept = self._kept.get(name)
             if kept is None or kept[0] != versions:

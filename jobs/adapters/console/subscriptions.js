@@ -8,6 +8,8 @@
   const liveSince = (row) => `live since version ${number(row.since_version)}, ${time(row.since)}`;
   // Answers may overtake each other: only that to the newest question counts.
   let asked = 0, listed = 0, waiting = null, shown = [];
+  // The row that the editor has opened or saved: the console does not replace one that has changed since.
+  let opened = null;
 
   async function list() {
     const number_ = ++listed;
@@ -54,11 +56,10 @@
       ...found.warnings.map(remark)].join("\n"));
   }
   async function save() {
-    if (byId("token").value) sessionStorage.setItem("token", byId("token").value);
     const enabled = byId("rule-enabled").checked;
     const row = draft();
-    const { version } = await ask("save", { ...row, enabled });
-    byId("asks-token").hidden = true;
+    const { version, row: saved } = await ask("save", { ...row, enabled, opened: opened?.id === row.id ? opened : null });
+    opened = saved;
     waiting = { id: row.id, version };
     tell(`Saved as version ${number(version)} of table subscriptions; the stream has not taken it up yet.`);
     await follow();
@@ -76,6 +77,8 @@
   }
   async function edit(id) {
     const row = id ? await ask(`subscription?id=${encodeURIComponent(id)}`) : { id: "", subscriber: "", filter: "", enabled: true, remarks: [], state: "" };
+    const { subscriber, format, filter, enabled } = row;
+    opened = id ? { id, subscriber, format, filter, enabled } : null;
     for (const [name, node] of Object.entries(fields)) node.value = row[name];
     paint();
     byId("rule-enabled").checked = row.enabled;
@@ -87,6 +90,13 @@
   byId("editor").addEventListener("submit", (event) => { event.preventDefault(); attempt(save); });
   byId("preview").addEventListener("click", () => attempt(preview));
   byId("new").addEventListener("click", () => { go("subscriptions"); attempt(() => edit("")); fields.id.focus(); });
+  byId("asks-token").hidden = Boolean(sessionStorage.getItem("token"));
+  byId("token").addEventListener("change", () => {
+    sessionStorage.setItem("token", byId("token").value);
+    byId("asks-token").hidden = true;
+    tell("");
+    attempt(checkDraft);
+  });
   byId("search").addEventListener("input", () => attempt(list));
   byId("fields").querySelector("div").append(...data.fields.map((name) => make("button", {
     className: "chip", type: "button", text: name,

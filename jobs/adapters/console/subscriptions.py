@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
@@ -14,7 +16,7 @@ from stackcast.jobs.adapters.console.records import NewestRecords
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.plans import NETWORK
 from stackcast.jobs.adapters.tables.conflicts import retried
-from stackcast.jobs.adapters.tables.tables import GRANTS, LIVE
+from stackcast.jobs.adapters.tables.tables import GRANTS, LIVE, SENIORITY
 from stackcast.udfs.errors import ConsoleError, SubscriptionError
 from stackcast.udfs.filters.compiler.compile import Order
 from stackcast.udfs.filters.compiler.tables import leaf_row
@@ -23,7 +25,16 @@ from stackcast.udfs.filters.grouped import Grouped
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.live_rules import LiveRules
 from stackcast.udfs.filters.rule_warnings import warnings_of
-from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check, select
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import (
+    CheckedRule,
+    Rejection,
+    Subscription,
+    check,
+    live_rows,
+    rejection,
+)
+from stackcast.udfs.filters.variable_warnings import VariableWarnings
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from stackcast.udfs.messages.readers import Format
 from stackcast.udfs.messages.specification import Specification
@@ -44,6 +55,10 @@ MOST_COMPILED = 20_000
 #: Symbols that an editor offers.
 MOST_SYMBOLS = 1_000
 _SYMBOL = re.compile(r"==?\s*[\"']?([A-Z][A-Z0-9.]{1,11})\b")
+#: Errors of rows that are not saved even if they are disabled, because pages show all rows.
+_NEVER_SAVED = ("SUBSCRIPTION.BAD_NAME", "SUBSCRIPTION.BAD_CHARACTER", "SUBSCRIPTION.TOO_LONG")
+#: Columns that a page shows, so that it notices if another user changes them.
+EDITED = ("id", "subscriber", "format", "filter", "enabled")
 #: Who wrote the row, where nobody says.
 AUTHOR = "console"
 
@@ -78,13 +93,17 @@ class SubscriptionsView:
     def words(self) -> dict[str, list[str]]:
         """Returns what an editor offers: ``fields`` of the format, ``hosts``, and ``symbols`` that
         rules compare with."""
-        texts = (str(row["filter"]) for row in self._reading.rows(TABLE))
-        symbols = {word for text in texts for word in _SYMBOL.findall(text)}
-        return {
-            "fields": list(self._format().specification.fields),
-            "hosts": sorted(self._network().hosts),
-            "symbols": sorted(symbols)[:MOST_SYMBOLS],
-        }
+
+        def make() -> dict[str, list[str]]:
+            texts = (str(row["filter"]) for row in self._reading.rows(TABLE))
+            symbols = {word for text in texts for word in _SYMBOL.findall(text)}
+            return {
+                "fields": list(self._format().specification.fields),
+                "hosts": sorted(self._network().hosts),
+                "symbols": sorted(symbols)[:MOST_SYMBOLS],
+            }
+
+        return self._reading.of((TABLE, ATTRIBUTES, *NETWORK), "words", make)
 
     def versions(self) -> dict[str, int]:
         """Returns versions of what `find` reads: it finds the same while these are the same."""
@@ -113,10 +132,16 @@ class SubscriptionsView:
         }
 
     def one(self, name: str) -> dict[str, Any]:
-        """Returns the row of an id, as `find`. Raises ConsoleError NO_SUBSCRIPTION."""
-        for row in self._rows():
-            if row["id"] == name:
-                return _shown(row)
+        """Returns the row of an id, as `find`; of several, the live one first.
+
+        Raises ConsoleError NO_SUBSCRIPTION.
+        """
+        rows = sorted(
+            (row for row in self._rows() if row["id"] == name),
+            key=lambda row: row["state"] != "live",
+        )
+        if rows:
+            return _shown(rows[0])
         raise ConsoleError("NO_SUBSCRIPTION", f"table {TABLE} has no row {name!r}", id=name)
 
     def check(self, draft: Subscription) -> dict[str, Any]:
@@ -124,14 +149,39 @@ class SubscriptionsView:
         a caret) or None, and ``warnings`` of the same kind."""
         form = self._format()
         _, rejections = self._check([draft], form)
+        rejections += self._duplicate(draft)
         if rejections:
             return {"error": _told(rejections[0]), "warnings": []}
-        found = warnings_of([draft.filter], form.specification)
+        found = [error for _, error in warnings_of([draft.filter], form.specification)]
+        found += self._variable_warnings(draft, form)
         warnings = [
             {"code": e.code, "line": e.line, "column": e.column, "message": e.message}
-            for _, e in found
+            for e in found
         ]
         return {"error": None, "warnings": warnings}
+
+    def _variable_warnings(self, draft: Subscription, form: Format) -> list[SubscriptionError]:
+        """Returns a warning for each variable that no rule of the draft's subscriber updates."""
+        variables = VariableWarnings(form.specification)
+        if not variables.may_name(draft.filter):
+            return []
+        own = [row for row in self._live() if row.subscriber == draft.subscriber]
+        own = [draft, *(row for row in own if row.id != draft.id)]
+        live = live_rows(own, self._check(own, form)[1])
+        found = variables.of([(row.subscriber, row.filter) for row in live])
+        return [error for at, error in found if live[at] is draft]
+
+    def _duplicate(self, draft: Subscription) -> list[Rejection]:
+        """Returns the rejection of a draft whose id belongs to another subscriber."""
+        for row in _rows_of(draft.id, self._reading.rows(TABLE)):
+            if row["subscriber"] != draft.subscriber:
+                error = SubscriptionError(
+                    "DUPLICATE_ID",
+                    f"id {draft.id!r} belongs to a row of subscriber {row['subscriber']!r}: write "
+                    "this rule under another id, or delete that row first",
+                )
+                return [rejection(draft.id, error, draft.subscriber)]
+        return []
 
     def preview(self, draft: Subscription, count: int = RECORDS) -> dict[str, Any]:
         """Returns `check`, and of the last ``count`` records of the topic how many ``events`` they
@@ -190,7 +240,7 @@ class SubscriptionsView:
 
     def rules(self) -> tuple[Format, list[LiveRule]]:
         """Returns the format of events, and the rules that are enabled and right."""
-        tables = (TABLE, GRANTS, ATTRIBUTES, *NETWORK)
+        tables = (TABLE, SENIORITY, GRANTS, ATTRIBUTES, *NETWORK)
 
         def make() -> tuple[Format, list[LiveRule]]:
             form = self._format()
@@ -217,14 +267,42 @@ class SubscriptionsView:
         rules, _ = self._check(rows, form)
         return [LiveRule(rule.id, texts[rule.id], tuple(rule.receivers)) for rule in rules]
 
-    def save(self, draft: Subscription, enabled: bool, author: str = AUTHOR) -> dict[str, Any]:
-        """Writes the row of a draft, a new one or in place of the one of its id; returns the
-        ``version`` of the table that has it, with `check`.
+    def save(
+        self,
+        draft: Subscription,
+        enabled: bool,
+        opened: Sequence[Mapping[str, Any]] | None = None,
+        author: str = AUTHOR,
+    ) -> dict[str, Any]:
+        """Write the row of a draft, a new one or in place of the one of its id.
 
-        Raises ConsoleError REFUSED where the stream would reject it, and Delta's errors.
+        Args:
+            draft: the row.
+            enabled: its column ``enabled``.
+            opened: the columns `EDITED` of the row that the user has edited; empty for a new row.
+                None if this is unknown.
+            author: its column ``updated_by``.
+
+        Returns:
+            The ``version`` of the table that has the row, its columns `EDITED` as ``row``, and the
+            result of `check`.
+
+        Raises:
+            ConsoleError: ``REFUSED``, if the stream would reject the draft, or if the row could not
+                be shown safely; ``CONFLICT``, if the row of this id differs from ``opened``, or
+                another user has written it since the call. Delta's errors are also possible.
         """
+        tables = self._reading.tables
+        before = _rows_of(draft.id, self._reading.rows(TABLE))
+        conflict = ConsoleError(
+            "CONFLICT",
+            f"rule {draft.id!r} is not saved, because another user has written or deleted the row "
+            "of this id, or there was one already: open it to see it, and save again to replace it",
+        )
+        if opened is not None and not _are_shown(before, opened):
+            raise conflict
         told = self.check(draft)
-        if told["error"] and enabled:
+        if told["error"] and (enabled or told["error"]["code"] in _NEVER_SAVED):
             error = told["error"]
             raise ConsoleError(
                 "REFUSED",
@@ -238,16 +316,20 @@ class SubscriptionsView:
             "updated_by": author,
             "updated_at": dt.datetime.now(dt.UTC),
         }
-        tables = self._reading.tables
 
-        def write() -> None:
-            held = tables.rows(TABLE)
+        def write() -> bool:
+            version = tables.version(TABLE)
+            held = tables.rows(TABLE, version)
+            if _rows_of(draft.id, held) != before:
+                raise conflict
             others = [each for each in held if each["id"] != draft.id]
-            tables.replace_changed(TABLE, [*others, row], ("id",), held)
+            return tables.replace_changed(TABLE, [*others, row], ("id",), held, version)
 
         with self._saving:
-            retried(write)
-            return {"version": tables.version(TABLE)} | told
+            # The write does nothing if another row was committed after the table was read.
+            while not retried(write):
+                pass
+            return {"version": tables.version(TABLE), "row": _edited(row)} | told
 
     def _rows(self) -> list[Row]:
         tables = (TABLE, LIVE, REJECTED, WARNINGS)
@@ -255,20 +337,21 @@ class SubscriptionsView:
 
     def _read_rows(self) -> list[Row]:
         live = {row["id"]: row for row in self._reading.rows(LIVE)}
-        remarks: dict[str, list[dict[str, Any]]] = {}
-        for table in (REJECTED, WARNINGS):
-            for row in self._reading.rows(table):
-                told = {name: row[name] for name in ("code", "line", "column", "message")}
-                remarks.setdefault(row["id"], []).append(told)
-        rejected = {row["id"] for row in self._reading.rows(REJECTED)}
+        warnings, rejected = defaultdict(list), defaultdict(list)
+        for row in self._reading.rows(WARNINGS):
+            warnings[row["id"]].append(_remark(row))
+        for row in self._reading.rows(REJECTED):
+            rejected[row["id"], row["subscriber"]].append(_remark(row))
         found = []
         for row in sorted(self._reading.rows(TABLE), key=lambda row: str(row["id"])):
             name = row["id"]
-            made = {key: row[key] for key in (*("id", "subscriber", "format", "filter"), "enabled")}
-            made["state"] = state = self._state(row, live.get(name), name in rejected)
+            made = _edited(row)
+            refused = rejected.get((name, row["subscriber"]), [])
+            made["state"] = state = self._state(row, live.get(name), bool(refused))
+            made["remarks"] = refused if state == "rejected" else []
             if state == "live":
                 made |= {key: live[name][key] for key in ("since_version", "since")}
-            made["remarks"] = remarks.get(name, []) if state in ("live", "rejected") else []
+                made["remarks"] = warnings.get(name, [])
             words = (name, row["subscriber"], row["filter"], state)
             made["text"] = " ".join(map(str, words)).lower()
             found.append(made)
@@ -284,8 +367,14 @@ class SubscriptionsView:
         return "rejected" if rejected else "pending"
 
     def _live(self) -> Iterable[Subscription]:
-        rows = self._reading.rows(TABLE)
-        return select(rows, self._settings.format, FORMATS, self._settings.rule_quota)[0]
+        return select(
+            self._reading.rows(TABLE),
+            self._settings.format,
+            FORMATS,
+            self._format().specification,
+            partial(self._reading.rows, SENIORITY),
+            self._settings.rule_quota,
+        )[0]
 
     def _format(self) -> Format:
         tables = (ATTRIBUTES,) if self._settings.format == ATTRIBUTES else ()
@@ -326,6 +415,23 @@ def _entries(grouped: Grouped) -> set[bytes]:
         for row in grouped.term_rows()
     }
     return found
+
+
+def _remark(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("code", "line", "column", "message")}
+
+
+def _rows_of(name: str, rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row["id"] == name]
+
+
+def _edited(row: Mapping[str, Any]) -> Row:
+    return {name: row[name] for name in EDITED}
+
+
+def _are_shown(rows: Sequence[Row], opened: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a page that has opened a row shows the rows of its id; ids should be unique."""
+    return any(_edited(row) in opened for row in rows) if rows else not opened
 
 
 def _shown(row: Row) -> Row:

@@ -67,7 +67,6 @@
       note("To write it: ./spark-submit.sh jobs/retune_trees.py with the same properties."));
   }
   function fail(error) {
-    if (error.status === 401) error.message += " (Subscriptions asks for the token where there is none.)";
     byId("trees-told").textContent = failure(error);
     byId("trees-told").className = "told bad";
   }

@@ -23,9 +23,25 @@
     for (const view of Object.values(views)) view.take?.(news);
     document.documentElement.dataset.ready = "yes";
   }
-  const source = new EventSource("api/news");
-  source.addEventListener("message", (event) => take(JSON.parse(event.data)));
-  source.addEventListener("error", () => { byId("verdict").textContent = "the console does not answer"; byId("verdict").className = "bad"; });
+  // EventSource has no headers, and connections with the token are not closed for others.
+  async function follow() {
+    try {
+      const answer = await fetch("api/news", { headers: bearer() });
+      if (!answer.ok) throw new Error(answer.statusText);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = "", part; !(part = await reader.read()).done;) {
+        const events = (text + part.value).split("\n\n");
+        text = events.pop();
+        for (const event of events) if (event.startsWith("data: ")) queueMicrotask(() => take(JSON.parse(event.slice(6))));
+      }
+      throw new Error("the stream of news has ended");
+    } catch {
+      byId("verdict").textContent = "the console does not answer";
+      byId("verdict").className = "bad";
+      setTimeout(follow, 3000);
+    }
+  }
+  follow();
   byId("where").textContent = `topic ${data.topic}, tables ${data.tables}`;
   byId("csv").addEventListener("click", () => saveCsv(`stackcast-${current}`, ...views[current].csv()));
   byId("png").addEventListener("click", async () => {
