@@ -5,7 +5,8 @@
 
 FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's.
 They are held against the topic, `egress_ledger`, and the tables at the versions of each of its
-rows; `stackcast.lab.proof.checking` says what is proved. Stop the stream before, or let it catch up.
+rows; `stackcast.lab.proof.checking` says what is proved. Stop the stream before, or let it catch
+up.
 
 --since BATCH     look at this batch and later ones alone
 --any-order       a network that loses frames was repaired since: order and copies do not count
@@ -33,6 +34,7 @@ from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.replay.replay import records_gone
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
@@ -41,7 +43,7 @@ from stackcast.lab.proof import verification
 from stackcast.lab.proof.checking import WINDOW, check_receipts
 from stackcast.lab.proof.ledger import Offsets, check_ledger
 from stackcast.lab.proof.receipts import Receipt, receipt_streams
-from stackcast.lab.proof.recorded import Window
+from stackcast.lab.proof.recorded import Window, with_state
 from stackcast.lab.proof.timeline import Timeline
 from stackcast.lab.proof.verdict import DeliveryVerdict
 from stackcast.udfs.errors import SettingsError, printable
@@ -117,19 +119,31 @@ class Evidence:
         ordered: bool = True,
         window: int = WINDOW,
     ) -> DeliveryVerdict:
-        """Returns the verdict on what each host wrote down: `stackcast.lab.proof.receipts.receipt_streams`.
+        """Returns the verdict on what each host wrote down:
+        `stackcast.lab.proof.receipts.receipt_streams`.
 
-        Raises LabError TRUNCATED_RECEIPTS, KafkaError, TableError, and Spark's errors where Delta
-        lacks a version that a batch used.
+        Raises LabError TRUNCATED_RECEIPTS, KafkaError, TableError, ReplayError RECORDS_GONE if
+        rules keep state and records are gone, and Spark's errors if Delta no longer has a version
+        that a batch used.
         """
         recorded, topic = self._made.recorded, self._made.topic
+        stateful = with_state(recorded, since)
         spans = self._topics.spans()
+        held = self._offsets(spans, 0 if stateful else since)
+        for one in stateful:
+            for partition, (start, until) in one.batch.offsets.items():
+                left = held[partition].count(start, until) if partition in held else 0
+                self._check(partition, start, until, left, one.records[partition])
         timelines: dict[int, Timeline] = defaultdict(lambda: Timeline(self._specification))
 
         def expect(each: Window) -> verification.Expectation:
             first, end = spans.get(each.partition, (0, 0))
             start, until = max(first, each.start), min(end, each.until)
             records = self._topics.read_records(each.partition, start, until)
+            if stateful and each.partition in held:
+                # Kafka may have removed some in the meantime.
+                count = held[each.partition].count(start, until)
+                self._check(each.partition, start, until, len(records), count)
             self._made.told = self._topics.publishers
             return verification.expected(
                 records,
@@ -145,9 +159,22 @@ class Evidence:
         pruned = self._settings.match == "network"
         verdict = check_receipts(expect, recorded, received, topic, since, ordered, window, pruned)
         from_start = self._settings.starting_offsets == "earliest" and not topic.generation
-        held = self._offsets(spans, since)
         check_ledger(verdict, recorded, held, since, from_start)
         return verdict
+
+    def _check(self, partition: int, start: int, until: int, left: int, count: int) -> None:
+        """Checks that no record is gone of those that rules with state have read.
+
+        Args:
+            partition: partition of the topic.
+            start: first offset of the records.
+            until: offset after the last one.
+            left: number of records that are left.
+            count: number of records that there were.
+        """
+        if left < count:
+            there = self._topics.spans().get(partition, (until, until))
+            raise records_gone(self._settings.topic, partition, start, until, there, (left, count))
 
     def _of_topic(self, receipts: Iterable[Receipt]) -> Iterator[Receipt]:
         """Leaves out what hosts got before the topic was created again, or its log truncated."""

@@ -1,20 +1,19 @@
-"""The console: a deployment in the browser, on its tables and its stream's health.
+"""The console: shows a deployment in the browser, from its tables and its stream's health.
 
     spark-submit [--properties-file conf/X.conf] jobs/console.py [--listen HOST:PORT] [--stream URL]
     spark-submit jobs/console.py --demo
 
 Give it the properties of the stream. Everything is read from tables, from the stream's HTTP server
-(spark.stackcast.metrics.port) and, for previews of rules, from the topic; nothing waits for it. It
-prints its address, with a token in it that lets a page write subscriptions, and runs until Ctrl-C
-or SIGTERM. With --demo it brings up the embedded lab with a stream and traffic that goes on, and
-takes all of it down at its end.
+(spark.stackcast.metrics.port) and, for previews of rules, from the topic; the stream never waits
+for the console. The console prints its address and runs until Ctrl-C or SIGTERM. Without
+--token-file, the address contains the token that lets a page write and compute. With --demo, it
+starts the embedded lab with a stream and continuous traffic, and stops all of it at its end.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
+import re
 import secrets
 import socket
 import sys
@@ -25,9 +24,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from stackcast.requirements import exit_without_extra
+
+if __name__ == "__main__":
+    exit_without_extra("console", "jobs/console.py")
+
 import uvicorn
 
+from stackcast.installation import shipped
 from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.connections import Limits, configuration
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.console.alerts import read_alerts
@@ -44,10 +50,9 @@ from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.network.catalogue import geography, graphml_graph, topohub_graph
 
-log = logging.getLogger("stackcast.console")
-
 #: How long pages that are open may keep it from its end, seconds.
 END_SECONDS = 3
+_TOKEN = re.compile("[!-~]{16,}")
 _ANYWHERE = ("0.0.0.0", "::", "")
 
 
@@ -67,30 +72,38 @@ def parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         type=endpoint,
         default="127.0.0.1:8380",
-        help="address to serve at (default: %(default)s); port 0 is a free one",
+        help="address to listen at (default: %(default)s); with port 0, a free port",
     )
     made.add_argument(
         "--stream",
         metavar="URL",
-        help="address of the stream's /health, as http://stream1:9400; by default that of "
+        help="address of the stream's /health, such as http://stream1:9400; by default that of "
         "spark.stackcast.metrics.host and .port",
     )
     made.add_argument(
         "--token-file",
         metavar="FILE",
         type=Path,
-        help="whose first line is the token; without it each start makes one",
+        help="file whose first line is the token, which is then not printed, so that users type it "
+        "into view Subscriptions; by default a new token at each start, printed in the address",
+    )
+    made.add_argument(
+        "--per-address",
+        metavar="NUMBER",
+        type=positive,
+        default=Limits.per_address,
+        help="limit of connections from one address; a page uses up to six (default: %(default)s). "
+        "Behind a proxy, all users have one address",
     )
     made.add_argument(
         "--topology",
         metavar="NAME",
-        help="the network as topohub or a GraphML file has it, whose longitudes and latitudes the "
-        "map takes",
+        help="network of topohub, or a GraphML file, whose longitudes and latitudes the map uses",
     )
     made.add_argument(
         "--demo",
         action="store_true",
-        help="bring up the embedded lab, with traffic that goes on, and show that",
+        help="start the embedded lab with continuous traffic, and show it",
     )
     return made
 
@@ -101,6 +114,13 @@ def endpoint(text: str) -> tuple[str, int]:
     if not 0 <= int(port) < 1 << 16:
         raise ValueError(port)
     return host.strip("[]"), int(port)
+
+
+def positive(text: str) -> int:
+    """Returns a whole number from 1 on. Raises ValueError."""
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
 
 
 def demonstrate(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
@@ -119,7 +139,7 @@ def serve(
     asked: argparse.Namespace,
     settings: Settings,
     lifecycle: Lifecycle,
-    tell: Callable[[str], None] = log.info,
+    say: Callable[[str], None] = print,
 ) -> int:
     settings = formats.of_settings(settings, settings.format)
     host, port = asked.listen
@@ -127,17 +147,16 @@ def serve(
     made = console(settings, asked.stream, token, host, geography_of(asked.topology))
     with listener(host, port) as listening:
         name = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
-        tell(f"the console: http://{name}:{listening.getsockname()[1]}/#token={token}")
-        server = _Server(
-            made.end,
-            uvicorn.Config(
-                made.application,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=END_SECONDS,
-            ),
-        )
+        address = f"http://{name}:{listening.getsockname()[1]}/"
+        if asked.token_file is None:
+            # Printed, because a log is kept, and others read it.
+            say(f"the console: {address}#token={token}")
+        else:
+            say(f"the console: {address} (the token is in {asked.token_file})")
+        sys.stdout.flush()
+        limits = Limits(per_address=asked.per_address)
+        config = configuration(made.application, limits, END_SECONDS, made.has_token)
+        server = _Server(made.end, config)
         # A signal may reach the JVM alone, which passes it on.
         threading.Thread(target=_end_with, args=(lifecycle, server), daemon=True).start()
         server.run(sockets=[listening])
@@ -185,16 +204,15 @@ def console(
     if stream is None:
         at = "127.0.0.1" if settings.metrics_host in _ANYWHERE else settings.metrics_host
         stream = f"http://{at}:{settings.metrics_port}" if settings.metrics_port else ""
-    home = os.environ.get("STACKCAST_HOME", "")
     about = {
-        "runbook": runbook(home),
+        "runbook": runbook(shipped("docs/runbook.md")),
         "tables": settings.tables,
         "topic": settings.topic,
         "format": settings.format,
     }
     names = ["*"] if host in _ANYWHERE else [host.lower(), "localhost", "127.0.0.1"]
     views = Views(
-        HealthView(reading, stream.rstrip("/"), read_alerts(home)),
+        HealthView(reading, stream.rstrip("/"), read_alerts(shipped("conf/prometheus-alerts.yml"))),
         subscriptions,
         network,
         EventsView(reading, settings, subscriptions, records, spark),
@@ -223,9 +241,11 @@ def token_of(path: Path | None) -> str:
     if path is None:
         return secrets.token_urlsafe(24)
     token = path.read_text(encoding="utf-8").partition("\n")[0].strip()
-    if len(token) < 16:
+    if not _TOKEN.fullmatch(token):
         raise SettingsError(
-            "BAD_VALUE", f"{path} has no token of 16 characters or more in its first line"
+            "BAD_VALUE",
+            f"{path} has no token in its first line: 16 characters or more, printable ASCII, no "
+            "blanks",
         )
     return token
 

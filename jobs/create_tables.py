@@ -27,11 +27,12 @@ from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning import formats
-from stackcast.jobs.adapters.tables.tables import GRANTS, NAMES, Tables
+from stackcast.jobs.adapters.tables.tables import GRANTS, NAMES, SENIORITY, Tables
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.filters.grants import Grants
 from stackcast.udfs.filters.rule_warnings import SubscriptionWarnings
-from stackcast.udfs.filters.subscriptions import check, rejection, select
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import check, live_rows, rejection
 from stackcast.udfs.network.publishers import several
 
 log = logging.getLogger("stackcast.create_tables")
@@ -70,12 +71,13 @@ def remarks(tables: Tables, settings: Settings) -> list[str]:
             continue
         settings = dataclasses.replace(settings, format=form)
         specification = formats.specification_of(settings, tables)
-        chosen, refused = select(rows, form, FORMATS, settings.rule_quota)
+        seniority = partial(tables.rows, SENIORITY)
+        quota = settings.rule_quota
+        chosen, refused = select(rows, form, FORMATS, specification, seniority, quota)
         grants = Grants.of_table(tables.rows(GRANTS), form, specification)
         refused += [rejection(*error) for error in grants.errors] if grants else []
         wrong = check(chosen, specification, hosts, "" if many else settings.publisher, grants)[1]
-        names = {rejection.id for rejection in wrong}
-        live = [row for row in chosen if row.id not in names]
+        live = live_rows(chosen, wrong)
         for kind, remarks in (
             ("will not be live", [*refused, *wrong]),
             ("is most likely not meant", SubscriptionWarnings().of(live, specification)),

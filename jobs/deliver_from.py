@@ -21,6 +21,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.replay.history import Bound, History
 from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import SettingsError
 
@@ -76,9 +77,12 @@ def deliver(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
         )
     spark = session.start("stackcast deliver_from")
     lifecycle.hold_jvm(spark)
-    Topics(spark, settings).wait(lifecycle.stopping.is_set)
+    topics = Topics(spark, settings)
+    topics.wait(lifecycle.stopping.is_set)
     history = History(spark, settings, Tables(spark, settings.tables), asked.id)
-    sums = history.deliver(history.spans(asked.begin, asked.until), lifecycle.stopping)
+    spans = history.spans(asked.begin, asked.until)
+    with LastBatch(spark, topics).ends_with(lifecycle.stopping):
+        sums = history.deliver(spans, lifecycle.stopping)
     print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sums.items()))
     return application.FAILED if lifecycle.stopping.is_set() else 0
 

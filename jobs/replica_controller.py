@@ -25,6 +25,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.fetch.options import fetch_options, reader_options
+from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.fact_tables import FactTables
 from stackcast.jobs.adapters.states.links import open_link
 from stackcast.jobs.adapters.states.metrics import ControllerMetrics
@@ -58,7 +59,11 @@ def control(settings: Settings, lifecycle: Lifecycle) -> int:
         if settings.states_address:
             link = open_link(settings.states_address, settings.states_link)
             service = ControllerService(
-                link, parse_endpoint(settings.states_listen), store, metrics.recorded
+                link,
+                parse_endpoint(settings.states_listen),
+                store,
+                metrics.recorded,
+                StateCredentials.from_settings(settings),
             )
             running = ending.enter_context(serving(service))
             ended = running.done

@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 
 from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
-from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.replay.metrics import RerequestMetrics

@@ -1,12 +1,13 @@
-"""Run SQL statements on the tables: the way for people who have no SQL client at hand.
+"""Runs SQL statements on the tables, for people who have no other SQL client.
 
     spark-submit jobs/run_sql.py "UPDATE subscriptions SET enabled = false WHERE id = 's0001'"
 
-Tables are addressed by their plain names. Every argument is one statement; 1,000 rows of its answer
-are printed, or with --all all of them. Without any, at a terminal, it asks for statements.
-``SELECT * FROM who_gets(stock => 'GOOGL', price => '60')`` says who would get an event, and
-``SELECT id, since, messages FROM subscription_matches`` since when each subscription is live, and
-how many messages it has matched (give the properties of the stream: it reads the topic).
+Statements use the plain names of tables. Each argument is one statement; the job prints up to 1,000
+rows of its answer, or with --all all of them. Without arguments, at a terminal, it prompts for
+statements. ``SELECT * FROM who_gets(stock => 'GOOGL', price => '60')`` lists the hosts that would
+get an event, and ``SELECT id, since, messages FROM subscription_matches`` has the time since when
+each subscription is live and how many messages it has matched (the job needs the properties of the
+stream for that, because it reads the topic).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="run_sql", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("statements", nargs="*", metavar="SQL", help="a statement")
-    parser.add_argument("--all", action="store_true", help="print all rows")
+    parser.add_argument("statements", nargs="*", metavar="SQL", help="statement to run")
+    parser.add_argument("--all", action="store_true", help="print all rows of an answer")
     asked = parser.parse_args(arguments)
     if not asked.statements and not take_terminal():
         parser.print_help(sys.stderr)

@@ -30,6 +30,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.states.client import StatesClient
+from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.metrics import PublisherMetrics
 from stackcast.jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
 from stackcast.jobs.adapters.states.row_states import StateFilters, StateNames
@@ -83,8 +84,9 @@ def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
     filters = StateFilters(tables, base)
     program = f"state_stream {base}"
     metrics = PublisherMetrics()
+    middleware = parse_endpoint(settings.states_middleware)
     with (
-        StatesClient(program, parse_endpoint(settings.states_middleware)) as client,
+        StatesClient(program, middleware, StateCredentials.from_settings(settings)) as client,
         serve(settings, metrics.registry, metrics.health),
     ):
         publisher = SafePublisher(client, metrics, lifecycle.stopping.is_set)

@@ -18,6 +18,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded import machine
 from stackcast.jobs.embedded.kinds import RunKind, in_background
 from stackcast.jobs.embedded.progress import Progress
 from stackcast.lab.fabric.topologies import NetworkOptions, load_network
@@ -86,7 +87,8 @@ def bring_up(
             **_ways(settings, lab.ingress),
         )
         if broker:
-            kafka = settings.kafka | {"bootstrap.servers": lab.bootstrap_servers}
+            kafka = machine.kafka_options() | settings.kafka
+            kafka["bootstrap.servers"] = lab.bootstrap_servers
             settings = dataclasses.replace(settings, kafka=kafka)
         rows = kind.rows(settings, network, lab.p4runtime)
         fill(tables, rows)
@@ -149,7 +151,7 @@ def open_tables(settings: Settings, progress: Progress) -> tuple[SparkSession, T
 
 
 def _open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
-    spark = session.start("stackcast embedded")
+    spark = session.start("stackcast embedded", defaults=machine.spark_properties())
     if settings.match != "network":
         # One compiles, if it must, and leaves a core to the other starts; all others load.
         warm_up(spark, workers=1)

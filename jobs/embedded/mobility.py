@@ -17,6 +17,7 @@ from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded import machine
 from stackcast.jobs.embedded.kinds import in_background
 from stackcast.jobs.embedded.lab import fill, network_options, prepare, refresh
 from stackcast.jobs.embedded.movement_stream import TOPIC, MovementStream
@@ -125,7 +126,10 @@ def _bring_up(
         lab = up.lab
         lab.clear()
         progress.log_to(folder / "log" / "run.log")
-        starting = in_background(lambda: session.start("stackcast mobility_tracking"))
+        defaults = machine.spark_properties()
+        starting = in_background(
+            lambda: session.start("stackcast mobility_tracking", defaults=defaults)
+        )
         with progress.stage("switches and broker"):
             lab.up()
         with progress.stage("Spark and its tables, entries on switches"):
@@ -162,7 +166,15 @@ def _trackers(up: ReplicationLab, where: Plan, out: Path) -> dict[str, Child]:
     return {
         edge: up.child(
             f"tracker-{edge}",
-            *("stackcast.jobs.embedded.tracker", "--edge", edge, "--city", str(city), "--out", str(out)),
+            *(
+                "stackcast.jobs.embedded.tracker",
+                "--edge",
+                edge,
+                "--city",
+                str(city),
+                "--out",
+                str(out),
+            ),
             *("--middleware", "{}:{}".format(*up.middlewares[host])),
         )
         for edge, host in where.hosts.items()

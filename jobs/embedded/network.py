@@ -20,7 +20,7 @@ from typing import Any
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning import formats
-from stackcast.jobs.adapters.tables.tables import GRANTS, Tables
+from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, Tables
 from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.jobs.embedded.feed import Fed, Share
 from stackcast.jobs.embedded.kinds import RunKind
@@ -35,7 +35,8 @@ from stackcast.lab.report.showcase import FilteredShowcase, without_receiver
 from stackcast.lab.traffic.packets import session_of
 from stackcast.lab.traffic.topic_log import TopicLog
 from stackcast.udfs.filters.grants import Grants
-from stackcast.udfs.filters.subscriptions import CheckedRule, check, select
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, check, live_rows
 from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
 from stackcast.udfs.messages.specification import Specification
@@ -154,15 +155,21 @@ class NetworkProof(RunProof):
     ) -> None:
         self._fed = fed
         self._specification = formats.specification_of(settings, tables)
-        self._subscriptions = tables.rows("subscriptions")
-        self._rejected = {row["id"] for row in tables.rows("rejected_subscriptions")}
+        self._rejected = [Rejection.from_row(row) for row in tables.rows(REJECTED)]
         self._read = kind.frame_reader()
         self._registry = kind.registry(settings, tables)
-        rows, _ = select(self._subscriptions, settings.format, FORMATS, settings.rule_quota)
+        rows, _ = select(
+            tables.rows("subscriptions"),
+            settings.format,
+            FORMATS,
+            self._specification,
+            partial(tables.rows, SENIORITY),
+            settings.rule_quota,
+        )
         hosts, only = receiving(network, settings.publisher)
         grants = Grants.of_table(tables.rows(GRANTS), settings.format, self._specification)
-        rules, _ = check(rows, self._specification, hosts, only, grants)
-        self._rules = [rule for rule in rules if rule.id not in self._rejected]
+        self._live = live_rows(rows, self._rejected)
+        self._rules, _ = check(self._live, self._specification, hosts, only, grants)
         self._publishers = _publishers(network, settings)
         owed = expected(
             *(fed.packets, self._rules, self._specification, self._read, self._registry),
@@ -204,7 +211,7 @@ class NetworkProof(RunProof):
             self._registry,
             lambda place: self._publishers[place.partition],
         )
-        live = (row for row in self._subscriptions if row["id"] not in self._rejected)
+        live = ({**row._asdict(), "enabled": True} for row in self._live)
         return {
             "subscriptions": shown_subscriptions(live, self._expected),
             "notifications": showcase.notifications(self._fed.packets, self._rules, self._expected),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -13,7 +14,7 @@ from stackcast.jobs.adapters.checkpoint.identity import QUOTA
 from stackcast.jobs.adapters.planning.plans import NETWORK, network_at, sources
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
-from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
+from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.jobs.embedded.kinds import RunKind
 from stackcast.lab.proof import verification
 from stackcast.lab.proof.recorded import Recorded
@@ -22,7 +23,8 @@ from stackcast.udfs.filters.grants import Grants
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.filters.nodes import Node
-from stackcast.udfs.filters.subscriptions import CheckedRule, check, select
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, check, live_rows
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.sequence import Topic, session_id
@@ -87,7 +89,8 @@ class RecordedBatches:
         return [one.batch for one in self.recorded]
 
     def read(self, record: bytes, batch: verification.Batch) -> Iterator[verification.FoundMessage]:
-        """Reads a record as it was read in a batch: a `stackcast.lab.proof.verification.RecordReader`."""
+        """Reads a record as it was read in a batch: a
+        `stackcast.lab.proof.verification.RecordReader`."""
         for found in self._reader(record, batch):
             silent = found.reason or not batch.announced
             if silent or any(matches(condition, found.event) for condition in batch.announced):
@@ -97,7 +100,7 @@ class RecordedBatches:
 
     def _recorded(self, row: Row) -> Recorded:
         versions = self._same(dict(row["versions"]))
-        names = ("subscriptions", *sources(self._settings), *NETWORK, LINK_STATES)
+        names = (SUBSCRIPTIONS, SENIORITY, *sources(self._settings), *NETWORK, LINK_STATES)
         # A rule beyond the quota of then was not live.
         quota = int(dict(row["settings"] or {}).get(QUOTA, self._settings.rule_quota))
         key = tuple(versions.get(name) for name in names), quota
@@ -113,19 +116,26 @@ class RecordedBatches:
             live.announced.get(self._settings.publisher, ()),
             live.sender,
         )
-        return Recorded(batch, versions, live.cut_off, row["packets"])
+        records = {p["partition"]: p["records"] for p in row["partitions"]}
+        return Recorded(batch, versions, live.cut_off, row["packets"], records)
 
     def _live_at(self, versions: Mapping[str, int], quota: int) -> _Live:
         registry = self._kind.registry(self._settings, self._tables, versions.get(ATTRIBUTES))
         specification = self._specification if registry is None else registry.specification()
         network, cut_off = self._network_at(versions)
         settings = self._settings
-        table = self._tables.rows("subscriptions", versions["subscriptions"])
-        rows, _ = select(table, settings.format, FORMATS, quota)
+        rows, _ = select(
+            self._tables.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS]),
+            settings.format,
+            FORMATS,
+            specification,
+            partial(self._tables.rows, SENIORITY, versions[SENIORITY]),
+            quota,
+        )
         if settings.match == "network":
             # Switches do not hold them, so they are live nowhere.
-            refused = {row["id"] for row in self._tables.rows(REJECTED, versions[REJECTED])}
-            rows = [row for row in rows if row.id not in refused]
+            refused = self._tables.rows(REJECTED, versions[REJECTED])
+            rows = live_rows(rows, map(Rejection.from_row, refused))
         given = self._tables.rows(GRANTS, versions[GRANTS])
         grants = Grants.of_table(given, settings.format, specification)
         hosts, only = receiving(network, settings.publisher)

@@ -1,6 +1,7 @@
 """One tracker of mobility, a VNF of the use case (STARE I-A), as a process of its own.
 
-    python -m stackcast.jobs.embedded.tracker --edge edge1 --city CITY.json --middleware IP:PORT --out FOLDER
+    python -m stackcast.jobs.embedded.tracker --edge edge1 --city CITY.json --middleware IP:PORT
+        --out FOLDER
 
 CITY.json has ``scanners`` (name: [edge, x, y]) and ``neighbours`` (edge: [edges]). The tracker
 publishes state ``sightings/EDGE``, of what its scanners report, and holds replicas of those of its

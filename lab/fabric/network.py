@@ -2,8 +2,8 @@
 
 A switch drops all frames until its program has been set over P4Runtime.
 
-    python -m stackcast.lab.fabric.network --description network.json --out DIR [--external-host h3=IP:PORT]
-        [--tunnel-host h4=IP:PORT] [--loss SHARE] [--again ADDRESSES]
+    python -m stackcast.lab.fabric.network --description network.json --out DIR
+        [--external-host h3=IP:PORT] [--tunnel-host h4=IP:PORT] [--loss SHARE] [--again ADDRESSES]
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps the
 ``encoding`` of its stacks and ``label_bits``, the width of their labels (16 or 32). When
@@ -376,7 +376,9 @@ def read_description(path: Path) -> Network:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the network of the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="stackcast.lab.fabric.network", description="The lab's network.")
+    parser = argparse.ArgumentParser(
+        prog="stackcast.lab.fabric.network", description="The lab's network."
+    )
     parser.add_argument("--description", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")

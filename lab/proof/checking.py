@@ -1,9 +1,9 @@
 """The proof that nothing was lost, wrong, or sent to others, whatever crashed meanwhile.
 
-`stackcast.lab.proof.verification` works out what each host is owed, by brute force. This module holds every
-datagram that the hosts wrote down against it; `stackcast.lab.proof.ledger` holds the ledger against the
-topic. Unlike `stackcast.lab.proof.verification.compare` it allows for batches that ran again, and for nothing
-else:
+`stackcast.lab.proof.verification` works out what each host is owed, by brute force. This module
+holds every datagram that the hosts wrote down against it; `stackcast.lab.proof.ledger` holds the
+ledger against the topic. Unlike `stackcast.lab.proof.verification.compare` it allows for batches
+that ran again, and for nothing else:
 
 - **owed**: a notification is the messages of one source packet that have the same receivers, or a
   run of them, under the sequence number of the first. A host has each that it is owed at least
@@ -20,10 +20,10 @@ else:
 From the receipts alone one thing cannot be told: a try that broke off may have broken off one
 source packet earlier.
 
-A window of offsets is looked at a time (`stackcast.lab.proof.recorded.Window`), so memory is bounded by its
-size, not by the topic's: receipts are sorted into windows on disk (`stackcast.lab.proof.arrivals`), and
-`stackcast.lab.proof.order` carries from one window to the next what order and copies need. The verdict is the
-same whatever the size.
+A window of offsets is looked at a time (`stackcast.lab.proof.recorded.Window`), so memory is
+bounded by its size, not by the topic's: receipts are sorted into windows on disk
+(`stackcast.lab.proof.arrivals`), and `stackcast.lab.proof.order` carries from one window to the
+next what order and copies need. The verdict is the same whatever the size.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ from typing import NamedTuple
 from stackcast.lab.proof.arrivals import Arrival, Arrivals
 from stackcast.lab.proof.order import Order, Owned
 from stackcast.lab.proof.receipts import Receipt
-from stackcast.lab.proof.recorded import Recorded, Takers, Window, windows
-from stackcast.lab.proof.timeline import keeps_state
+from stackcast.lab.proof.recorded import Recorded, Takers, Window, windows, with_state
 from stackcast.lab.proof.verdict import DeliveryVerdict, Fault
 from stackcast.lab.proof.verification import Expectation
 from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
@@ -86,8 +85,7 @@ def check_receipts(
         cut = [*windows(recorded, window)]
         check.sort(received.values(), cut, arrivals)
         order = Order(verdict, arrivals.close_input(), recorded, check.hosts, topic)
-        rules = {id(o.batch.rules): o.batch.rules for o in recorded if o.batch.batch_id >= since}
-        stateful = any(any(map(keeps_state, live)) for live in rules.values())
+        stateful = bool(with_state(recorded, since))
         for number, each in enumerate(cut):
             counts = any(one.batch.batch_id >= since for one in each.recorded)
             if counts or stateful:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stackcast.lab.proof.timeline import keeps_state
 from stackcast.lab.proof.verification import Batch
 from stackcast.udfs.messages.sequence import Topic, session_id
 
@@ -20,13 +21,35 @@ class Recorded:
     """A batch as the ledger has it.
 
     cut_off: subscribers that no link led to, who get nothing. packets: records that it says it
-    read, None where nobody counted.
+    read, None where nobody counted. records: the same by partition.
     """
 
     batch: Batch
     versions: Mapping[str, int] = field(default_factory=dict)
     cut_off: frozenset[str] = frozenset()
     packets: int | None = None
+    records: Mapping[int, int] = field(default_factory=dict)
+
+
+def with_state(recorded: Sequence[Recorded], since: int) -> list[Recorded]:
+    """Returns the batches of which each record counts, because rules keep state.
+
+    Args:
+        recorded: the batches of the ledger, in their order.
+        since: number of the first batch that is looked at. The state before it is the result of all
+            batches since rules last kept none.
+    """
+    keep_state: dict[int, bool] = {}
+    found: list[Recorded] = []
+    for one in recorded:
+        rules = one.batch.rules
+        if id(rules) not in keep_state:
+            keep_state[id(rules)] = any(map(keeps_state, rules))
+        if keep_state[id(rules)]:
+            found.append(one)
+        elif one.batch.batch_id < since:
+            found.clear()
+    return found if any(one.batch.batch_id >= since for one in found) else []
 
 
 class Takers:

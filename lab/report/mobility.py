@@ -30,8 +30,9 @@ _ANY_WIDTH = 1000
 class MobilityReport:
     """All that the page shows.
 
-    verdict: as a mapping, of `stackcast.lab.proof.replicas.Verdict`. runs_on: edge, or ``controller``, to its
-    host. status: what the network counted. settings: by key. seconds: that the run took.
+    verdict: as a mapping, of `stackcast.lab.proof.replicas.Verdict`. runs_on: edge, or
+    ``controller``, to its host. status: what the network counted. settings: by key. seconds: that
+    the run took.
     """
 
     verdict: Mapping[str, Any]

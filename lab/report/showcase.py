@@ -11,7 +11,13 @@ import numpy as np
 
 from stackcast.lab.proof.rule_matches import Place, event_columns
 from stackcast.lab.proof.timeline import keeps_state
-from stackcast.lab.proof.verification import Batch, Expectation, FoundMessage, RecordReader, packet_reader
+from stackcast.lab.proof.verification import (
+    Batch,
+    Expectation,
+    FoundMessage,
+    RecordReader,
+    packet_reader,
+)
 from stackcast.udfs.errors import MessageError
 from stackcast.udfs.filters.meaning.evaluate import matches_columns
 from stackcast.udfs.filters.subscriptions import CheckedRule

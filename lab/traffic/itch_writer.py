@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.errors import SpecificationError
 from stackcast.udfs.messages.specification import Header, Specification, parse_specification
 

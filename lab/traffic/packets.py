@@ -14,7 +14,12 @@ from typing import BinaryIO, cast
 
 from stackcast.lab.traffic.itch_writer import itch_specification
 from stackcast.udfs.errors import LabError, MessageError
-from stackcast.udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
+from stackcast.udfs.messages.reference import (
+    build_packet,
+    read_binary_file,
+    read_message,
+    read_packet,
+)
 
 SESSION = b"STACKCAST1"
 """Session of the only or the first publisher."""

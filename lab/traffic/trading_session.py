@@ -4,7 +4,8 @@ All 23 message types occur in about the proportions of a real day. Orders add up
 cancelled, deleted or replaced is live and has the shares; bids stay below asks. Time is strictly
 increasing.
 
-    python -m stackcast.lab.traffic.trading_session --messages N --seed S --symbols K --out FILE [--packets]
+    python -m stackcast.lab.traffic.trading_session --messages N --seed S --symbols K --out FILE
+        [--packets]
 
 writes one into a file.
 """

@@ -15,14 +15,16 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError as ClientError
 
+from stackcast.installation import var_folder
+from stackcast.lab.up.jars import spark_jars
 from stackcast.lab.up.process import start_tied, stop_process
+from stackcast.requirements import check_java
 from stackcast.udfs.errors import LabError
 
 # What the broker needs that pyspark already ships; its own jars leave these out.
@@ -94,35 +96,21 @@ _LOG4J2 = """\
 """
 
 
-def var_folder() -> Path:
-    """Returns ``$STACKCAST_VAR``, else ``var`` below ``$STACKCAST_HOME`` or the current folder."""
-    given = os.environ.get("STACKCAST_VAR")
-    return Path(given) if given else Path(os.environ.get("STACKCAST_HOME") or Path.cwd()) / "var"
-
-
 def default_class_path() -> list[str]:
     """Jars of the broker: ``var/jars/broker/*.jar`` and those that pyspark has anyway.
 
     Raises ``LabError`` ``NO_BROKER_JARS`` with the place that was looked at.
     """
-    folder = var_folder() / "jars" / "broker"
+    folder = var_folder().absolute() / "jars" / "broker"
     own = sorted(folder.glob("*.jar"))
     if not any(jar.name.startswith("kafka_2") for jar in own):
         raise LabError(
             "NO_BROKER_JARS",
-            f"no Kafka broker in {folder}: run ./spark-submit.sh once, which fetches it, "
-            "or set STACKCAST_HOME to the project folder",
+            f"no Kafka broker in {folder}: fetch it with 'stackcast lab fetch', or set "
+            "STACKCAST_VAR to the folder that contains jars/broker",
             folder=str(folder),
         )
-    # Under spark-submit the Python package is a zip without jars; SPARK_HOME is the real place.
-    home = os.environ.get("SPARK_HOME")
-    if not home:
-        spark = find_spec("pyspark")
-        if spark is None or spark.origin is None:
-            raise LabError("NO_BROKER_JARS", "pyspark is not installed; the broker uses its jars")
-        home = str(Path(spark.origin).parent)
-    shared = Path(home) / "jars"
-    borrowed = [jar for pattern in _FROM_PYSPARK for jar in sorted(shared.glob(pattern))]
+    borrowed = [jar for pattern in _FROM_PYSPARK for jar in spark_jars(pattern)]
     return [str(jar) for jar in (*own, *borrowed)]
 
 
@@ -150,7 +138,8 @@ class Broker:
     lasting: whether it lives for long, so that it pays to compile what it does well.
 
     ``bootstrap_servers`` is ``"127.0.0.1:PORT"`` once ``start`` has returned.
-    Errors: ``LabError`` ``BROKER_FAILED`` with the last lines of the broker's log.
+    Errors: ``LabError`` ``BROKER_FAILED`` with the last lines of the broker's log;
+    ``RequirementError`` ``JAVA``.
     """
 
     def __init__(
@@ -279,16 +268,15 @@ class Broker:
             with (self.folder / "log" / "console.log").open("ab") as console:
                 return start_tied(arguments, stdout=console, stderr=subprocess.STDOUT)
         except FileNotFoundError:
-            raise LabError(
-                "BROKER_FAILED",
-                f"the broker needs Java 17 or newer, but there is no '{self._java}' on the path",
-            ) from None
+            check_java(self._java)
+            raise
 
     def _wait_until_it_answers(self, timeout: float) -> None:
         port = int(self.bootstrap_servers.rsplit(":", 1)[1])
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if not self.alive():
+                check_java(self._java)
                 status = self._child.returncode if self._child else None
                 raise self._failed(f"it ended at start with exit code {status}")
             if _listens(port) and _answers_metadata(self.bootstrap_servers):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from stackcast.installation import shipped
 from stackcast.lab.fabric.hosts import receivers
 from stackcast.lab.traffic import sensors
 from stackcast.lab.traffic.subscriptions import subscriptions
@@ -23,21 +22,10 @@ from stackcast.udfs.trees.publisher_trees import first_trees
 #: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
 WINDOW = 64
 
-#: Where the project's own file is not at hand: what one machine cannot do without.
-_ESSENTIAL = """\
-spark.master local[*,4]
-spark.driver.memory 2g
-spark.driver.host 127.0.0.1
-spark.driver.bindAddress 127.0.0.1
-spark.sql.shuffle.partitions 2
-spark.sql.execution.arrow.maxRecordsPerBatch 4096
-spark.sql.catalogImplementation in-memory
-spark.stackcast.kafka.max.poll.records 4096
-spark.stackcast.kafka.max.partition.fetch.bytes 4194304
-spark.stackcast.kafka.fetch.max.wait.ms 10
-"""
+#: Settings of ours in conf/spark-defaults.conf that hold for any deployment: how records are read.
 _FETCHING = tuple(
-    line.split()[0] for line in _ESSENTIAL.splitlines() if line.startswith("spark.stackcast.")
+    f"spark.stackcast.kafka.{key}"
+    for key in ("max.poll.records", "max.partition.fetch.bytes", "fetch.max.wait.ms")
 )
 
 
@@ -117,9 +105,7 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
 
 
 def _properties(ours: Mapping[str, object]) -> str:
-    home = os.environ.get("STACKCAST_HOME") or Path(__file__).parents[2]
-    defaults = Path(home) / "conf" / "spark-defaults.conf"
-    machine = defaults.read_text() if defaults.is_file() else _ESSENTIAL
+    machine = shipped("conf/spark-defaults.conf").read_text()
     lines = ["# Written by 'stackcast lab up': jobs that are given this file use the lab."]
     # Settings of ours in that file are of another deployment, but for how records are fetched.
     lines += [

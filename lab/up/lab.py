@@ -22,6 +22,7 @@ from stackcast.lab.fabric.hosts import check_external, receivers
 from stackcast.lab.up.broker import Broker, default_class_path
 from stackcast.lab.up.folder import FolderLock, clear
 from stackcast.lab.up.process import Child
+from stackcast.requirements import java_program
 from stackcast.udfs.errors import LabError
 from stackcast.udfs.network.encodings import label_bits
 from stackcast.udfs.network.network import Network
@@ -34,9 +35,9 @@ _ANSWER_S = 60
 class Lab:
     """Broker and network, brought up and taken down together; a context manager.
 
-    Entering takes the folder, which must be new, empty or a lab's (`stackcast.lab.up.folder.claim`), so that
-    it may be prepared; ``clear`` removes what an earlier run left; ``up`` starts things; leaving
-    takes everything down and gives the folder back.
+    Entering takes the folder, which must be new, empty or a lab's
+    (`stackcast.lab.up.folder.claim`), so that it may be prepared; ``clear`` removes what an earlier
+    run left; ``up`` starts things; leaving takes everything down and gives the folder back.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ class Lab:
         self._with_broker = broker
         self._loss = loss
         self._jars = jars
-        self._java = java or _java()
+        self._java = java or java_program()
         self._lock = FolderLock(self.folder)
         self._broker: Broker | None = None
         self._switches: Child | None = None
@@ -255,8 +256,3 @@ def _deaf_to_interrupts() -> Iterator[None]:
     finally:
         # None: a handler that was not set from Python, and that Python cannot put back.
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else "java"

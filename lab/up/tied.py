@@ -1,7 +1,7 @@
 """Becomes a program that ends with the process that started it: ``tied.py PARENT PROGRAM ...``.
 
-Run as a file by `stackcast.lab.up.process.start_tied`, it has nothing of the project. PARENT: process id of
-who started it; no longer the parent, that has ended.
+Run as a file by `stackcast.lab.up.process.start_tied`, it has nothing of the project. PARENT:
+process id of who started it; no longer the parent, that has ended.
 """
 
 from __future__ import annotations

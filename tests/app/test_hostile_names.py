@@ -98,7 +98,9 @@ def test_rules_and_hosts_of_files_are_shown_and_not_obeyed(tmp_path: Path):
 
 @pytest.mark.integration
 def test_what_a_job_prints_is_written_out():
-    told = run("-c", f"from stackcast.jobs.adapters.app.logs import set_up; set_up(); print({HOSTILE!r})")
+    told = run(
+        "-c", f"from stackcast.jobs.adapters.app.logs import set_up; set_up(); print({HOSTILE!r})"
+    )
     assert told.returncode == 0
     assert not obeyed(told.stdout.decode()) and b"end" in told.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -18,7 +19,10 @@ from ports import free_port
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
-from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app import metrics_application
+from stackcast.jobs.adapters.app.connections import Limits
+from stackcast.jobs.adapters.app.health import Health
+from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings, seconds_of
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.watch import (
@@ -133,6 +137,32 @@ def test_clients_that_say_nothing_keep_nobody_waiting():
     # The server ended, though twenty clients had not spoken.
     for client in silent:
         client.close()
+
+
+def test_slow_clients_are_closed_and_those_of_one_address_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def is_closed(client: socket.socket) -> bool:
+        with contextlib.suppress(ConnectionError):
+            return client.recv(1) == b""
+        return True
+
+    def slow_clients(port: int, count: int) -> Iterator[socket.socket]:
+        for number in range(count):
+            with contextlib.suppress(ConnectionError):
+                client = socket.create_connection(("127.0.0.1", port), 600, ("127.0.0.2", 0))
+                client.sendall(b"GET /health"[:number])
+                yield client
+
+    monkeypatch.setattr(metrics_application, "LIMITS", Limits(per_address=8, request_seconds=600))
+    with served(Health()) as (port, _):
+        clients = list(slow_clients(port, 30))
+        assert len(clients) == 30 and all(map(is_closed, clients[:-8]))
+        assert get(port, "/health")[0] == 200
+    monkeypatch.setattr(metrics_application, "LIMITS", Limits(request_seconds=0.3))
+    with served(Health()) as (port, _):
+        assert all(map(is_closed, slow_clients(port, 8)))
+        assert get(port, "/health")[0] == 200
 
 
 def test_an_error_in_a_look_is_an_answer_and_not_an_end():

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import ROOT
+from paths import P4, ROOT
 
 from stackcast.jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
 from stackcast.jobs.adapters.retune.options import RetuneOptions
@@ -31,14 +31,14 @@ def refused(key: str, value: str) -> SettingsError:
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No project folder is known, as where the package alone is installed."""
+    """No folder is named by the environment, as where the package alone is installed."""
     monkeypatch.delenv("STACKCAST_HOME", raising=False)
     monkeypatch.delenv("STACKCAST_VAR", raising=False)
 
 
 def test_without_any_setting_the_embedded_lab_is_meant():
     settings = Settings.read([])
-    assert settings == Settings() and settings.embedded
+    assert settings == Settings(p4_folder=str(P4)) and settings.embedded
     assert (settings.topic, settings.dead_letter_topic) == ("itch.raw", "itch.dead")
     assert (settings.lab_messages, settings.lab_subscriptions) == (100_000, 1000)
     assert settings.sink == "udp" and settings.tables == "var/tables"
@@ -81,7 +81,7 @@ def test_the_keys_are_all_different_and_all_described():
 
 def test_properties_of_spark_itself_are_not_looked_at():
     properties = [("spark.master", "local[2]"), ("spark.stackcasts.topic", "x"), ("topic", "y")]
-    assert Settings.read(properties) == Settings()
+    assert Settings.read(properties) == Settings.read([])
 
 
 @pytest.mark.parametrize(
@@ -223,6 +223,7 @@ def test_example_files_hand_records_to_workers_as_the_defaults_do(example: str):
     handed = {f"{KAFKA_PREFIX}{key}" for key in FETCHING} | {
         "spark.sql.execution.arrow.maxRecordsPerBatch",
         "spark.python.worker.reuse",
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled",
         "spark.python.unix.domain.socket.enabled",
     }
     defaults = lines("spark-defaults")
@@ -235,7 +236,8 @@ def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("STACKCAST_HOME", "/opt/stackcast")
     settings = Settings.read([])
     assert settings.tables == "/opt/stackcast/var/tables"
-    assert settings.p4_folder == "/opt/stackcast/p4"
+    # The programs are those of the package.
+    assert settings.p4_folder == str(P4)
     monkeypatch.setenv("STACKCAST_VAR", "/data")
     assert Settings.read([]).lab_folder == "/data/lab"
     assert Settings.read([(PREFIX + "lab.folder", "var/lab")]).lab_folder == "var/lab"

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
-from pcap_deployment import PARTITIONS, Deployment, records
+from pcap_deployment import Deployment, deliver_in_slices, exact_deliveries, feed, records
 from waiting import until
 
 from stackcast.jobs.adapters.stream.delivery import Delivered, LivePlan
 from stackcast.jobs.adapters.stream.slices import Slice, Slices
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.specification import Specification
-from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 
@@ -25,11 +24,8 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
     deployment: Deployment, itch: Specification, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Edit a rule before the record of a slice, which then fails, and start the stream again."""
-    deployment.set(latency="realtime", realtime_slice="300 milliseconds")
     packets = records()
-    deployment.publish(packets[:40])
-    deployment.run()
-    last = deployment.committed() + 2
+    last = deliver_in_slices(deployment, packets[:40]) + 2
     pins = Path(deployment.settings.checkpoint, "stackcast-pins")
     edited, waits = Event(), Event()
     start, record, await_records = Slices._start, Slices._record, Slices._await_records
@@ -60,27 +56,15 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
             waits.set()
         await_records(self, left)
 
-    def feed() -> None:
-        producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
-        for number in range(3000):
-            if waits.wait(0.015):
-                break
-            packet = packets[40 + number % 200]
-            producer.send(deployment.settings.topic, packet, partition=number % PARTITIONS)
-        producer.close()
+    def publish() -> None:
+        more = (packets[40 + number % 200] for number in range(3000))
+        feed(deployment, takewhile(lambda _: not waits.is_set(), more), 0.015)
 
     with monkeypatch.context() as patch:
         patch.setattr(Slices, "_start", editing)
         patch.setattr(Slices, "_record", failing)
         patch.setattr(Slices, "_await_records", waiting)
         with pytest.raises(StreamError, match="cut off"):
-            deployment.run(feed)
+            deployment.run(publish)
     deployment.run()
-    copies: dict[tuple[bytes, int, tuple[int, ...]], set[bytes]] = {}
-    for frame in deployment.frames():
-        parts = dissect(frame)
-        copies.setdefault((parts.session, parts.sequence, parts.labels), set()).add(frame)
-    assert all(len(frames) == 1 for frames in copies.values())
-    distinct = [frame for frames in copies.values() for frame in frames]
-    outcome = deployment.outcome(itch, distinct)
-    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    exact_deliveries(deployment, itch)

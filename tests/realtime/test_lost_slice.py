@@ -1,4 +1,4 @@
-"""A stream ends where a task was lost whose successor had gone on from another offset."""
+"""A stream ends if a task was lost and it is unknown how far it had read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from stackcast.jobs.adapters.fetch.client import Range
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, Reached
 from stackcast.jobs.adapters.fetch.slices import Read, Turn
+from stackcast.jobs.adapters.stream.input import ByTasks
 from stackcast.jobs.adapters.stream.slices import Slice, Slices
+from stackcast.udfs.columns import REPORT
 from stackcast.udfs.delivery.told import Telling
 from stackcast.udfs.errors import StreamError
 
@@ -17,18 +19,35 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(
-    "read",
-    [Read(offset=20, first=15), Read(lost=True)],
-    ids=["its successor began elsewhere", "an earlier try of its successor may have sent"],
+    ("ahead", "read"),
+    [
+        pytest.param(True, Read(offset=20, first=15), id="its successor began elsewhere"),
+        pytest.param(True, Read(lost=True), id="an earlier try of its successor may have sent"),
+        pytest.param(False, Read(offset=20, first=13, lost=True), id="another broker leads now"),
+    ],
 )
-def test_what_overlaps_is_not_recorded(read: Read) -> None:
+def test_what_overlaps_is_not_recorded(ahead: bool, read: Read) -> None:
     stream = Slices.__new__(Slices)
     stream._delivery = SimpleNamespace()  # type: ignore[assignment]
     stream._at = {3: 13}
     found: Future[list[tuple[bytes, Read]]] = Future()
     found.set_result([(b"", read)])
     turn = Turn("run", 2, [Range("topic", 3, 0, 99)], 1.0, 10)
-    running = Slice(7, None, {}, turn, Telling({}), True, found)  # type: ignore[arg-type]
-    with pytest.raises(StreamError, match=r"STREAM.SLICE_LOST: .*partition 3 of topic.*start"):
+    running = Slice(7, None, {}, turn, Telling({}), ahead, found)  # type: ignore[arg-type]
+    with pytest.raises(StreamError, match=r"STREAM.TASK_LOST: .*topic, partition 3, .*start"):
         stream._end(running, None)
     assert stream._at == {3: 13}
+
+
+def test_a_batch_with_a_lost_task_ends_and_its_tasks_know_the_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that runs again compares its leader with that of the plan."""
+    ranges = [Range("topic", 3, 0, 9), Range("topic", 4, 0, 9)]
+    records = ByTasks(None, None, ranges)  # type: ignore[arg-type]
+    records.planned({3: 7})
+    assert [each.epoch for each in records.ranges] == [7, NO_EPOCH]
+    done = [(b"", Reached(9, epoch=7)), (b"", Reached(2, epoch=8, lost=True))]
+    monkeypatch.setattr("stackcast.jobs.adapters.stream.input.run_tasks", lambda *_: done)
+    with pytest.raises(StreamError, match=r"STREAM.TASK_LOST: .*topic, partition 4, .*start"):
+        records.through(lambda _: iter, REPORT)

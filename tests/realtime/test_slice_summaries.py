@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
 from kafka_topics import kafka_topic
-from pcap_deployment import MODEL, PARTITIONS, PUBLISHER, Deployment, records
+from pcap_deployment import MODEL, PUBLISHER, SLICES, Deployment, feed, records
 
 from stackcast.jobs.adapters.wire.pcap import read_pcap
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
@@ -20,17 +18,10 @@ pytestmark = pytest.mark.integration
 
 
 def test_summaries_of_slices_announce_each_notification(deployment: Deployment) -> None:
-    deployment.set(latency="realtime", realtime_slice="300 milliseconds")
-
-    def feed() -> None:
-        producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
-        for number, packet in enumerate(records()[20:80]):
-            producer.send(deployment.settings.topic, packet, partition=number % PARTITIONS)
-            time.sleep(0.05)  # several slices, each with a few notifications per host
-        producer.close()
-
+    deployment.set(**SLICES)
     deployment.publish(records()[:20])
-    deployment.run(feed)
+    # Several slices, each with a few notifications per host.
+    deployment.run(lambda: feed(deployment, records()[20:80], 0.05))
     received: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
     announced: defaultdict[tuple[str, bytes], list[Summary]] = defaultdict(list)
     for path in Path(deployment.settings.pcap_path).glob("*.pcap"):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
-from pcap_deployment import PARTITIONS, Deployment, records
+from pcap_deployment import PARTITIONS, SLICES, Deployment, exact_deliveries, feed, records
 from pyspark.sql import SparkSession
 from waiting import until
 
@@ -23,7 +23,6 @@ from stackcast.jobs.adapters.stream.micro_batches import in_real_time
 from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.udfs.errors import SettingsError, StreamError
 from stackcast.udfs.messages.specification import Specification
-from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +31,7 @@ STATE = {"state": ("h4", "count(10000000) > 50 and price > 0")}
 
 @pytest.fixture
 def live(deployment: Deployment) -> Deployment:
-    deployment.set(latency="realtime", realtime_slice="300 milliseconds")
+    deployment.set(**SLICES)
     return deployment
 
 
@@ -42,19 +41,6 @@ HANG_S = 600
 
 def edit(deployment: Deployment, text: str) -> None:
     deployment.change("subscriptions", {"id": "high"}, filter=text)
-
-
-def exact(deployment: Deployment, itch: Specification) -> int:
-    """Returns the number of deliveries; fails if one is missing, extra or a changed copy."""
-    copies: dict[tuple[bytes, int, tuple[int, ...]], set[bytes]] = {}
-    for frame in deployment.frames():
-        parts = dissect(frame)
-        copies.setdefault((parts.session, parts.sequence, parts.labels), set()).add(frame)
-    assert all(len(frames) == 1 for frames in copies.values())
-    distinct = [frame for frames in copies.values() for frame in frames]
-    outcome = deployment.outcome(itch, distinct)
-    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
-    return outcome.received
 
 
 def check_ledger(deployment: Deployment) -> None:
@@ -73,28 +59,6 @@ def check_ledger(deployment: Deployment) -> None:
     }
 
 
-def feed(
-    deployment: Deployment,
-    packets: Sequence[bytes],
-    interval: float,
-    after_each: Callable[[], None] = lambda: None,
-) -> None:
-    """Publish packets one by one.
-
-    Args:
-        deployment: stream to publish for.
-        packets: packets, which go to the partitions in turn.
-        interval: seconds between two packets.
-        after_each: called after each packet.
-    """
-    producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
-    for number, packet in enumerate(packets):
-        producer.send(deployment.settings.topic, packet, partition=number % PARTITIONS)
-        time.sleep(interval)
-        after_each()
-    producer.close()
-
-
 def test_deliveries_are_exact_from_slice_to_slice_while_rules_change(
     live: Deployment, itch: Specification
 ) -> None:
@@ -105,7 +69,7 @@ def test_deliveries_are_exact_from_slice_to_slice_while_rules_change(
         steps.append(lambda text=f"price > {100 + number}": edit(live, text))  # type: ignore[misc]
         steps.append(lambda part=packets[begin : begin + 30]: live.publish(part))  # type: ignore[misc]
     live.run(*steps)
-    assert exact(live, itch) > 0
+    assert exact_deliveries(live, itch) > 0
     check_ledger(live)
     assert sum(row["frames"] for row in live.ledger) == len(live.frames())
     assert live.tables.rows("delivery_statistics") and live.tables.rows("publication_statistics")
@@ -163,7 +127,7 @@ def test_a_slice_with_the_maximum_of_records_hands_over_to_a_slice_that_waits(
             feed(live, packets[20:100], 0.5 / 20 / PARTITIONS, look)
 
     live.run(feed_until_one_waits)
-    exact(live, itch)
+    exact_deliveries(live, itch)
     check_ledger(live)
     assert max(row["packets"] for row in live.ledger) <= 20 * PARTITIONS
 
@@ -172,7 +136,7 @@ def test_a_slice_with_the_maximum_of_records_hands_over_to_a_slice_that_waits(
     ("state", "latency"),
     [
         (True, "realtime"),
-        (False, "microbatch"),
+        pytest.param(False, "microbatch", marks=pytest.mark.long),
         pytest.param(True, "microbatch", marks=pytest.mark.long),
         pytest.param(False, "realtime", marks=pytest.mark.long),
     ],
@@ -222,7 +186,7 @@ def test_a_slice_that_was_cut_off_is_sent_again_unchanged(
     live.publish(packets[200:])
     live.set(latency=latency)
     live.run()
-    exact(live, itch)
+    exact_deliveries(live, itch)
     check_ledger(live)
     versions = {row["batch_id"]: dict(row["versions"])["subscriptions"] for row in live.ledger}
     assert versions[first + 2] == versions[first + 1]
@@ -230,7 +194,7 @@ def test_a_slice_that_was_cut_off_is_sent_again_unchanged(
     live.set(latency="microbatch" if latency == "realtime" else "realtime")
     live.publish(packets[:20])
     live.run()
-    exact(live, itch)
+    exact_deliveries(live, itch)
     check_ledger(live)
 
 
@@ -258,7 +222,7 @@ def test_new_partitions_are_read_while_the_stream_runs(
 
     live.publish(records()[:40])
     live.run(grow)
-    assert exact(live, itch) > 0
+    assert exact_deliveries(live, itch) > 0
     check_ledger(live)
 
 

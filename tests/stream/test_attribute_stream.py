@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,8 @@ from stackcast.lab.proof.receipts import Receipt, receipt_bytes, receipts
 from stackcast.lab.traffic.publisher import Published
 from stackcast.lab.up.lab import Lab
 from stackcast.udfs.filters.language.rule import parse_rule
-from stackcast.udfs.filters.subscriptions import check, select
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import check
 from stackcast.udfs.messages.attributes.reference import write_event
 from stackcast.udfs.messages.attributes.registry import Registry, attribute
 from stackcast.udfs.messages.sequence import session_id, split_sequence
@@ -321,6 +322,12 @@ class Deployment:
                 self.tables.rows("subscriptions", versions["subscriptions"]),
                 "attributes",
                 ["attributes", "itch"],
+                specification,
+                partial(
+                    self.tables.rows,
+                    "subscription_seniority",
+                    versions["subscription_seniority"],
+                ),
             )
             rules, _ = check(rows, specification, set(NETWORK.subscribers()), PUBLISHER)
             offsets = {
@@ -552,7 +559,10 @@ def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_fi
 # Binary input.
 
 
-@pytest.mark.parametrize(("source", "encoding"), [("id_pairs", "bitmask"), ("bitmask", "id_pairs")])
+@pytest.mark.parametrize(
+    ("source", "encoding"),
+    [("id_pairs", "bitmask"), pytest.param("bitmask", "id_pairs", marks=pytest.mark.long)],
+)
 def test_binary_events_arrive_with_their_payload_next_to_damaged_records(
     spark: SparkSession,
     lab: Lab,

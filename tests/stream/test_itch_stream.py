@@ -441,7 +441,7 @@ def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
         {
             "average": ("h3", f"{stock} and avg(price, 60000000) > {price}"),
             "many": ("h2", "count(600000000) > 400 and price > 0"),
-            "update": ("h3", f"{stock} and shares > 500 : recent <- count()"),
+            "update": ("h4", f"{stock} and shares > 500 : {{ fwd(h3); recent <- count() }}"),
             "read": ("h4", "not recent < 1 and add_order_mpid.shares > 0"),
             "moved": ("h4", f"{stock} and moved(price, 1.5)"),
         },

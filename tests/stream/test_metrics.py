@@ -120,7 +120,9 @@ def test_a_batch_that_fails_is_counted_by_its_code_and_is_no_batch_delivered():
         raise SinkError("NO_INTERFACE", "there is no veth9")
     # As Spark hands on what a worker raised: text, with the code somewhere in it.
     with pytest.raises(RuntimeError), metrics.batch(1):
-        raise RuntimeError("PythonException:\n stackcast.udfs.errors.SinkError: SINK.SEND_FAILED: down\n at")
+        raise RuntimeError(
+            "PythonException:\n stackcast.udfs.errors.SinkError: SINK.SEND_FAILED: down\n at"
+        )
     with pytest.raises(ValueError, match="odd"), metrics.batch(1):
         raise ValueError("odd")
     seen = read(metrics.registry)

@@ -63,6 +63,7 @@ def dead_letters(deployment: Deployment) -> list[str]:
     return reasons
 
 
+@pytest.mark.long
 def test_a_stream_needs_no_more_rights_than_documented_by_login_and_by_certificate(
     deployment: Deployment, secured: SecuredBroker, itch, caplog
 ) -> None:

@@ -171,6 +171,7 @@ def test_records_belong_to_their_publisher_from_the_header_to_the_statistics(
     assert first == second
 
 
+@pytest.mark.long
 def test_frames_that_enter_at_the_executors_place_are_recorded_and_explained(
     deployment: Deployment, itch: Specification
 ):
@@ -238,6 +239,7 @@ def test_frames_that_enter_at_the_executors_place_are_recorded_and_explained(
         service.close()
 
 
+@pytest.mark.long
 def test_hosts_repair_losses_and_trees_are_retuned_for_all_publishers(
     deployment: Deployment, itch: Specification, tmp_path: Any
 ):

@@ -102,6 +102,14 @@ class SteeredJob:
 Start = Callable[..., SteeredJob]
 
 
+@pytest.fixture(autouse=True)
+def hangup() -> Iterator[None]:
+    """Lets jobs take SIGHUP, also if these tests run under nohup."""
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, previous)
+
+
 @pytest.fixture
 def start(deployment: Deployment) -> Iterator[Start]:
     """Starts jobs that read 40 records."""
@@ -117,13 +125,11 @@ def start(deployment: Deployment) -> Iterator[Start]:
         job.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("latency", LATENCIES)
 @pytest.mark.parametrize(
     ("failure", "reason"),
-    [
-        ("sink", "SINK.FRAME_TOO_LARGE: "),
-        pytest.param("worker", "Python worker exited", marks=pytest.mark.long),
-    ],
+    [("sink", "SINK.FRAME_TOO_LARGE: "), ("worker", "Python worker exited")],
 )
 def test_a_batch_that_fails_after_sigterm_ends_the_job_with_its_error(
     start: Start, failure: str, reason: str, latency: str

@@ -207,6 +207,7 @@ def test_versions_that_vanish_under_a_running_stream_leave_the_last_plan_live(de
     assert versions[-1] == deployment.tables.version("subscriptions")
 
 
+@pytest.mark.long
 def test_a_full_disk_is_reported_in_one_line_and_loses_nothing(broker, filled, tmp_path):
     disks = tmp_path / "disks"
     mounts = [disks / place for place in full_disks.PLACES]

@@ -4,16 +4,24 @@ old one."""
 from __future__ import annotations
 
 import shutil
-import threading
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from kafka_topics import kafka_topic
-from pcap_deployment import NETWORK, PUBLISHER, Deployment, receipts, records
-from pyspark.sql import SparkSession
-from quick_broker import QuickBroker
+from pcap_deployment import Deployment, receipts, records
 from rerequesting import Client, Service, sent
+from truncated_topics import (
+    ACCEPTED,
+    KEPT,
+    LOST,
+    MODES,
+    check_end,
+    check_generation,
+    deployed,
+    lose,
+    regrow,
+)
 from two_brokers import TwoBrokers
 from waiting import until
 
@@ -21,75 +29,20 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.fetch.client import Fetcher, Range, Reached
 from stackcast.jobs.adapters.fetch.options import fetch_options
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
-from stackcast.jobs.adapters.stream.checks import after_failure
-from stackcast.jobs.adapters.stream.micro_batches import Consent, start
+from stackcast.jobs.adapters.replay.history import History
+from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.lab.proof import verification
 from stackcast.udfs.errors import KafkaError, ReplayError, StreamError
-from stackcast.udfs.filters.subscriptions import Subscription, check
-from stackcast.udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
-from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
+from stackcast.udfs.stop_request import StopRequest
 
 pytestmark = pytest.mark.integration
-
-#: Records: those before the copy, those that are lost, and those that take their offsets.
-KEPT, LOST, NEW = 40, 30, 80
-ACCEPTED = Consent(accept_truncation=True)
-MODES = {
-    "tasks": {},
-    "connector": {"fetch": "connector"},
-    "real time": {"latency": "realtime"},
-}
 
 
 def modes(first: str) -> list[Any]:
     """Returns the modes; all but one run with the long tests."""
     return [m if m == first else pytest.param(m, marks=pytest.mark.long) for m in MODES]
-
-
-def deployed(
-    spark: SparkSession, broker: QuickBroker, filled: Path, folder: Path, mode: str
-) -> Deployment:
-    shutil.copytree(filled, folder / "tables")
-    settings = {"rerequest_identify": "name", **MODES[mode]}
-    return Deployment(spark, broker.bootstrap_servers, folder, **settings)
-
-
-def lose(deployment: Deployment, broker: QuickBroker) -> None:
-    """Deliver records of which the log then loses the last ones, by offsets 20 to 34."""
-    topic = deployment.settings.topic
-    deployment.publish(records()[:KEPT])
-    deployment.run()
-    broker.save(topic)
-    deployment.publish(records()[KEPT : KEPT + LOST])
-    deployment.run()
-    assert deployment.topics.end_offsets() == {0: 35, 1: 35}
-    broker.truncate(topic)
-    assert deployment.topics.end_offsets() == {0: 20, 1: 20}
-
-
-def regrow(deployment: Deployment) -> None:
-    """Publish new records, so that the log is longer than before."""
-    deployment.publish(records()[KEPT + LOST : KEPT + LOST + NEW])
-    assert deployment.topics.end_offsets() == {0: 60, 1: 60}
-
-
-def owed_in(deployment: Deployment, specification: Specification, topic: Topic) -> Any:
-    """Returns what hosts are owed in a generation, by brute force over what the topic has now."""
-    rows = [row for row in deployment.ledger if topic_of_row(row) == topic]
-    (resumed, *_) = rows
-    begins = {p["partition"]: p["from_offset"] for p in resumed["partitions"]}
-    batches = []
-    for row in rows:
-        live = deployment.tables.rows("subscriptions", dict(row["versions"])["subscriptions"])
-        subscriptions = [Subscription(r["id"], r["subscriber"], r["filter"]) for r in live]
-        rules, _ = check(subscriptions, specification, set(NETWORK.subscribers()), PUBLISHER)
-        offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
-        batches.append(verification.Batch(row["batch_id"], offsets, rules))
-    there = [row for row in deployment.topics.read_all() if row[1] >= begins[row[0]]]
-    owed = verification.expected(there, batches, specification, topic)
-    assert owed.unprocessed == 0
-    return owed
 
 
 @pytest.mark.parametrize("mode", modes("tasks"))
@@ -110,19 +63,12 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_ne
     assert len(deployment.frames()) == frames
     deployment.run(consent=ACCEPTED)
     after = before._replace(generation=1)
-    owed = owed_in(deployment, itch, after)
-    received = receipts(deployment.frames()[frames:])
-    outcome = verification.compare(owed, received)
-    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
-    assert outcome.received > 30
+    check_generation(deployment, itch, after, frames)
     # The next start continues as usual, and does not need the option.
     deployment.publish(records()[150:170])
     deployment.run()
     assert {topic_of_row(row) for row in deployment.ledger} == {before, after}
-    outcome = verification.compare(
-        owed_in(deployment, itch, after), receipts(deployment.frames()[frames:])
-    )
-    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    check_generation(deployment, itch, after, frames)
 
 
 def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
@@ -136,20 +82,27 @@ def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
     old, new = session_id(topic, 0), session_id(topic._replace(generation=1), 0)
     # The stream has not noticed yet. The old frames must not be computed from the new records.
     with pytest.raises(ReplayError, match=r"LOG_TRUNCATED: .* to offset 20, .* up to offset 34"):
-        explanation.explain(old.decode(), sequence_of(deployment, old, 25))
-    deployment.run(consent=ACCEPTED)
-    host = max(("h1", "h2", "h4"), key=lambda name: len(sent(deployment)[name, old]))
+        explanation.explain(old.decode(), sent_from(deployment, old, 25))
+    everything = sent(deployment)
+    host = max(("h1", "h2", "h4"), key=lambda name: len(everything[name, old]))
+    kept = [d for d in everything[host, old] if int.from_bytes(d[10:18]) < 20 << OFFSET_SHIFT]
+
+    def check_old_session() -> None:
+        for offset in (25, 20):
+            datagrams, summary = client.ask(host, old, offset << OFFSET_SHIFT)
+            assert datagrams == [] and summary.gone
+            assert summary.until == 35 << OFFSET_SHIFT
+        datagrams, summary = client.ask(host, old, 0)
+        assert datagrams == kept and summary.until == 20 << OFFSET_SHIFT
+
     service = Service(deployment)
     try:
         client = Client(service.rerequests)
+        check_old_session()
+        deployment.run(consent=ACCEPTED)
         everything = sent(deployment)
         assert client.all(host, new) == everything[host, new]
-        kept = [d for d in everything[host, old] if int.from_bytes(d[10:18]) < 20 << OFFSET_SHIFT]
-        datagrams, summary = client.ask(host, old, 0)
-        assert datagrams == kept and summary.until == 20 << OFFSET_SHIFT
-        datagrams, summary = client.ask(host, old, 20 << OFFSET_SHIFT)
-        assert datagrams == [] and summary.gone
-        assert summary.until == 35 << OFFSET_SHIFT
+        check_old_session()
     finally:
         service.close()
     explanation = SentExplanation(spark, deployment.settings, deployment.tables)
@@ -160,7 +113,44 @@ def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
     assert host in explained["receivers"]
 
 
-def sequence_of(deployment: Deployment, session: bytes, offset: int) -> int:
+@pytest.mark.long
+def test_the_past_is_delivered_in_the_sessions_that_had_it(spark, broker, filled, tmp_path):
+    deployment = deployed(spark, broker, filled, tmp_path, "tasks")
+    topic = kafka_topic(deployment.settings)
+    lose(deployment, broker)
+    regrow(deployment)
+    deployment.run(consent=ACCEPTED)
+    live = receipts(deployment.frames())["h2"]
+    deployment.change("subscriptions", {"id": "side"}, subscriber="h3")
+    deployment.set(pcap_path=str(tmp_path / "history"))
+    history = History(spark, deployment.settings, deployment.tables, "side")
+    spans = history.spans(0, 60)
+    assert spans == {0: (0, 60), 1: (0, 60)}
+    history.deliver(spans, StopRequest())
+    found = receipts(deployment.frames())["h3"]
+    for partition in range(2):
+        for generation, offsets in enumerate((range(20), range(20, 60))):
+            session = session_id(topic._replace(generation=generation), partition)
+            messages = messages_of(found, session, range(60))
+            assert messages
+            assert messages == messages_of(live, session, offsets)
+
+
+def messages_of(
+    found: Sequence[verification.Receipt], session: bytes, offsets: range
+) -> list[bytes]:
+    """Returns the messages of a session in the order of their numbers, of records with these
+    offsets."""
+    mine = [each for each in found if each.session == session]
+    return [
+        message
+        for each in sorted(mine, key=lambda each: each.sequence)
+        if each.sequence >> OFFSET_SHIFT in offsets
+        for message in each.messages
+    ]
+
+
+def sent_from(deployment: Deployment, session: bytes, offset: int) -> int:
     """Returns the number of a notification that was sent of a record from an offset on."""
     numbers = {
         int.from_bytes(datagram[10:18])
@@ -186,15 +176,7 @@ def test_a_running_stream_ends_with_the_error_and_sends_nothing_of_the_new_recor
         deployment.publish(records()[KEPT : KEPT + LOST])
         until(lambda: delivery.processed == {0: 35, 1: 35})
         frames = len(deployment.frames())
-        broker.truncate(topic)
-        publishing = threading.Thread(target=lambda: regrow(deployment))
-        publishing.start()
-        with pytest.raises(StreamError) as ended:
-            lifecycle.run(query, lambda: False)
-        publishing.join()
-        error = after_failure(spark, deployment.settings, ended.value)
-        assert error.code == "STREAM.LOG_TRUNCATED"
-        assert "offsets 20 to 34" in str(error)
+        check_end(deployment, broker, lifecycle, query, "offsets 20 to 34")
     finally:
         delivery.close()
     assert len(deployment.frames()) == frames
@@ -212,7 +194,7 @@ def test_a_restart_of_the_broker_that_loses_nothing_ends_nothing(
         deployment.publish(records()[KEPT : KEPT + LOST])
 
     deployment.run(restart)
-    deployment.publish(records()[KEPT + LOST : KEPT + LOST + NEW])
+    deployment.publish(records()[KEPT + LOST : 150])
     deployment.run()
     assert {row["generation"] for row in deployment.ledger} == {0}
     outcome = deployment.outcome(itch)
@@ -272,7 +254,4 @@ def test_after_an_unclean_leader_election_the_stream_names_the_offsets_and_conti
             deployment.run()
         assert len(deployment.frames()) == frames
         deployment.run(consent=ACCEPTED)
-        owed = owed_in(deployment, itch, before._replace(generation=1))
-        outcome = verification.compare(owed, receipts(deployment.frames()[frames:]))
-        assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
-        assert outcome.received > 10
+        check_generation(deployment, itch, before._replace(generation=1), frames)

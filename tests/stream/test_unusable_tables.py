@@ -87,3 +87,25 @@ def test_a_table_with_other_columns_is_named_and_the_last_good_version_stays_liv
     deployment.set(checkpoint=f"{deployment.settings.checkpoint}-new")
     with pytest.raises(TableError, match=f"WRONG_COLUMNS: table subscriptions .*{words}"):
         deployment.run()
+
+
+def test_two_grants_of_one_id_are_named_and_the_last_good_version_stays_live(
+    deployment: Deployment, itch: Specification, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = deployment.tables.version("grants")
+    grant = {"id": "one", "subscriber": "*", "format": "itch", "updated_by": None}
+    rows = [grant | {"filter": text, "updated_at": None} for text in ("price > 1", "price > 9")]
+
+    def write_twice() -> None:
+        deployment.tables.append("grants", rows)
+        deployment.publish(records()[20:40])
+
+    deployment.publish(records()[:20])
+    deployment.run(write_twice)
+    assert deployment.tables.version("grants") > good
+    assert {dict(row["versions"])["grants"] for row in deployment.ledger} == {good}
+    messages = [r.getMessage() for r in caplog.records if "DUPLICATE_KEY" in r.getMessage()]
+    assert messages and all("table grants" in text for text in messages)
+    assert all("2 rows have id 'one'" in text for text in messages)
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)

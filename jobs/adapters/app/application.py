@@ -11,6 +11,7 @@ from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, table_error
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.logs import set_up
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.requirements import check_packages
 from stackcast.udfs.errors import StackcastError
 
 log = logging.getLogger("stackcast")
@@ -24,7 +25,7 @@ INTERRUPTED = SIGNALLED + signal.SIGINT
 def run(work: Callable[[Settings, Lifecycle], int]) -> int:
     """Run an application and log its error, if it raises one, as one line.
 
-    Settings are checked before Spark starts.
+    Versions of packages and settings are checked before Spark starts.
 
     Args:
         work: the application; it returns an exit code.
@@ -36,6 +37,7 @@ def run(work: Callable[[Settings, Lifecycle], int]) -> int:
     set_up()
     with Lifecycle() as lifecycle:
         try:
+            check_packages()
             code = work(Settings.read(session.properties()), lifecycle)
             lifecycle.check_standstill()
             return SIGNALLED + lifecycle.jvm_signal if lifecycle.jvm_signal else code

@@ -59,8 +59,7 @@ def set_up() -> None:
     handler.setFormatter(OneLine(_FORMAT))
     hide_stops(handler)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for name in ("stackcast", "jobs", "lab", "udfs"):
-        logging.getLogger(name).setLevel(logging.INFO)
+    logging.getLogger("stackcast").setLevel(logging.INFO)
     # It warns of every moment in which this machine is busy with something else.
     logging.getLogger("kafka").setLevel(logging.ERROR)
 

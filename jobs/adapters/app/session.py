@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -15,6 +16,13 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.app import local_folders
+from stackcast.jobs.adapters.app.settings import secret_keys
+from stackcast.requirements import check_java, java_program
+from stackcast.udfs.errors import SettingsError
+
+log = logging.getLogger(__name__)
+
 #: Without these our tables and kernels do not work, so a properties file cannot forget them.
 REQUIRED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -24,18 +32,121 @@ REQUIRED = {
 #: Variable by which a worker of a standalone cluster tells the secret to a driver that it starts;
 #: Spark asks such a driver for the property.
 _SECRET = "_SPARK_AUTH_SECRET"
+#: Spark then encrypts broadcasts, shuffles and spills, with a key that only memory holds.
+ENCRYPTION = "spark.io.encryption.enabled"
+#: Whether Spark serves pages about the application; its own default is true.
+PAGES = "spark.ui.enabled"
+#: Variable with the address at which Spark serves its pages; without it, on all interfaces.
+_LOCAL_IP = "SPARK_LOCAL_IP"
+LOOPBACK = "127.0.0.1"
 
 
-def start(name: str, others: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of the application ``name``; Delta is on, times are UTC. others: properties of
-    this application."""
+def start(
+    name: str,
+    others: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start the session of an application, with Delta and times in UTC.
+
+    Spark's temporary files are encrypted if properties name a secret, as tasks get secrets by such
+    files. Files of applications that were killed are removed. Spark serves pages only if properties
+    enable them.
+
+    Args:
+        name: name of the application.
+        others: properties of this application.
+        defaults: properties for a session that is started here, unless they are configured.
+
+    Raises:
+        SettingsError: ``NO_DRIVER_HOST``, if executors elsewhere could not reach the driver.
+    """
+    configured = {**dict(properties()), **(others or {})}
+    _check_driver_host(configured)
     builder = SparkSession.builder.appName(name)
-    for key, value in {**(others or {}), **REQUIRED}.items():
+    missing = {key: value for key, value in (defaults or {}).items() if key not in configured}
+    if SparkContext._active_spark_context is not None:
+        missing = {}
+    own = {**_pages(configured), **missing, **_encryption(configured)}
+    chosen = {**own, **(others or {}), **REQUIRED}
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     if _SECRET in os.environ:
         builder = builder.config("spark.authenticate.secret", os.environ[_SECRET])
     session: SparkSession = builder.getOrCreate()
+    local_folders.claim(session)
     return session
+
+
+def _encryption(configured: Mapping[str, str]) -> dict[str, str]:
+    """Returns the property that encrypts Spark's temporary files, if they may contain a secret and
+    the user has not decided."""
+    secrets = secret_keys(configured)
+    if not secrets:
+        return {}
+    if ENCRYPTION in configured:
+        if configured[ENCRYPTION].lower() != "true":
+            log.warning(
+                "%s is %s: temporary files of Spark contain what %s set in plain text",
+                ENCRYPTION,
+                configured[ENCRYPTION],
+                ", ".join(secrets),
+            )
+        return {}
+    if configured.get("spark.master", "").startswith("local"):
+        # Spark warns that executors get the key in plain text. Here they are in this process.
+        jvm: Any = SparkContext._jvm
+        log4j = jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel("org.apache.spark.SparkEnv", log4j.Level.ERROR)
+    return {ENCRYPTION: "true"}
+
+
+def _pages(configured: Mapping[str, str]) -> dict[str, str]:
+    """Returns the property that disables Spark's pages, unless the user has decided. They have no
+    login, and the address cannot be set any more once the JVM runs."""
+    if PAGES not in configured:
+        return {PAGES: "false"}
+    if configured[PAGES].lower() == "true" and not _local_ip():
+        log.warning(
+            "%s is true and %s is not set: Spark serves its pages, which have no login, on all "
+            "interfaces; set the variable to 127.0.0.1 in the environment of spark-submit",
+            PAGES,
+            _LOCAL_IP,
+        )
+    return {}
+
+
+def _check_driver_host(configured: Mapping[str, str]) -> None:
+    """Raises SettingsError NO_DRIVER_HOST if Spark would give executors elsewhere a loopback
+    address of the driver. In cluster mode the cluster decides where the driver is."""
+    address = _local_ip()
+    on_one_machine = configured.get("spark.master", "").startswith("local")
+    in_cluster_mode = configured.get("spark.submit.deployMode") == "cluster"
+    reachable = on_one_machine or in_cluster_mode or configured.get("spark.driver.host")
+    if address.startswith("127.") and not reachable:
+        raise SettingsError(
+            "NO_DRIVER_HOST",
+            f"spark.driver.host is not set, and {_LOCAL_IP} is {address}, where Spark serves its "
+            "pages: executors on other machines could not reach the driver; set spark.driver.host "
+            "to an address of the driver that they reach",
+        )
+
+
+def _local_ip() -> str:
+    """Returns the address that the environment of the JVM says; empty if it says none."""
+    jvm: Any = SparkContext._jvm
+    return jvm.java.lang.System.getenv(_LOCAL_IP) or ""
+
+
+def _ensure_jvm() -> None:
+    """Start the JVM unless it runs, as under ``spark-submit``.
+
+    Raises:
+        RequirementError: ``JAVA``.
+    """
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_java(java_program())
+    os.environ.setdefault(_LOCAL_IP, LOOPBACK)
+    SparkContext._ensure_initialized()
 
 
 def stop(spark: SparkSession) -> None:
@@ -80,7 +191,7 @@ class LateSession:
     @property
     def _jvm(self) -> Any:
         """The JVM, which is there before a session is: Kafka's client needs none."""
-        SparkContext._ensure_initialized()
+        _ensure_jvm()
         return SparkContext._jvm
 
     def __getattr__(self, name: str) -> Any:
@@ -93,7 +204,7 @@ class LateSession:
 def properties() -> list[tuple[str, str]]:
     """Spark properties as submitted, without starting a session."""
     # Without its JVM a SparkConf is empty, whatever spark-submit was given.
-    SparkContext._ensure_initialized()
+    _ensure_jvm()
     pairs: list[tuple[str, str]] = SparkConf().getAll()
     return pairs
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from stackcast.installation import shipped, var_folder
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
@@ -26,6 +26,13 @@ KAFKA_PREFIX = "spark.stackcast.kafka."
 #: How records are fetched, which conf/spark-defaults.conf sets: nothing of a deployment.
 FETCHING = {"max.poll.records", "max.partition.fetch.bytes", "fetch.max.wait.ms"}
 
+
+#: Spark's pages and logs hide a property whose key or value has a match, if this is the value of
+#: ``spark.redaction.regex``, as in the files of ``conf``.
+SECRET = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|PRIVATE KEY"
+
+#: A jar of Spark's Kafka connector, in lists of jars. Its name alone is not a secret.
+_TOKEN_JAR = re.compile(r"spark-token-provider-kafka[\w.-]*")
 
 #: Spark counts in int64.
 _LARGEST = (1 << 63) - 1
@@ -84,7 +91,12 @@ def setting(
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings, typed. An absent `bootstrap_servers` means the embedded lab."""
+    """All settings, typed. Without `bootstrap_servers`, a job runs its own lab.
+
+    Example:
+        >>> Settings.read([("spark.stackcast.topic", "trades")]).topic
+        'trades'
+    """
 
     topic: str = setting("topic", "itch.raw", "Kafka topic of raw packets")
     dead_letter_topic: str = setting(
@@ -163,7 +175,8 @@ class Settings:
     rule_quota: int = setting(
         "filters.quota",
         0,
-        "Most enabled rules of one subscriber: its newest beyond them are rejected; 0: any number",
+        "Quota of each subscriber for enabled rules, counted once per host that a rule forwards "
+        "to; its oldest rules stay live; 0: any number",
     )
     tables: str = setting(
         "tables", "var/tables", "Where the Delta tables are: a path, or catalog.schema"
@@ -374,6 +387,18 @@ class Settings:
         "The middleware of the host that jobs/state_stream.py runs on, host:port",
         form=_ENDPOINT,
     )
+    states_tls_ca: str = setting(
+        "states.tls.ca",
+        "",
+        "PEM file of the CA that signs the certificates of replica controller, middlewares and "
+        "programs; set all three of these, or none for plain TCP",
+    )
+    states_tls_certificate: str = setting(
+        "states.tls.certificate",
+        "",
+        "PEM file of the certificate of jobs/replica_controller.py or jobs/state_stream.py",
+    )
+    states_tls_key: str = setting("states.tls.key", "", "PEM file of its private key")
 
     lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
     lab_messages: int = setting(
@@ -533,15 +558,32 @@ class Settings:
 
 
 def at_home(default: Any) -> Any:
-    """Returns a default with its path, as ``var/tables``, absolute where the project's folders are
-    known."""
+    """Return the value of a default that names a file or folder.
+
+    ``var/NAME`` is ``NAME`` in the folder of what programs write, and ``p4`` is the folder of the
+    programs that the package is shipped with.
+    """
     if not isinstance(default, str):
         return default
-    home = os.environ.get("STACKCAST_HOME", "")
-    var = os.environ.get("STACKCAST_VAR") or (f"{home}/var" if home else "")
-    if default.startswith("var/") and var:
-        return var + default.removeprefix("var")
-    return f"{home}/p4" if default == "p4" and home else default
+    if default.startswith("var/"):
+        return str(var_folder() / default.removeprefix("var/"))
+    return str(shipped("p4")) if default == "p4" else default
+
+
+def secret_keys(properties: Mapping[str, str]) -> list[str]:
+    """Returns the keys of Spark properties that are, or lead to, a secret."""
+    hidden = re.compile(SECRET)
+    return sorted(
+        key
+        for key, text in properties.items()
+        if not key.startswith("spark.redaction.")
+        and text
+        and (
+            key == f"{PREFIX}summary.keys"
+            or hidden.search(key)
+            or hidden.search(_TOKEN_JAR.sub("", text))
+        )
+    )
 
 
 def seconds_of(interval: str) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
-from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning import formats
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.tables import SENIORITY, Tables
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.filters.advertisements import check_advertisements, select_advertisements
-from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.filters.selection import select
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.retuning.comparison import Record
 from stackcast.udfs.retuning.relations import clients_of
@@ -24,11 +25,14 @@ def clients_by_tables(
     """Returns who may receive what by subscriptions and advertisements; where those do not compile,
     by what was received."""
     specification = formats.specification_of(settings, tables)
-    subscriptions = [
-        Subscription(row["id"], row["subscriber"], row["filter"])
-        for row in tables.rows("subscriptions")
-        if row["enabled"] and row["format"] == settings.format
-    ]
+    subscriptions, _ = select(
+        tables.rows("subscriptions"),
+        settings.format,
+        FORMATS,
+        specification,
+        partial(tables.rows, SENIORITY),
+        settings.rule_quota,
+    )
     announced, refused = check_advertisements(
         select_advertisements(tables.rows("advertisements"), settings.format),
         specification,

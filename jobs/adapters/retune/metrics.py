@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from stackcast.jobs.adapters.app.metrics_server import Health
+from stackcast.jobs.adapters.app.health import Health
 from stackcast.udfs.retuning.steps import TreeStep
 
 #: How a round ended: all that pays is there; steps are left, which wait for the switches; nothing

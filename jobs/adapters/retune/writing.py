@@ -14,6 +14,7 @@ from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, o
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.retune.deployment import Deployment, read_deployment
 from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.adapters.tables.conflicts import is_conflict
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
 from stackcast.jobs.adapters.tables.tables import TREES, Tables
@@ -69,7 +70,7 @@ class TreeWriter:
                 if self._tables.move_and_add(TREES, "tree_id", "state", moves, new, version):
                     return step
             except SQL_ERRORS as error:
-                if tried == _TRIES - 1 or "oncurrent" not in str(error):
+                if tried == _TRIES - 1 or not is_conflict(error):
                     raise
                 log.warning("%s was written meanwhile: %s", TREES, one_line(error))
             log.warning("%s was written meanwhile, and is read again", TREES)

@@ -20,16 +20,22 @@ from pyspark.sql import SparkSession
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.places import qualified
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
+from stackcast.jobs.adapters.checkpoint.identity import (
+    Identity,
+    IdentityFile,
+    other_tables,
+    other_topic,
+)
 from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs
 from stackcast.jobs.adapters.checkpoint.pins import Pins
-from stackcast.jobs.adapters.checkpoint.progress import Position, mend, position
-from stackcast.jobs.adapters.checkpoint.reports import Reports
+from stackcast.jobs.adapters.checkpoint.progress import Position, Progress, mend, position
+from stackcast.jobs.adapters.checkpoint.reports import Reports, writer_of
 from stackcast.jobs.adapters.fetch.client import NO_EPOCH
 from stackcast.jobs.adapters.stream.kafka import Topics
-from stackcast.jobs.adapters.stream.truncation import Truncation
-from stackcast.jobs.adapters.tables.recorded_topics import newest_generation
-from stackcast.jobs.adapters.tables.tables import NAMES, Tables
+from stackcast.jobs.adapters.stream.slices import beginnings
+from stackcast.jobs.adapters.stream.truncation import Leaders, Truncation
+from stackcast.jobs.adapters.tables.recorded_topics import ReadBefore, read_before
+from stackcast.jobs.adapters.tables.tables import LEDGER, NAMES, Tables
 from stackcast.udfs.errors import KafkaError, SettingsError, StackcastError, StreamError
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from stackcast.udfs.messages.sequence import MAX_OFFSET, Topic
@@ -41,7 +47,7 @@ Spans = Mapping[int, tuple[int, int]]
 #: The reason that a stream tells has a code of its own.
 _OURS = re.compile(r"ended: [A-Z][A-Z0-9]+\.[A-Z0-9_]+: ")
 #: The check of offsets says these more clearly.
-_GONE = ("KAFKA.OFFSET_GONE", ".LOG_TRUNCATED")
+_GONE = ("KAFKA.OFFSET_GONE", ".LOG_TRUNCATED", "STREAM.TASK_LOST")
 #: Spark's words for a time that does not fit.
 _OVERFLOW = "long overflow"
 #: With less than this nothing can be written that is worth a name.
@@ -80,8 +86,9 @@ class Beginning(NamedTuple):
 
     Attributes:
         identity: identity of its checkpoint.
-        position: position of its checkpoint; None for a new one.
-        truncation: partitions that Kafka has truncated below that position, if there are any.
+        position: position of its checkpoint; None for a new one, unless the log was truncated.
+        truncation: partitions that Kafka has truncated, or may have truncated, below the offsets
+            that were read; None if there are none.
     """
 
     identity: Identity
@@ -131,21 +138,29 @@ def before_start(
     _check_versions({} if pinned is None else pinned[1].versions, tables, stands)
     spans = topics.ask(topics.spans)
     check_offsets(settings.topic, spans)
-    truncation = None
+    before = ReadBefore(0, {})
+    if held is None or stands is None:
+        before = read_before(tables, settings.topic, topic_id)
     if held is None:
-        newest = newest_generation(tables, settings.topic, topic_id)
-        now = replace(now, generation=newest.generation)
+        now = replace(now, generation=before.generation)
     identity = held or now
     if stands is None:
         check_records(settings.topic, _starting(settings), spans, new=True)
+        truncation = _truncated_before(settings.topic, topics, before, spans)
+        if truncation is not None:
+            stands = Position(0, None, settings.topic, beginnings(settings, spans))
     else:
         truncation = _truncation(
             spark, settings, tables, topics, identity.read_topic, stands, spans
         )
-        if truncation is not None and not accept_truncation:
-            raise truncation.error()
-        wanted = stands.offsets if truncation is None else stands.offsets | dict(truncation.ends)
+        wanted = stands.offsets if truncation is None else truncation.begins(stands.offsets)
         check_records(settings.topic, wanted, spans, new=False)
+    # In a network that matches, new sessions are of no use before publishers have them.
+    consent = accept_truncation or (
+        truncation is not None and not truncation.certain and settings.match != "network"
+    )
+    if truncation is not None and not consent:
+        raise truncation.error()
     if held is None:
         try:
             file.write(now)
@@ -172,17 +187,72 @@ def _truncation(
 ) -> Truncation | None:
     """Returns the partitions whose log differs from what was read, or ends before it."""
     pins, reports = Pins(spark, settings.checkpoint), Reports(spark, settings.checkpoint)
-    epochs = recorded_epochs(pins, reports, tables, topic)
-    read = {p: (offset, epochs.get(p, NO_EPOCH)) for p, offset in stands.offsets.items()}
-    there = {p: end for p, (_, end) in spans.items()}
+    writer = writer_of(Progress(spark, settings.checkpoint, topic.name).identify())
+    last = tables.last_transaction(LEDGER, writer)
+
+    def recorded(batch: int) -> bool:
+        return (last is not None and batch <= last) or reports.partitions(batch) is not None
+
+    planned = stands.planned or {}
+    # The commit of a batch on record alone may be missing.
+    read = stands.offsets | (planned if recorded(stands.batch) else {})
     # A batch that was cut off may have sent what it was planned to read.
-    ends = stands.offsets | {
-        p: end for p, end in (stands.planned or {}).items() if there.get(p, 0) < end
-    }
-    shorter = {p: there.get(p, 0) for p, end in ends.items() if there.get(p, 0) < end}
-    differs = topics.ask(lambda: topics.truncated(read))
-    found = shorter | {p: min(end, there.get(p, 0)) for p, end in differs.items()}
-    return Truncation(settings.topic, ends, found) if found else None
+    ends = read | {p: end for p, end in planned.items() if _end(spans, p) < end}
+    found = {p: _end(spans, p) for p, end in ends.items() if _end(spans, p) < end}
+    if not recorded(stands.batch):
+        # A stream has died while it began a new generation.
+        found |= {p: end for p, end in planned.items() if end < stands.offsets.get(p, 0)}
+    epochs = recorded_epochs(pins, reports, tables, topic)
+    leaders = Leaders(topics, topic.name)
+    now = leaders.now()
+    if differs := leaders.find(read, epochs, now):
+        found |= {p: min(end, _end(spans, p)) for p, end in differs.ends.items()}
+    if found:
+        return Truncation(topic.name, ends, found)
+    newest = pins.newest()
+    if newest is None or all(map(recorded, range(stands.batch, newest[0] + 1))):
+        return None
+    # How far a slice has read is known afterwards only.
+    within = leaders.find(newest[1].until or planned, epochs, now)
+    return within and replace(within, certain=not newest[1].until)
+
+
+def _truncated_before(
+    topic: str, topics: Topics, before: ReadBefore, spans: Spans
+) -> Truncation | None:
+    """Returns the partitions whose log differs from what earlier checkpoints have read of it.
+
+    Sequence numbers continue where these ended.
+    """
+    ends = {p: end for p, (end, _) in before.read.items()}
+    found = {p: _end(spans, p) for p, end in ends.items() if _end(spans, p) < end}
+    epochs = {p: NO_EPOCH if epoch is None else epoch for p, (_, epoch) in before.read.items()}
+    leaders = Leaders(topics, topic)
+    if differs := leaders.find(ends, epochs, leaders.now()):
+        found |= {p: min(end, _end(spans, p)) for p, end in differs.ends.items()}
+    return Truncation(topic, ends, found) if found else None
+
+
+def _end(spans: Spans, partition: int) -> int:
+    return spans.get(partition, (0, 0))[1]
+
+
+def check_generation(tables: Tables, identity: Identity) -> None:
+    """Refuses a checkpoint of a generation that has ended, after another checkpoint has had its
+    place.
+
+    Raises:
+        StreamError: OLDER_GENERATION.
+    """
+    newest = read_before(tables, identity.topic, identity.topic_id).generation
+    if identity.generation < newest:
+        raise StreamError(
+            "OLDER_GENERATION",
+            f"the checkpoint is for generation {identity.generation} of topic {identity.topic}, "
+            f"and another checkpoint has begun generation {newest}, because Kafka truncated the "
+            f"log: use that checkpoint, or set {PREFIX}checkpoint to a new folder and "
+            f"{PREFIX}startingOffsets to where egress_ledger ends",
+        )
 
 
 def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -> StackcastError:
@@ -203,7 +273,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
             if stands is not None:
                 spans, topic = topics.spans(), held.read_topic
                 found = _truncation(spark, settings, tables, topics, topic, stands, spans)
-                if found is not None:
+                if found is not None and found.certain:
                     return found.error()
                 check_records(settings.topic, stands.offsets, spans, new=False)
         if _OVERFLOW in str(error) and (places := topics.unreadable_times()):
@@ -212,6 +282,8 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
         return clearer
     except SQL_ERRORS as other:
         log.warning("why the stream ended cannot be looked into: %s", one_line(other))
+    finally:
+        topics.close()
     return error
 
 

@@ -1,7 +1,7 @@
 """One batch of the main job: pin versions, plan, deliver, record.
 
-The frames leave inside the one pass of `stackcast.udfs.columns.deliver`; this module decides with which
-tables, and writes down what happened. Micro-batches take its steps one after the other by
+The frames leave inside the one pass of `stackcast.udfs.columns.deliver`; this module decides with
+which tables, and writes down what happened. Micro-batches take its steps one after the other by
 `BatchDelivery.process`, real time takes them by `stackcast.jobs.adapters.stream.slices`.
 """
 
@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
+from stackcast.jobs.adapters.app.broadcasts import broadcast
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.key_files import signing_key
 from stackcast.jobs.adapters.app.lifecycle import StopAsked
@@ -31,11 +32,10 @@ from stackcast.jobs.adapters.checkpoint.identity import changed, shaping
 from stackcast.jobs.adapters.checkpoint.journal import Journal
 from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs, recorded_partitions
 from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
-from stackcast.jobs.adapters.checkpoint.progress import Progress
-from stackcast.jobs.adapters.checkpoint.reports import Report, Reports, Rows
+from stackcast.jobs.adapters.checkpoint.progress import Progress, position
+from stackcast.jobs.adapters.checkpoint.reports import Report, Reports, Rows, writer_of
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
 from stackcast.jobs.adapters.checkpoint.told import ToldHosts
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH
 from stackcast.jobs.adapters.planning.plans import Plans, sources, switch_sources
 from stackcast.jobs.adapters.planning.stream_plan import StreamPlan
 from stackcast.jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
@@ -47,7 +47,7 @@ from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
 from stackcast.jobs.adapters.stream.report import BatchReport, Reach
 from stackcast.jobs.adapters.stream.summary_turns import SummaryTurns
-from stackcast.jobs.adapters.stream.truncation import Truncation
+from stackcast.jobs.adapters.stream.truncation import Leaders
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.jobs.adapters.wire import Opener, open_sink, sink_options
@@ -146,8 +146,7 @@ class BatchDelivery:
         self._reach: tuple[Compilation, Reach] | None = None
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
-        #: By partition, the leader epoch of the last record of the batches so far.
-        self.epochs: dict[int, int] = {}
+        self.leaders = Leaders(topics, topic.name)
         #: By partition, how far hosts were told by summaries; None before the first batch.
         self.told: dict[int, Told] | None = None
         self.turns = SummaryTurns(seconds_of(settings.summary_interval))
@@ -165,8 +164,7 @@ class BatchDelivery:
         self._looks = BatchVersions(tables, settings.topic, *decide)
         # Plans are made by one at a time: by a batch, or between two.
         self._turn = threading.Lock()
-        #: Whether the batch that runs tells all hosts; and the last that is on record.
-        self._everyone = True
+        #: The last batch that is on record.
         self._last: int | None = None
         self._closing = threading.Event()
         self._following = threading.Thread(target=self._follow, name="plans", daemon=True)
@@ -193,55 +191,40 @@ class BatchDelivery:
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
         started, clock = dt.datetime.now(dt.UTC), time.monotonic()
-        if not self.query:
-            self.query = str(self._spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
         stage = self.metrics.stage
         with stage("room"):
             self.journal.wait_for_capacity()
+        if self.told is None:
+            self.leaders.epochs = self.epochs_before()
         # Spark has not made durable what it planned; it is by the time that frames leave.
         planned = self._beside.submit(self._planned, batch_id)
-        if self.told is None:
-            self.epochs = self.epochs_before()
-        records = records_of(batch, self.fetch, self.epochs)
-        self._plan_for(batch_id, records)
+        records = records_of(batch, self.fetch)
+        pin = self._pinned(batch_id, records, planned)
+        records.planned(pin.epochs)
         live = self.with_known()
         with stage("state"):
             carried = self.carried(live, batch_id)
-        with stage("pin"):
-            looked_up = planned.result()
         with stage("deliver"):
-            rows = self.deliver(live, carried, records, self._everyone)
+            rows = self.deliver(live, carried, records, pin.everyone)
+        epochs = records.epochs
         with stage("report"):
-            epochs = looked_up | records.epochs
             done = self.delivered(batch_id, live, carried, rows, started, clock, epochs)
+        self.leaders.check(_ends(done.report.partitions), pin.epochs, epochs)
         self.record(done)
         self._tell_spark(done.report.total("packets"), done.report.total("read_bytes"))
 
-    def _planned(self, batch_id: int) -> dict[int, int]:
-        """Makes durable where a batch ends. If Spark's connector reads its records, checks that the
-        log was not truncated since the batch before.
-
-        Returns:
-            By partition, the leader epoch of the last record that the batch can read; nothing if
-            tasks find it out as they read.
+    def _planned(self, batch_id: int) -> None:
+        """Makes durable where a batch ends, and looks up from which leaders it will be read.
 
         Raises:
-            StreamError: LOG_TRUNCATED.
+            StreamError: LOG_TRUNCATED if Kafka has truncated the log since the batch before.
         """
         self._progress.sync(batch_id)
-        if self.fetch is not None:
-            return {}
-        epochs = self._topics.leader_epochs()
-        changed = {p for p, epoch in self.epochs.items() if epochs.get(p, epoch) != epoch}
-        read = {p: (end, self.epochs[p]) for p, end in self.processed.items() if p in changed}
-        if truncated := self._topics.truncated(read):
-            ends = {p: end for p, (end, _) in read.items()}
-            raise Truncation(self.topic.name, ends, truncated).error()
-        return epochs
+        self.leaders.look_up(self.processed)
 
     @property
     def _writer(self) -> str:
-        return f"stackcast-{self.query}"
+        return writer_of(self.query)
 
     def recorded(self, batch_id: int) -> bool:
         """Tells whether a batch of this query is on record, with all that came of it."""
@@ -316,16 +299,16 @@ class BatchDelivery:
         epochs: Mapping[int, int],
     ) -> Delivered:
         """Reads what tasks have reported of a batch that began at ``clock``, monotonic; the next
-        one begins where it ended. epochs: by partition, the leader epoch of its last record."""
+        one begins where it ended. epochs: by partition, the epoch of the leader it was read
+        from."""
         compilation = live.compilation
         report = BatchReport(rows, self._reach_of(compilation))
         state, kept = compilation.plan.state, None
         if state is not None:
             kept = self.state.merged(carried, report.states, state.identities)
+        self.leaders.took(epochs)
         for row in report.partitions:
-            epoch = epochs.get(row["partition"], NO_EPOCH)
-            row["leader_epoch"] = None if epoch == NO_EPOCH else epoch
-        self.epochs |= {p: epoch for p, epoch in epochs.items() if epoch != NO_EPOCH}
+            row["leader_epoch"] = self.leaders.epochs.get(row["partition"])
         ends = {p: Told.all(end) for p, end in _ends(report.partitions).items()}
         self.told = (self.told or {}) | ends | report.told
         seconds = time.monotonic() - clock
@@ -377,9 +360,13 @@ class BatchDelivery:
             versions: versions of the tables.
         """
         self.state.put(batch_id, self.state.before(batch_id))
-        none = dict.fromkeys(("first_sequence", "last_sequence", "leader_epoch"))
+        # A try that was cut off sent its summaries in the sessions before.
+        self._told_hosts.all(batch_id)
+        epochs = self.leaders.epochs
+        none = dict.fromkeys(("first_sequence", "last_sequence"))
         partitions = [
             {"partition": p, "from_offset": at, "until_offset": at, "records": 0, **none}
+            | {"leader_epoch": epochs.get(p)}
             for p, at in sorted(begins.items())
         ]
         counts = ("packets", "messages", "matched", "frames", "bytes", "dead_letters")
@@ -502,13 +489,26 @@ class BatchDelivery:
             if self._replaced is not None:
                 self._replaced.plan.destroy()
 
-    def _plan_for(self, batch_id: int, records: Records) -> None:
+    def _pinned(self, batch_id: int, records: Records, planned: Future[None]) -> Pin:
         """Makes the plan of a batch: of its earlier try if there was one, else of the current
-        tables."""
+        tables.
+
+        Args:
+            batch_id: number of the batch.
+            records: records of the batch.
+            planned: ends when it is durable where the batch ends.
+
+        Returns:
+            The pin of the batch, which is on record.
+        """
         pinned = self.pins.get(batch_id) if self.told is None else None
         if pinned is not None:
             self.plan_again(batch_id, pinned)
-            return
+            planned.result()
+            stands = position(self._spark, self._settings.checkpoint)
+            if stands is not None and stands.planned is not None:
+                self.leaders.check(stands.planned, pinned.epochs, {})
+            return pinned
         with self.metrics.stage("input"):
             self._new_attributes.register(records, batch_id)
         with self.metrics.stage("versions"):
@@ -517,16 +517,16 @@ class BatchDelivery:
         with self.metrics.stage("pin"):
             if self.told is None:
                 self.told = self.told_before()
-            self._everyone = self.turns.next()
-            versions = dict(live.compilation.versions)
-            pin = Pin(
-                versions, self.shaping, self.told, {}, self._everyone, epochs=dict(self.epochs)
-            )
+            versions, everyone = dict(live.compilation.versions), self.turns.next()
+            planned.result()
+            epochs = dict(self.leaders.epochs)
+            pin = Pin(versions, self.shaping, self.told, {}, everyone, epochs=epochs)
             self.pins.put(batch_id, pin)
+        return pin
 
     def plan_again(self, batch_id: int, pinned: Pin) -> None:
         """Makes the plan of a batch that ran before. Raises as `Pins.useless` says."""
-        self.told, self._everyone = self.begins(batch_id, pinned), pinned.everyone
+        self.told = self.begins(batch_id, pinned)
         log.warning(
             "batch %d runs again, with the versions of its first try: %s",
             batch_id,
@@ -577,8 +577,8 @@ class BatchDelivery:
         return {} if last is None else self.begins(*last) | self._told_by(last[0])
 
     def epochs_before(self) -> dict[int, int]:
-        """Returns by partition the leader epoch of the last record before the first batch of this
-        run, as far as it is on record."""
+        """Returns by partition the epoch of the last leader from which batches before this run
+        have read, as far as it is on record."""
         return recorded_epochs(self.pins, self._reports, self._tables, self.topic)
 
     def begins(self, batch_id: int, pin: Pin) -> dict[int, Told]:
@@ -623,7 +623,7 @@ class BatchDelivery:
         # Tasks may still use the plan before this one, and none the one before that: unpersist
         # alone would leave its file.
         replaced, self._replaced = self._replaced, self.live
-        plan = self._spark.sparkContext.broadcast(compilation.plan)
+        plan = broadcast(self._spark, compilation.plan)
         self.live = LivePlan(compilation, plan, self._plans.stacks(compilation))
         if replaced is not None:
             replaced.plan.destroy()

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, Reached, client_of
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, Reached, client_of, runs_again
 from stackcast.jobs.adapters.fetch.options import FetchOptions, fetch_options
 from stackcast.jobs.adapters.stream.tasks import packed, run_tasks, unpacked
 from stackcast.udfs.columns import Source
 from stackcast.udfs.delivery.told import Telling
-from stackcast.udfs.errors import KafkaError
+from stackcast.udfs.errors import KafkaError, StreamError
 from stackcast.udfs.messages.buffers import Batch
 
 Work = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
@@ -37,8 +37,11 @@ def fetch_of(settings: Settings) -> FetchOptions | str:
 class Records(Protocol):
     """The records of a batch, before any task has them."""
 
-    #: By partition, the leader epoch of the last record; complete after `through`.
+    #: By partition, the epoch of the leader from which it was read; complete after `through`.
     epochs: dict[int, int]
+
+    def planned(self, epochs: Mapping[int, int]) -> None:
+        """Notes by partition the epoch of the leader when the batch was planned."""
 
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
         """Has tasks do work on them: ``work`` returns it, by the function with which a task makes
@@ -47,10 +50,13 @@ class Records(Protocol):
 
 @dataclass
 class ByConnector:
-    """Records that Spark's connector reads, and leader epochs that were looked up before."""
+    """Records that Spark's connector reads, which says nothing about leaders."""
 
     records: DataFrame
     epochs: dict[int, int] = field(default_factory=dict)
+
+    def planned(self, epochs: Mapping[int, int]) -> None:
+        """Has no use for them."""
 
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
         return self.records.mapInArrow(work(iter), from_arrow_schema(schema)).toArrow()
@@ -65,6 +71,11 @@ class ByTasks:
     ranges: Sequence[Range]
     epochs: dict[int, int] = field(default_factory=dict)
 
+    def planned(self, epochs: Mapping[int, int]) -> None:
+        self.ranges = [
+            each._replace(epoch=epochs.get(each.partition, NO_EPOCH)) for each in self.ranges
+        ]
+
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
         options, ranges = self.options, self.ranges
 
@@ -73,18 +84,32 @@ class ByTasks:
         def fetch(numbers: Iterator[int]) -> Iterator[Batch]:
             for number in numbers:
                 reached[number] = Reached(ranges[number].first)
-                yield from client_of(options).batches(ranges[number], reached[number])
+                client = client_of(options)
+                yield from client.batches(ranges[number], reached[number], runs_again())
 
         run = work(fetch)
 
-        def task(number: int) -> tuple[bytes, int]:
+        def task(number: int) -> tuple[bytes, Reached]:
             rows = packed(run(iter([number])), schema)
-            return rows, reached[number].epoch
+            return rows, reached[number]
 
         done = run_tasks(self.spark, task, len(ranges))
-        for wanted, (_, epoch) in zip(ranges, done, strict=True):
-            self.epochs[wanted.partition] = max(epoch, self.epochs.get(wanted.partition, NO_EPOCH))
+        for wanted, (_, read) in zip(ranges, done, strict=True):
+            if read.lost:
+                raise lost_task(wanted.topic, wanted.partition)
+            known = self.epochs.get(wanted.partition, NO_EPOCH)
+            self.epochs[wanted.partition] = max(read.epoch, known)
         return unpacked((rows for rows, _ in done), schema)
+
+
+def lost_task(topic: str, *partitions: int) -> StreamError:
+    """Returns the error for tasks that cannot be run again."""
+    which = ", ".join(map(str, sorted(partitions)))
+    return StreamError(
+        "TASK_LOST",
+        f"a task that read {topic}, partition {which}, was lost, and it is unknown how far it had "
+        "read: start the stream again, which sends again the records that are not on record",
+    )
 
 
 @dataclass
@@ -113,22 +138,19 @@ class Quiet:
         return unpacked(run_tasks(self.spark, task, len(partitions)), schema)
 
 
-def records_of(
-    batch: DataFrame, options: FetchOptions | None, epochs: Mapping[int, int]
-) -> ByConnector | ByTasks:
+def records_of(batch: DataFrame, options: FetchOptions | None) -> ByConnector | ByTasks:
     """Returns the records of a micro-batch of Spark's Kafka source.
 
     Args:
         batch: micro-batch. If tasks fetch the records, Spark's source only plans it.
         options: options by which tasks fetch; None if Spark's connector reads.
-        epochs: by partition, the leader epoch of the last record of the batches before.
     """
     if options is None:
         return ByConnector(batch)
-    return ByTasks(batch.sparkSession, options, _planned(batch, epochs))
+    return ByTasks(batch.sparkSession, options, _ranges(batch))
 
 
-def _planned(records: DataFrame, epochs: Mapping[int, int]) -> list[Range]:
+def _ranges(records: DataFrame) -> list[Range]:
     """Returns the ranges of a micro-batch, a task's work each.
 
     Spark gives them to no public name: they are in the partitions of the records that it has
@@ -139,8 +161,5 @@ def _planned(records: DataFrame, epochs: Mapping[int, int]) -> list[Range]:
     for number in range(len(partitions)):
         span = partitions[number].inputPartition().get().offsetRange()
         place = span.topicPartition()
-        epoch = epochs.get(place.partition(), NO_EPOCH)
-        found.append(
-            Range(*(place.topic(), place.partition(), span.fromOffset(), span.untilOffset()), epoch)
-        )
+        found.append(Range(place.topic(), place.partition(), span.fromOffset(), span.untilOffset()))
     return found

@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -75,6 +76,8 @@ class Topics:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark = spark
         self._settings = settings
+        #: Client for `leader_epochs`, once it has been used.
+        self._kept: Any = None
         #: What the header says of each record, by partition and offset, as of `read_timed`.
         self.publishers: dict[tuple[int, int], str] = {}
 
@@ -126,7 +129,8 @@ class Topics:
 
         They are read as the stream reads them: by tasks that fetch, or by Spark's connector.
         Records that are gone are left out: look whether all are there. A partition is the work of
-        one task. Raises as `spans`.
+        one task. Raises as `spans`, which tasks that fetch need once per call. Batches and slices
+        of the stream do not need it: they read what was planned, and end if it is gone.
         """
         options = fetch_of(self._settings)
         if not isinstance(options, str):
@@ -283,8 +287,23 @@ class Topics:
 
         No record that is in the log now has a later one. Raises as `end_offsets`.
         """
-        (found,) = self._listed("latest")
+        # Every micro-batch asks.
+        if self._kept is None:
+            self._kept = self._admin(self._properties())
+        try:
+            (found,) = self._listed("latest", admin=self._kept)
+        except (Py4JError, KafkaError):
+            # Its certificate may have expired.
+            self.close()
+            raise
         return {p: int(info.leaderEpoch().orElse(NO_EPOCH)) for p, info in found.items()}
+
+    def close(self) -> None:
+        """Ends the connections that are kept for the next `leader_epochs`."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            with suppress(Py4JError, OSError):  # a JVM that has ended
+                kept.close()
 
     def truncated(self, read: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Finds partitions whose log Kafka has truncated since it was read.
@@ -378,15 +397,18 @@ class Topics:
         listed = self._listed(*which)
         return [{p: int(info.offset()) for p, info in found.items()} for found in listed]
 
-    def _listed(self, *which: str | int, committed: bool = False) -> list[dict[int, Any]]:
+    def _listed(
+        self, *which: str | int, committed: bool = False, admin: Any = None
+    ) -> list[dict[int, Any]]:
         """Returns by partition what Kafka says of an offset; see `_offsets`.
 
-        committed: whether records after the first open transaction are ignored.
+        committed: whether records after the first open transaction are ignored. admin: client to
+        ask; None for one of its own.
         """
         settings = self._settings
         jvm: Any = self._spark._jvm
         kafka = jvm.org.apache.kafka
-        admin = self._admin(self._properties())
+        given, admin = admin, admin or self._admin(self._properties())
         try:
             names = jvm.java.util.Collections.singletonList(settings.topic)
             described = _await(admin.describeTopics(names).allTopicNames(), settings)
@@ -408,7 +430,8 @@ class Topics:
                 found.append({int(k.partition()): offsets.get(k) for k in _each(offsets.keySet())})
             return found
         finally:
-            admin.close()
+            if given is None:
+                admin.close()
 
     def identity(self) -> tuple[str, str]:
         """Ids of the Kafka cluster and of the raw topic: one that is made anew has another.

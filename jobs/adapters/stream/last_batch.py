@@ -1,4 +1,4 @@
-"""The last batch of a stream that was asked to stop, and why it may be unable to end.
+"""The last batch of a job that was asked to stop, and why it may be unable to end.
 
 A task whose sink or broker does not answer waits for long before it fails, and Spark then tries it
 again. A stream that runs can afford to wait, because the remote end may come back. A stream that
@@ -8,6 +8,7 @@ was asked to stop cannot: Kubernetes and systemd kill it after half a minute or 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +17,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import own_error
-from stackcast.jobs.adapters.app.lifecycle import stream_failed
+from stackcast.jobs.adapters.app.lifecycle import POLL_SECONDS, stream_failed
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.udfs.errors import KafkaError, StackcastError
+from stackcast.udfs.stop_request import StopRequest
 
 #: Interval between two looks. Most batches end before the first one.
 LOOK_SECONDS = 1.0
@@ -62,6 +64,36 @@ class LastBatch:
         if error is not None:
             self._spark.sparkContext.cancelAllJobs()
         return error
+
+    @contextlib.contextmanager
+    def ends_with(self, stopping: StopRequest) -> Iterator[None]:
+        """Cuts off Spark jobs of the block that cannot end, once a stop was requested.
+
+        This is for jobs without a stream, for which `Lifecycle.run` does it.
+
+        Raises:
+            StackcastError: the error that `check` has found, in place of Spark's.
+        """
+        ended, found = threading.Event(), []
+
+        def look() -> None:
+            while not ended.wait(POLL_SECONDS):
+                if stopping.is_set() and (error := self.check()):
+                    found.append(error)
+                    return
+
+        looking = threading.Thread(target=look, name="last batch", daemon=True)
+        looking.start()
+        try:
+            yield
+        except Exception as error:
+            ended.set()
+            looking.join()
+            if found:
+                raise found[0] from error
+            raise
+        finally:
+            ended.set()
 
     def _task_error(self) -> StackcastError | None:
         """Returns our error by which a try of a task has failed whose stage still runs."""

@@ -7,6 +7,7 @@ import argparse
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -139,6 +140,7 @@ def _start(
         ending: gets what must end if the start fails.
     """
     topics = Topics(spark, settings)
+    ending.callback(topics.close)
     watch = StreamWatch(spark, settings, topics, lambda: lifecycle.stood_still)
     ending.callback(watch.close)
     watch.open()
@@ -149,22 +151,34 @@ def _start(
     real_time = in_real_time(spark, settings, len(topics.end_offsets()))
     tables = Tables(spark, settings.tables)
     timestamps = needs_arrival(formats.specification_of(settings, tables))
-    beginning = checks.before_start(
-        spark, settings, tables, topics, accept_truncation=consent.accept_truncation
+    check = partial(
+        checks.before_start,
+        *(spark, settings, tables, topics),
+        accept_truncation=consent.accept_truncation,
     )
+    beginning = check()
     fence = Fence(tables, f"stream of {settings.topic}", (LEDGER,))
     ending.callback(fence.release)
+    progress = Progress(spark, settings.checkpoint, settings.topic)
+    query_id = progress.identify()
     fence.claim(
-        Progress(spark, settings.checkpoint, settings.topic).identify(),
+        query_id,
         str(spark.sparkContext.applicationId),
         settings.checkpoint,
         take_over=consent.take_over,
         patience=settings.wait_seconds,
         stopping=lifecycle.stopping.is_set,
     )
+    if fence.succeeds_other:
+        checks.check_generation(tables, beginning.identity)
+    if beginning.truncation is not None:
+        # The stream that had the place before may have recorded more since.
+        beginning = check()
     delivery = BatchDelivery(
         spark, settings, tables, topics, fence, beginning.identity.read_topic, watch.metrics
     )
+    delivery.query = query_id
+    delivery.leaders.given_up = lifecycle.stopping.is_set
     delivery.interrupted = lambda: lifecycle.interrupted
     delivery.ending.push(ending.pop_all())
     ending.callback(delivery.close)
@@ -180,7 +194,12 @@ def _start(
         slices.start()
         watch.attach(slices)
         return slices, delivery
-    if cut_off(delivery, position(spark, settings.checkpoint)):
+    stands = position(spark, settings.checkpoint)
+    if stands is not None and stands.goes_back and delivery.recorded(stands.batch):
+        # A new generation has begun, and Spark would not read backwards.
+        progress.done(stands.batch)
+        stands = position(spark, settings.checkpoint)
+    if cut_off(delivery, stands):
         if delivery.fetch is None:
             raise SettingsError(
                 "NOT_REALTIME",
@@ -189,6 +208,8 @@ def _start(
             )
         Slices(spark, settings, topics, delivery).recover()
         delivery.told = None
+        stands = position(spark, settings.checkpoint)
+    delivery.processed = {} if stands is None else dict(stands.offsets)
 
     def process(records: DataFrame, batch_id: int) -> None:
         lifecycle.boundary()

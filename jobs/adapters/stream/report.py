@@ -124,7 +124,8 @@ class _Summed(NamedTuple):
 
 
 class BatchReport:
-    """The rows of all tasks, as `stackcast.udfs.columns.REPORT` has them; ``reach``: of the plan."""
+    """The rows of all tasks, as `stackcast.udfs.columns.REPORT` has them; ``reach``: of the
+    plan."""
 
     def __init__(
         self,

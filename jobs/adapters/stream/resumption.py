@@ -1,4 +1,5 @@
-"""Lets a stream continue whose log Kafka has truncated, in a new generation of the topic."""
+"""Lets a stream continue whose log Kafka has truncated, or may have, in a new generation of the
+topic."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint.identity import IdentityFile
 from stackcast.jobs.adapters.checkpoint.pins import Pin
-from stackcast.jobs.adapters.checkpoint.progress import Progress
+from stackcast.jobs.adapters.checkpoint.progress import Progress, position
 from stackcast.jobs.adapters.stream.checks import Beginning
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.udfs.delivery.told import Told
@@ -34,38 +35,47 @@ def resume(
         spark: session of the stream.
         settings: settings of the stream.
         delivery: delivery of the stream, before its first batch; gets the new topic.
-        beginning: position of the checkpoint, and the truncated partitions.
+        beginning: position of the stream, and the truncated partitions.
 
     Raises:
         StreamError: PROGRESS_NOT_WRITTEN, or an error of the checkpoint's files.
     """
-    identity, position, truncation = beginning
-    assert position is not None
+    identity, stands, truncation = beginning
+    assert stands is not None
     assert truncation is not None
+    if not truncation.certain:
+        log.warning(
+            "a slice was cut off, then partitions %s of topic %s got another leader: it is unknown "
+            "whether that leader has all records that were sent, so hosts get the next events in "
+            "new sessions",
+            ", ".join(map(str, sorted(truncation.ends))),
+            settings.topic,
+        )
     progress = Progress(spark, settings.checkpoint, settings.topic)
-    delivery.query = progress.identify()
-    epochs = {p: epoch for p, epoch in delivery.epochs_before().items() if p not in truncation.ends}
-    batch_id, offsets = position.batch, dict(position.offsets)
-    if position.planned is not None and delivery.recorded(batch_id):
+    batch_id, offsets, planned = stands.batch, stands.offsets, stands.planned
+    if planned is not None and delivery.recorded(batch_id):
         # Its commit alone is missing.
         progress.done(batch_id)
-        batch_id, offsets, planned = batch_id + 1, offsets | position.planned, None
-    else:
-        planned = position.planned
-    begins = offsets | {p: min(offsets.get(p, end), end) for p, end in truncation.ends.items()}
+        batch_id, offsets, planned = batch_id + 1, offsets | planned, None
+    begins = truncation.begins(offsets)
     # If this process dies after the first step, the next one finds the same truncation.
     identity = replace(identity, generation=identity.generation + 1)
     IdentityFile(spark, settings.checkpoint).write(identity)
     delivery.topic = identity.read_topic
     versions = dict(delivery.take_up_newest().compilation.versions)
+    delivery.leaders.epochs = delivery.epochs_before()
+    delivery.leaders.look_up(begins)
+    epochs = dict(delivery.leaders.epochs)
+    if position(spark, settings.checkpoint) is None:
+        progress.begin(begins)
     if planned is not None:
         progress.forget(batch_id)
     newest = delivery.pins.newest()
-    for number in range(batch_id, batch_id if newest is None else newest[0] + 1):
+    for number in reversed(range(batch_id, batch_id if newest is None else newest[0] + 1)):
         delivery.pins.remove(number)
+    progress.plan(batch_id, begins)
     since = {p: Told.all(offset) for p, offset in begins.items()}
     delivery.pins.put(batch_id, Pin(versions, delivery.shaping, since, {}, epochs=epochs))
-    progress.plan(batch_id, begins)
     delivery.record_resumption(batch_id, begins, versions)
     progress.done(batch_id)
     log.warning(

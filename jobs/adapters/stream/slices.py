@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,17 +27,19 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import one_line
 from stackcast.jobs.adapters.app.settings import Settings, seconds_of
+from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress, position
 from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, unreachable
 from stackcast.jobs.adapters.fetch.slices import Read, Turn, follow
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery, Delivered, LivePlan
-from stackcast.jobs.adapters.stream.input import ByTasks
+from stackcast.jobs.adapters.stream.input import ByTasks, lost_task
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.tasks import packed, run_tasks, unpacked
+from stackcast.jobs.adapters.stream.truncation import Truncation
 from stackcast.udfs.columns import REPORT
 from stackcast.udfs.delivery.told import Telling
-from stackcast.udfs.errors import StreamError
+from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
 
 log = logging.getLogger(__name__)
@@ -111,8 +114,9 @@ class Slices:
         self._partitions: frozenset[int] = frozenset()
         #: The state of rules that the next slice begins with; None: as it is on record.
         self._kept: dict[int, bytes] | None = None
-        #: The last pin that was written.
+        #: The last pin that was written, and whether a slice by it has ended that read nothing.
         self._pinned: tuple[int, Pin] | None = None
+        self._unread = False
         self._error: BaseException | None = None
         self._closing = threading.Event()
         #: A thread is no good to wait for: Python takes it for ended after Ctrl-C in its `join`.
@@ -149,7 +153,6 @@ class Slices:
         Raises StreamError CHECKPOINT_UNREADABLE, PIN_UNREADABLE, PIN_GONE, and what a batch raises.
         """
         delivery, spans = self._delivery, self._topics.ask(self._topics.spans)
-        delivery.query = self._progress.identify()
         stands = position(self._spark, self._settings.checkpoint)
         planned = None
         if stands is None:
@@ -157,9 +160,13 @@ class Slices:
             self._progress.begin(self._at)
         else:
             self._number, self._at, planned = stands.batch, stands.offsets, stands.planned
-        delivery.epochs = delivery.epochs_before()
         newest = delivery.pins.newest()
-        if planned is not None and delivery.recorded(self._number):
+        recorded = planned is not None and delivery.recorded(self._number)
+        delivery.leaders.epochs = delivery.epochs_before()
+        if newest is not None and newest[0] >= self._number + recorded:
+            self._check_cut_off(newest[1].until or planned or {})
+        delivery.leaders.look_up(self._at | (planned or {}) if recorded else self._at)
+        if planned is not None and recorded:
             # Its commit alone is missing.
             self._progress.done(self._number)
             self._number, self._at, planned = self._number + 1, self._at | planned, None
@@ -188,6 +195,19 @@ class Slices:
         self._at = self._all(spans)
         delivery.take_up_newest()
 
+    def _check_cut_off(self, ends: Mapping[int, int]) -> None:
+        """Ends the stream if Kafka may have truncated what a batch that was cut off has sent.
+
+        The checks before the start found nothing of it, and those of the next start will.
+
+        Args:
+            ends: by partition, the offset up to which the batch may have read.
+        """
+        leaders = self._delivery.leaders
+        found = leaders.find(ends, leaders.epochs, leaders.now())
+        if found is not None:
+            raise lost_task(self._settings.topic, *found.ends)
+
     def _cut_off(self) -> Pin | None:
         """Returns the pin of the next batch if it ran before."""
         delivery = self._delivery
@@ -208,7 +228,8 @@ class Slices:
             if delivery.told is None:
                 delivery.told = delivery.told_before()
             versions = dict(delivery.take_up_newest().compilation.versions)
-            pin = Pin(versions, delivery.shaping, delivery.told, {}, epochs=dict(delivery.epochs))
+            epochs = dict(delivery.leaders.epochs)
+            pin = Pin(versions, delivery.shaping, delivery.told, {}, epochs=epochs)
             delivery.pins.put(number, pin)
         else:
             delivery.plan_again(number, pin)
@@ -216,15 +237,18 @@ class Slices:
         carried = delivery.carried(live, number)
         topic, at = self._settings.topic, self._all(planned)
         ranges = [
-            Range(topic, p, at[p], end, delivery.epochs.get(p, NO_EPOCH))
+            Range(topic, p, at[p], end, delivery.leaders.epochs.get(p, NO_EPOCH))
             for p, end in planned.items()
             if end > at[p]
         ]
         records = ByTasks(self._spark, self._fetch, ranges)
+        looked_up = dict(delivery.leaders.epochs)
+        delivery.leaders.check(planned, looked_up, {})
         rows = delivery.deliver(live, carried, records, pin.everyone)
-        delivery.record(
-            delivery.delivered(number, live, carried, rows, started, clock, records.epochs)
-        )
+        epochs = records.epochs
+        done = delivery.delivered(number, live, carried, rows, started, clock, epochs)
+        delivery.leaders.check(planned, looked_up, epochs)
+        delivery.record(done)
         self._progress.done(number)
         self._number, self._at = number + 1, at | dict(planned)
 
@@ -243,8 +267,6 @@ class Slices:
                 self._end(running, following)
                 running = following
             self._await_records(0)
-            if self._pinned is not None and self._pinned[0] == self._number:
-                delivery.pins.remove(self._number)
         except BaseException as error:
             log.error("batch %d failed: %s", self._number, one_line(error))
             delivery.metrics.failed(error)
@@ -254,6 +276,10 @@ class Slices:
             self._jobs.shutdown(wait=True)
             # What has left is to be on record.
             self._recorder.shutdown(wait=True)
+            if self._unread:
+                # Otherwise the next start takes it for a slice that was cut off.
+                with suppress(*FILE_ERRORS):
+                    delivery.pins.remove(self._number)
             self._ended.set()
 
     def _ending(self) -> bool:
@@ -269,9 +295,10 @@ class Slices:
         if new := self._partitions - self._at.keys():
             log.info("topic %s has new partitions: %s", self._settings.topic, sorted(new))
             self._at = self._all(new)
+            delivery.leaders.look_up({})
         share = self._share()
         ranges = [
-            Range(self._settings.topic, p, at, at + share, delivery.epochs.get(p, NO_EPOCH))
+            Range(self._settings.topic, p, at, at + share, delivery.leaders.epochs.get(p, NO_EPOCH))
             for p, at in sorted(self._at.items())
         ]
         pin = self._pin_of(live, ranges)
@@ -353,18 +380,18 @@ class Slices:
         if following is not None:
             following.clock, following.started = time.monotonic(), dt.datetime.now(dt.UTC)
         epochs: dict[int, int] = {}
+        truncated: dict[int, int] = {}
+        failed: KafkaError | None = None
         for each, (_, read) in zip(running.turn.ranges, found, strict=True):
-            if running.ahead and (read.lost or read.first not in (None, self._at[each.partition])):
-                raise StreamError(
-                    "SLICE_LOST",
-                    f"of partition {each.partition} of {each.topic} a task was lost after the next "
-                    "one had gone on from where it was: start the stream again, which sends again "
-                    "what is not on record",
-                )
+            moved = running.ahead and read.first not in (None, self._at[each.partition])
+            if read.lost or moved:
+                raise lost_task(each.topic, each.partition)
+            if read.truncated is not None:
+                truncated[each.partition] = read.truncated
             if read.first is not None:
                 self._at[each.partition] = read.offset
                 epochs[each.partition] = read.epoch
-            self._note_failure(each, read.failure)
+            failed = self._failed(each, read.failure) or failed
         rows = unpacked((report for report, _ in found), REPORT)
         done = delivery.delivered(
             *(running.number, running.live, running.carried, rows),
@@ -381,6 +408,15 @@ class Slices:
             self._kept = done.kept or {}
             self._recording.append(self._recorder.submit(self._record_next, done, dict(self._at)))
             self._number += 1
+        else:
+            self._unread = True
+        # The records of this slice are on record before, so that the next start knows them.
+        if truncated:
+            self._await_records(0)
+            raise Truncation(self._settings.topic, dict(self._at), truncated).error()
+        if failed is not None:
+            self._await_records(0)
+            raise failed
 
     def _share(self) -> int:
         """Returns how many records of a partition a slice has at most."""
@@ -394,7 +430,7 @@ class Slices:
         everyone = delivery.turns.next(self._seconds)
         return Pin(
             *(versions, delivery.shaping, delivery.told, until, everyone),
-            epochs=dict(delivery.epochs),
+            epochs=dict(delivery.leaders.epochs),
         )
 
     def _one_place(self) -> bool:
@@ -409,7 +445,7 @@ class Slices:
         Under other versions nothing may leave before all else is on record: what is sent again
         after a crash is sent by one pin.
         """
-        last = self._pinned
+        last, self._unread = self._pinned, False
         if last == (number, pin):
             return
         if last is not None and last[1].versions != pin.versions:
@@ -439,17 +475,16 @@ class Slices:
             self._recording.pop(0).result()
         self._awaited.clear()
 
-    def _note_failure(self, wanted: Range, failure: str) -> None:
-        """Raises KafkaError BROKER_UNREACHABLE where a partition gives nothing for too long."""
+    def _failed(self, wanted: Range, failure: str) -> KafkaError | None:
+        """Returns the error BROKER_UNREACHABLE if a partition returns no records for too long."""
         if not failure:
             self._failing.pop(wanted.partition, None)
-            return
+            return None
         now = time.monotonic()
         if wanted.partition not in self._failing:
             log.warning("partition %d of %s: %s", wanted.partition, wanted.topic, failure)
         seconds = now - self._failing.setdefault(wanted.partition, now)
-        if seconds > self._fetch.patience:
-            raise unreachable(wanted, seconds, failure)
+        return unreachable(wanted, seconds, failure) if seconds > self._fetch.patience else None
 
     def _all(self, partitions: Iterable[int]) -> dict[int, int]:
         """Returns where the next slice begins, of these partitions, too: new ones at their

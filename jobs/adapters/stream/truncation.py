@@ -8,9 +8,12 @@ receiver takes a new record for an old one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
+from stackcast.jobs.adapters.fetch.client import NO_EPOCH
+from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.udfs.errors import StreamError
 
 #: Option of the jobs that lets a stream continue.
@@ -25,11 +28,22 @@ class Truncation:
         topic: name of the topic.
         read: by partition, the offset up to which the stream had read.
         ends: by truncated partition, the offset from which on its log differs from what was read.
+        certain: False if it is unknown whether the stream had read that far: a slice was cut off,
+            and the partition has another leader since.
     """
 
     topic: str
     read: Mapping[int, int]
     ends: Mapping[int, int]
+    certain: bool = True
+
+    def begins(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Returns by partition the offset at which a new generation begins.
+
+        Args:
+            offsets: by partition, the offset at which the stream would begin otherwise.
+        """
+        return dict(offsets) | {p: min(offsets.get(p, end), end) for p, end in self.ends.items()}
 
     def error(self) -> StreamError:
         """Returns the error with which a stream ends."""
@@ -37,11 +51,98 @@ class Truncation:
             f"partition {p}: offsets {end} to {self.read[p] - 1}"
             for p, end in sorted(self.ends.items())
         )
+        what = "has lost records that the stream has read"
+        if not self.certain:
+            what = "may have lost records that a slice had read before it was cut off"
         return StreamError(
             "LOG_TRUNCATED",
-            f"topic {self.topic} has lost records that the stream has read; {lost}. A broker "
+            f"topic {self.topic} {what}; {lost}. A broker "
             "without them became leader (unclean leader election), and Kafka gives their offsets "
             f"to other records. To continue from there, start the job once with {OPTION}: hosts "
             "then get the new records in new sessions. To prevent it, set "
             "unclean.leader.election.enable=false and min.insync.replicas=2",
         )
+
+
+class Leaders:
+    """The leaders of a topic, by which a stream notices that Kafka has truncated its log.
+
+    Attributes:
+        epochs: by partition, the epoch of the last leader known to have all records that the
+            stream has read.
+        given_up: tells whether to wait no longer for a broker.
+    """
+
+    def __init__(self, topics: Topics, topic: str) -> None:
+        self._topics = topics
+        self._topic = topic
+        self.epochs: dict[int, int] = {}
+        self.given_up: Callable[[], bool] = lambda: False
+
+    def now(self) -> dict[int, int]:
+        """Returns by partition the epoch of its leader. Raises KafkaError as `Topics.ask`."""
+        return self._topics.ask(self._topics.leader_epochs, self.given_up)
+
+    def look_up(self, read: Mapping[int, int]) -> None:
+        """Looks up the leaders, and checks that they have all records that the stream has read.
+
+        Args:
+            read: by partition, the offset up to which the stream has read.
+
+        Raises:
+            StreamError: LOG_TRUNCATED.
+            KafkaError: as `Topics.ask`.
+        """
+        leaders = self.now()
+        self.check(read, self.epochs, leaders)
+        self.took(leaders)
+
+    def check(
+        self, read: Mapping[int, int], epochs: Mapping[int, int], leaders: Mapping[int, int]
+    ) -> None:
+        """Checks that the log of a batch has stayed the same from its plan to its end.
+
+        A task that ran again may have sent other records with the same sequence numbers.
+
+        Args:
+            read: by partition, the offset up to which the batch has read.
+            epochs: by partition, the epoch of the leader when it was planned, if that is known.
+            leaders: by partition, the epoch of the leader from which its tasks have read; empty if
+                they do not know it.
+
+        Raises:
+            StreamError: LOG_TRUNCATED.
+            KafkaError: as `Topics.ask`.
+        """
+        if read and not leaders:
+            leaders = self.now()
+        found = self.find(read, epochs, leaders)
+        if found is not None:
+            raise found.error()
+
+    def find(
+        self, read: Mapping[int, int], epochs: Mapping[int, int], leaders: Mapping[int, int]
+    ) -> Truncation | None:
+        """Finds partitions that Kafka has truncated since they were read.
+
+        Only a partition with another leader than before can have been truncated.
+
+        Args:
+            read: by partition, the offset up to which it was read.
+            epochs: by partition, the epoch of a leader that had all of it, if that is known.
+            leaders: by partition, the epoch of its leader now.
+
+        Raises:
+            KafkaError: as `Topics.ask`.
+        """
+        changed = {
+            p: (offset, epoch)
+            for p, offset in read.items()
+            if (epoch := epochs.get(p, NO_EPOCH)) not in (NO_EPOCH, leaders.get(p, NO_EPOCH))
+        }
+        found = self._topics.ask(partial(self._topics.truncated, changed), self.given_up)
+        return Truncation(self._topic, read, found) if found else None
+
+    def took(self, epochs: Mapping[int, int]) -> None:
+        """Notes by partition the epoch of the leader from which tasks have read."""
+        self.epochs |= {p: epoch for p, epoch in epochs.items() if epoch != NO_EPOCH}

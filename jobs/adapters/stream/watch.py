@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.lifecycle import RunningStream
-from stackcast.jobs.adapters.app.metrics_server import Health, serve
+from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.places import qualified
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint.progress import position

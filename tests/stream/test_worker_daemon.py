@@ -1,0 +1,51 @@
+"""Spark's Python workers begin with the modules and kernels of tasks loaded."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+from typing import BinaryIO
+
+import pytest
+from pyspark import daemon, worker
+from pyspark.sql import SparkSession
+
+from stackcast.jobs.adapters.stream import worker_daemon
+from stackcast.jobs.adapters.stream.tasks import run_tasks
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_new_worker_has_the_modules_of_tasks_and_does_not_examine_them_for_garbage(
+    spark: SparkSession,
+) -> None:
+    def loaded(_: int) -> tuple[bool, int]:
+        return "stackcast.jobs.adapters.fetch.slices" in sys.modules, gc.get_freeze_count()
+
+    for has_modules, frozen in run_tasks(spark, loaded, 2):
+        assert has_modules
+        assert frozen > 50_000
+
+
+def test_it_is_the_daemon_that_the_settings_name(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.python.daemon.module") == worker_daemon.__name__
+
+
+def test_a_worker_whose_connection_spark_has_closed_ends_without_a_traceback(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Spark sets it.
+    monkeypatch.setenv("PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE", "1")
+    ours, sparks = socket.socketpair()
+
+    def answer(_: BinaryIO, output: BinaryIO) -> None:
+        output.write(b"results")
+        sparks.close()
+
+    monkeypatch.setattr(worker, "main", answer)
+    with pytest.raises(BrokenPipeError):
+        daemon.worker(ours, True)
+    ours, sparks = socket.socketpair()
+    assert worker_daemon.quiet(daemon.worker)(ours, True) == 1
+    assert "Traceback" not in capfd.readouterr().err
