@@ -28,12 +28,17 @@ from typing import Any
 
 import numpy as np
 
-import stackcast.schemas
 from benchmarks.support.plot import Panel, svg
 from benchmarks.support.siena import SienaWorkload
+from stackcast import schemas
 from stackcast.lab.traffic.symbols import symbols
 from stackcast.udfs.filters.compiler import compile as compiler
-from stackcast.udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_table, table_of_texts
+from stackcast.udfs.filters.compiler.compile import (
+    CheckedRule,
+    CompiledFilter,
+    compile_table,
+    table_of_texts,
+)
 from stackcast.udfs.filters.compiler.incremental import IncrementalCompiler
 from stackcast.udfs.filters.compiler.tables import KINDS
 from stackcast.udfs.filters.language.rule import parse_rule

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-import stackcast.schemas
 from benchmarks.support.measuring import DecodedSession, Reporter, one_core
+from stackcast import schemas
 from stackcast.lab.traffic.subscriptions import subscriptions
 from stackcast.udfs.delivery.plan import Addressing, Planner
 from stackcast.udfs.delivery.task import Task

@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from plain_matcher import PlainMatcher
 from pyspark.sql import SparkSession
 
-import stackcast.schemas
 from benchmarks import many_fields, rules_with_state
 from benchmarks.compile import HOSTS, RULES, SYMBOLS, Drawn, independent, texts_of
 from benchmarks.support.measuring import DecodedSession, Reporter, drain, one_core, struct_loop
+from stackcast import schemas
 from stackcast.lab.traffic.symbols import symbols
 from stackcast.udfs.filters.compiler.compile import compile_texts
 from stackcast.udfs.filters.matching.matcher import Matcher

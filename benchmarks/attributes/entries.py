@@ -28,7 +28,12 @@ from stackcast.udfs.messages.specification import Specification
 from stackcast.udfs.network_match.generic.boxes import Box, boxes_of
 from stackcast.udfs.network_match.generic.entries import event_entries
 from stackcast.udfs.network_match.generic.passes import Limits, passes_of
-from stackcast.udfs.network_match.generic.table import MAX_ROWS, GenericTable, generic_table, refused
+from stackcast.udfs.network_match.generic.table import (
+    MAX_ROWS,
+    GenericTable,
+    generic_table,
+    refused,
+)
 
 COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "attribute_entries.svg"

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-import stackcast.schemas
 from benchmarks.compile import (
     HOSTS,
     SYMBOLS,
@@ -29,6 +28,7 @@ from benchmarks.compile import (
 )
 from benchmarks.support.measuring import one_core
 from benchmarks.support.results import Lines
+from stackcast import schemas
 from stackcast.lab.traffic.symbols import symbols
 from stackcast.udfs.messages.specification import parse_specification
 

@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.lab.traffic.packets import groups
 from stackcast.lab.traffic.subscriptions import subscriptions
 from stackcast.lab.traffic.trading_session import TradingSession

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-import stackcast.schemas
 from benchmarks.pipeline import processor, stream
 from benchmarks.pipeline.memory import reached
 from benchmarks.pipeline.throughput import MAIN
@@ -31,6 +30,7 @@ from benchmarks.pipeline.world import (
     network_of,
 )
 from benchmarks.support.results import Lines
+from stackcast import schemas
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.formats import sources
 from stackcast.jobs.adapters.planning.plans import Plans

@@ -79,10 +79,10 @@ def bare_bits(network: Network, receivers: Collection[str]) -> Headers:
 def port_bitmaps(network: Network, edges: Iterable[tuple[str, str]]) -> Headers:
     """Port bitmaps on any network, for a delivery tree.
 
-    edges: ``(u, v)`` as the notification flows (:class:`stackcast.udfs.trees.encode.Encoding`). A rule is a
-    bitmap as wide as the layer's switch with the most ports, and the ids of the switches that it is
-    for, which are numbered by layer; a bit behind each rule and each id says whether more follow. A
-    switch without a layer is in one with all others of that kind.
+    edges: ``(u, v)`` as the notification flows (:class:`stackcast.udfs.trees.encode.Encoding`). A
+    rule is a bitmap as wide as the layer's switch with the most ports, and the ids of the switches
+    that it is for, which are numbered by layer; a bit behind each rule and each id says whether
+    more follow. A switch without a layer is in one with all others of that kind.
     """
     ports: dict[str, int] = dict.fromkeys(network.switches, 0)
     for link in network.links:
@@ -102,8 +102,8 @@ def port_bitmaps(network: Network, edges: Iterable[tuple[str, str]]) -> Headers:
 
 
 def elmo(network: Network, publisher: str, receivers: Collection[str]) -> Headers:
-    """Elmo's header on a fabric (:func:`stackcast.udfs.network.topology.fabric`), without redundancy: no copy
-    goes where nobody listens, and no rule is left to the switches.
+    """Elmo's header on a fabric (:func:`stackcast.udfs.network.topology.fabric`), without
+    redundancy: no copy goes where nobody listens, and no rule is left to the switches.
 
     On the way up, rules name no switch: the publisher's rack has a bitmap of its hosts, its pod one
     of the racks, the core one of the pods, and the first two a bit that says whether copies go up

@@ -80,7 +80,8 @@ LINES = [
     {"name": "bytes", "network": "fabric", "replicas": 4, "way": "virtual trees", "bytes": 1.0},
     {"name": "bytes", "network": "fabric", "replicas": 4, "way": "unicast", "bytes": 2.0},
     {"name": "bytes", "network": "fabric", "replicas": 4, "way": "Kafka topic", "bytes": 3.0},
-    {"name": "kept", "network": "fabric", "replicas": 4, "labels": 8.5, "register_bytes": 1050.0},
+    {"name": "kept", "network": "fabric", "replicas": 4, "labels": 8.5, "register_bytes": 1050.0,
+     "share": 0.034, "everywhere_bytes": 4200.0, "everywhere_share": 0.137},
     {"name": "wire", "what": "register to ack", "copies": 1, "p50_ms": 0.4, "p99_ms": 1.2,
      "max_ms": 3.0},
     {"name": "programs", "what": "Kafka topic", "p50_ms": 5.0, "p99_ms": 6.0, "max_ms": 7.0},
@@ -97,7 +98,7 @@ def test_the_tables_of_the_document_say_what_was_measured() -> None:
     for row in (
         "| a table, with a controller on the switch | 300.4 ± 2.1 | 86 (10.75 bytes) | 184 |",
         "| ALM | 20 | 59 | **37** (26) | **93** (67) |",
-        "| fabric, 4 replicas | 20,475 | 1 | 2 | 3 | 8.5 | 1,050 |",
+        "| fabric, 4 replicas | 20,475 | 1 | 2 | 3 | 8.5 | 1,050, 3 % | 4,200, 14 % |",
         "| register to ack, 1 host, sockets alone | 0.4 | 1.2 | 3.0 |",
         "| Kafka topic, programs | 5.0 | 6.0 | 7.0 |",
         "| 5 % | 29 | 99.5 % | 9.0 | 900.0 | 1,000.0 | 4.5 | 435 | 80 |",

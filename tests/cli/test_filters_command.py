@@ -69,6 +69,15 @@ def test_check_warns_of_rules_that_are_most_likely_not_meant(tmp_path: Path, mor
     assert summary == {"rules": 4 + more, "faulty": 1, "warnings": 2}
 
 
+def test_check_warns_of_a_variable_that_no_rule_of_the_file_updates(tmp_path: Path):
+    rules = "# mine\nshares > 1\n  and my_counter > 5 : fwd(1)\n"
+    warning, text, caret, last = run("check", *write(tmp_path, rules)).stdout.splitlines()
+    assert "3:7: warning: SUBSCRIPTION.NEVER_UPDATED: no rule updates" in warning
+    assert text.index("my_counter") == caret.index("^") and last.endswith("warnings: 1")
+    files = write(tmp_path, f"{rules}all : my_counter <- count()\n")
+    assert run("check", *files).stdout.endswith("2 of 2 rules are right\n")
+
+
 def test_all_is_for_every_event_also_where_no_rule_asks_for_a_field(tmp_path: Path):
     files = write(tmp_path, "all : fwd(1)\nnot all : fwd(2)\n")
     events = '{"stock": "GOOGL"}\n{}\n{"shares": 5}\n'
@@ -427,7 +436,16 @@ def test_tables_and_trees_agree_over_batches(
 @pytest.mark.integration
 def test_lines_are_printed_before_all_events_are_there(tmp_path: Path):
     arguments = write(tmp_path, "shares > 100 : fwd(7)")
-    command = [sys.executable, "-m", "stackcast.cli.main", "filters", "match", *arguments, "--events", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "stackcast.cli.main",
+        "filters",
+        "match",
+        *arguments,
+        "--events",
+        "-",
+    ]
     root = EXAMPLES.parents[1]
     with Popen([*command, "--with-rules"], stdin=PIPE, stdout=PIPE, cwd=root) as running:
         assert running.stdin is not None and running.stdout is not None

@@ -222,7 +222,7 @@ def test_ten_percent_loss_in_both_directions_recovers_to_exactly_the_expected_se
         it.wait_until(lambda: file.stat().st_size >= size)
         # It asks behind the last message of each stream to learn that the stream has ended.
         ends = {(s.session, s.ends[-1]) for s in sent}
-        it.wait_until(lambda: ends <= service.requests)
+        it.wait_until(lambda: ends <= service.requests and it.output.count("caught up") == 2)
         last = it.end()[-1]
     received = receipts(tmp_path)["h1"]
     assert Counter(received) == Counter(owed_receipts)
@@ -249,13 +249,18 @@ def test_a_host_that_received_nothing_gets_everything_from_the_start(host, tmp_p
         )
         owed_receipts = expected(sent)
         lines = sum(len(r.messages) for r in owed_receipts)
-        it.wait_until(lambda: it.lines() >= lines)
+        it.wait_until(lambda: it.lines() >= lines and it.output.count("caught up") == 2)
         printed = it.end(number=signal.SIGINT)
     assert Counter(printed) == Counter(
         f"{r.session.decode()} {r.sequence + place} {message.hex()}"
         for r in owed_receipts
         for place, message in enumerate(r.messages)
     )
+
+
+def test_the_command_fails_if_earlier_messages_never_arrive(host):
+    options = ["--topic", TOPIC.name, "--from-start"]
+    assert host("--rerequest", f"127.0.0.1:{free_port()}", *options).end(code=1) == []
 
 
 def test_messages_are_printed_as_the_other_commands_print_them(host, wire):

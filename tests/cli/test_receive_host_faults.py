@@ -43,6 +43,8 @@ GROUP_MAC = "01:00:5e:36:0c:01"
 NEAR_MAC = "02:00:00:00:00:01"
 #: The publisher, in the network of the host.
 PUBLISHER = "10.0.0.1"
+HOST = "10.0.0.7"
+HOST_MAC = "02:00:00:00:00:07"
 
 
 class ReceiveCommand:
@@ -108,10 +110,11 @@ def refused(*arguments: str) -> str:
     return command.output
 
 
-def frame(sequence: int, source: str = PUBLISHER, **udp: int) -> bytes:
-    """Return a frame with a notification."""
-    packet = IP(src=source, dst=GROUP, ttl=8) / UDP(sport=5000, dport=26400, **udp)
-    return bytes(Ether(src=NEAR_MAC, dst=GROUP_MAC) / packet / notification(SESSION, sequence, 1))
+def frame(sequence: int, source: str = PUBLISHER, address: str = GROUP, **udp: int) -> bytes:
+    """Return a frame with a notification, to the group or to the host."""
+    packet = IP(src=source, dst=address, ttl=8) / UDP(sport=5000, dport=26400, **udp)
+    card = GROUP_MAC if address == GROUP else HOST_MAC
+    return bytes(Ether(src=NEAR_MAC, dst=card) / packet / notification(SESSION, sequence, 1))
 
 
 @contextmanager
@@ -247,7 +250,7 @@ def test_an_interface_that_was_deleted_and_created_again_is_joined_again(_: Path
     create()
     with ExitStack() as stack:
         # By name, by address and by route, with and without sources.
-        places = [["--interface", "far"], ["--interface", "10.0.0.7"], []]
+        places = [["--interface", "far"], ["--interface", HOST], []]
         commands = [
             stack.enter_context(receive("--hex", *place, *source))
             for place in places
@@ -309,7 +312,7 @@ def test_only_the_interface_that_is_given_is_heard(_: Path) -> None:
     with (
         receive("--hex", "--interface", "far") as command,
         receive("--hex", "--interface", "far2") as neighbour,
-        receive("--hex", "--interface", "10.0.0.7", "--source", PUBLISHER) as selective,
+        receive("--hex", "--interface", HOST, "--source", PUBLISHER) as selective,
     ):
         send("near2", frame(2 << 26))
         until(lambda: neighbour.lines, neighbour)
@@ -397,53 +400,47 @@ def test_a_buffer_that_the_kernel_cut_is_reported_and_so_are_the_datagrams_it_dr
     assert statistics["received"] + statistics["dropped"] == number
 
 
-def unicast(source: str, sequence: int, card: str) -> bytes:
-    """Return a frame with a notification for the host, whose interface has the address card."""
-    packet = IP(src=source, dst="10.0.0.7", ttl=8) / UDP(sport=5000, dport=26400)
-    return bytes(Ether(src=NEAR_MAC, dst=card) / packet / notification(SESSION, sequence, 1))
-
-
 def send_from(address: str, to: str, sequence: int) -> None:
     """Send a notification as any program of this host can."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
-        wire.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("10.0.0.7"))
+        wire.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(HOST))
         wire.bind((address, 0))
         wire.sendto(notification(SESSION, sequence, 1), (to, 26400))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "address", "own_addresses"),
+    [
+        pytest.param(
+            ["--listen", f"{HOST}:26400", "--summary-port", "0"],
+            HOST,
+            [HOST, "10.0.0.8", "127.0.0.1", "127.0.0.5"],
+            id="unicast",
+        ),
+        pytest.param(["--interface", "far"], GROUP, [HOST, "10.0.0.8"], id="group"),
+    ],
+)
 @in_network_namespace
-def test_datagrams_with_an_own_address_of_the_host_are_not_a_publishers(_: Path) -> None:
+def test_datagrams_with_an_own_address_of_the_host_are_not_a_publishers(
+    _: Path, arguments: list[str], address: str, own_addresses: list[str]
+) -> None:
     """Neither those of programs of the host, nor those that the network brings."""
-    add_veth("near", "far", "10.0.0.7/24")
+    add_veth("near", "far", f"{HOST}/24")
     ip("link set lo up")
     ip("address add 10.0.0.8/24 dev far")
     for name in ("all", "far"):
         # By default, the kernel discards frames from the network with an own address.
         set_sysctl(f"net/ipv4/conf/{name}/accept_local", 1)
-    card = "02:00:00:00:00:07"
-    ip(f"link set far address {card}")
-    with receive("--hex", "--listen", "10.0.0.7:26400", "--summary-port", "0") as command:
+    ip(f"link set far address {HOST_MAC}")
+    with receive("--hex", *arguments) as command:
         command.wait_for("publishers are not restricted: .* except this host itself; give --source")
-        for number, own in enumerate(("10.0.0.7", "10.0.0.8", "127.0.0.1", "127.0.0.5"), 1):
-            send_from(own, "10.0.0.7", number << 26)
-        send("near", unicast("10.0.0.7", 5 << 26, card), unicast(PUBLISHER, 6 << 26, card))
+        for number, own in enumerate(own_addresses, 1):
+            send_from(own, address, number << 26)
+        send("near", frame(5 << 26, HOST, address), frame(6 << 26, address=address))
         until(lambda: command.lines, command)
         assert command.sequences == [6 << 26]
         assert command.end() == 0
-        assert "5 of other addresses" in command.output
-
-
-@in_network_namespace
-def test_in_a_group_datagrams_of_the_host_itself_are_not_a_publishers(_: Path) -> None:
-    add_veth("near", "far", "10.0.0.7/24")
-    with receive("--hex", "--interface", "far") as command:
-        command.wait_for("publishers are not restricted: .* except this host itself; give --source")
-        send_from("10.0.0.7", GROUP, 1 << 26)
-        send("near", frame(2 << 26))
-        until(lambda: command.lines, command)
-        assert command.sequences == [2 << 26]
-        assert command.end() == 0
-        assert "1 of other addresses" in command.output
+        assert f"{len(own_addresses) + 1} of other addresses" in command.output
 
 
 @in_network_namespace
@@ -451,9 +448,9 @@ def test_a_host_accepts_its_own_address_if_it_is_named_as_a_publisher(_: Path) -
     add_veth("near", "far", "10.0.0.7/24")
     ip("link set lo up")
     arguments = ["--hex", "--listen", "10.0.0.7:26400", "--summary-port", "0"]
-    with receive(*arguments, "--source", "10.0.0.7") as command:
-        send_from("127.0.0.1", "10.0.0.7", 1 << 26)
-        send_from("10.0.0.7", "10.0.0.7", 2 << 26)
+    with receive(*arguments, "--source", HOST) as command:
+        send_from("127.0.0.1", HOST, 1 << 26)
+        send_from(HOST, HOST, 2 << 26)
         until(lambda: command.lines, command)
         assert command.sequences == [2 << 26]
         assert "not restricted" not in command.output
@@ -466,7 +463,7 @@ def test_on_loopback_the_programs_of_the_host_are_publishers(_: Path) -> None:
     ip("link set lo up")
     with receive("--hex", "--listen", "127.0.0.1:26400", "--summary-port", "0") as command:
         command.wait_for("publishers are not restricted: .* are accepted; give --source")
-        for number, own in enumerate(("127.0.0.1", "127.0.0.5", "10.0.0.7"), 1):
+        for number, own in enumerate(("127.0.0.1", "127.0.0.5", HOST), 1):
             send_from(own, "127.0.0.1", number << 26)
         until(lambda: len(command.lines) == 3, command)
         assert command.sequences == [1 << 26, 2 << 26, 3 << 26]
@@ -482,4 +479,4 @@ def test_the_addresses_of_a_host_are_those_of_all_its_interfaces(_: Path) -> Non
     others = {f"10.1.{number // 100}.{number % 100}" for number in range(200)}
     for address in others:
         ip(f"address add {address}/16 dev near")
-    assert interface_addresses() == {"127.0.0.1", "10.0.0.7"} | others
+    assert interface_addresses() == {"127.0.0.1", HOST} | others

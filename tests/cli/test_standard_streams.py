@@ -18,7 +18,7 @@ RULES = "price > 3 : fwd(h1)"
 
 def run(command: str, closed: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["sh", "-c", f"{shlex.quote(sys.executable)} -m cli.main {command} {closed}"],
+        ["sh", "-c", f"{shlex.quote(sys.executable)} -m stackcast.cli.main {command} {closed}"],
         check=False,
         cwd=ROOT,
         capture_output=True,

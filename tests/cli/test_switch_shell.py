@@ -12,9 +12,12 @@ from entry_tables import PIPELINE, SOME, host_port
 from fault_server import FaultServer, FaultyDevice
 from paths import ROOT
 
+from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.results import SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
+from stackcast.jobs.adapters.switches.shell import SHELL, open_shell
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import SwitchError
 
 pytestmark = pytest.mark.integration
 
@@ -65,11 +68,15 @@ def run_shell(properties: Path, commands: str, *arguments: str) -> subprocess.Co
 def test_the_shell_reads_a_switch_and_by_default_cannot_write(
     properties: Path, device: FaultyDevice
 ) -> None:
+    # Any client that requests mastership would get it.
+    device.highest = 0
     done = run_shell(properties, READ + DELETE, "s1")
     assert done.returncode == 0, done.stderr
     expected = [entry for entry in SOME if entry.table == "egress.host_port"]
     assert done.stdout.count("entry ") == len(expected)
-    assert "PERMISSION_DENIED" in done.stdout + done.stderr
+    assert "PERMISSION_DENIED" in done.stdout
+    # The error is that of the switch, without the calls that led to it.
+    assert "Traceback" not in done.stdout and "p4runtime.py" not in done.stdout
     assert device.entries() == set(SOME)
 
 
@@ -77,6 +84,35 @@ def test_with_an_election_id_the_shell_writes(properties: Path, device: FaultyDe
     done = run_shell(properties, DELETE, "s1", "--election-id", str(1 << 70))
     assert done.returncode == 0, done.stderr
     assert device.entries() == set(SOME) - {host_port(1)}
+
+
+@pytest.mark.long
+def test_a_switch_that_runs_no_program_or_does_not_answer_is_one_error(
+    properties: Path, server: FaultServer
+) -> None:
+    done = run_shell(properties, "", "s1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("SWITCH.READ_FAILED: switch 's1' at ")
+    assert "runs no program yet" in done.stderr
+    server.stop()
+    done = run_shell(properties, "", "s1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("SWITCH.UNREACHABLE: switch 's1' at ")
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("p4runtime_sh", f"--no-deps {SHELL}"), ("IPython", "ipython")]
+)
+def test_the_error_for_a_missing_package_contains_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, package: str
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("p4runtime_sh")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SwitchError) as error:
+        open_shell("s1", "127.0.0.1:1", 1, Credentials())
+    assert error.value.code == "SWITCH.NO_SHELL"
+    assert error.value.message.endswith(f"{sys.executable} -m pip install {package}")
 
 
 def test_an_unknown_switch_is_an_error_with_the_most_similar_name(properties: Path) -> None:

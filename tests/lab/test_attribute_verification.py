@@ -24,7 +24,13 @@ from stackcast.jobs.embedded.network import expected as expected_in_network
 from stackcast.lab.fabric.hosts import LabHost, NetworkCard
 from stackcast.lab.proof.attribute_reader import FRAMES, event_reader, frame_reader, read_json
 from stackcast.lab.proof.receipts import KEY, Receipt, event_receipt, receipts
-from stackcast.lab.proof.verification import Batch, broadcast_bytes, compare, expected, unicast_bytes
+from stackcast.lab.proof.verification import (
+    Batch,
+    broadcast_bytes,
+    compare,
+    expected,
+    unicast_bytes,
+)
 from stackcast.lab.report.showcase import FilteredShowcase, Showcase
 from stackcast.lab.traffic import sensors
 from stackcast.lab.traffic.feed import GROUPS, event_frames

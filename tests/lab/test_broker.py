@@ -20,7 +20,7 @@ from stackcast.lab.traffic.packets import packetize, write_records
 from stackcast.lab.traffic.publisher import Published, ensure_topic, publish
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.lab.up.broker import Broker, default_class_path, free_ports
-from stackcast.udfs.errors import KafkaError, LabError
+from stackcast.udfs.errors import KafkaError, LabError, RequirementError
 from stackcast.udfs.messages.reference import read_packet
 
 pytestmark = pytest.mark.integration
@@ -153,7 +153,7 @@ def test_a_broker_that_cannot_start_shows_the_end_of_its_log(tmp_path):
 
 
 def test_without_java_the_error_says_so(tmp_path):
-    with pytest.raises(LabError, match="Java 17"):
+    with pytest.raises(RequirementError, match="Java 17"):
         Broker([], tmp_path, java="no-such-java").start()
 
 

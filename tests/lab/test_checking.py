@@ -19,7 +19,7 @@ from whole_proof import whole_verdict
 from stackcast.lab.proof.checking import check_receipts
 from stackcast.lab.proof.ledger import Offsets, check_ledger
 from stackcast.lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
-from stackcast.lab.proof.recorded import Recorded, Takers, Window, windows
+from stackcast.lab.proof.recorded import Recorded, Takers, Window, windows, with_state
 from stackcast.lab.proof.verdict import SHOWN, DeliveryVerdict
 from stackcast.lab.proof.verification import Batch, Expectation, expected
 from stackcast.udfs.errors import LabError
@@ -213,6 +213,7 @@ def _tries(frames: list[Sent], left: Rows) -> bool:
     return False
 
 
+@examples(40)
 @given(stories(), st.data())
 def test_a_copy_removed_or_added_is_noticed_unless_a_crash_leaves_the_same(
     story: Story, data: st.DataObject
@@ -469,11 +470,13 @@ def small() -> Story:
     return Story(expectation, recorded, {0: [0, 1, 2, 3]}, {session: sent}, received)
 
 
-def test_who_is_owed_each_message_is_told_message_by_message(itch: Specification) -> None:
-    def order(stock: str, shares: int) -> bytes:
-        head = b"A" + bytes(10) + struct.pack(">Q1sI", 7, b"B", shares)
-        return head + stock.ljust(8).encode() + struct.pack(">I", 1)
+def order(stock: str, shares: int, time: int = 0) -> bytes:
+    """Returns an order; time: nanoseconds since midnight."""
+    head = b"A" + bytes(4) + time.to_bytes(6) + struct.pack(">Q1sI", 7, b"B", shares)
+    return head + stock.ljust(8).encode() + struct.pack(">I", 1)
 
+
+def test_who_is_owed_each_message_is_told_message_by_message(itch: Specification) -> None:
     rows = [Subscription("a", "h1", "stock == GOOGL"), Subscription("b", "h2", "shares > 5")]
     rules, _ = check(rows, itch, {"h1", "h2"}, "feed1")
     messages = [order("GOOGL", 9), b"?what", order("AAPL", 1), order("AAPL", 9), order("GOOGL", 1)]
@@ -481,6 +484,32 @@ def test_who_is_owed_each_message_is_told_message_by_message(itch: Specification
     found = expected([(0, 3, packet)], [Batch(0, {0: (3, 4)}, rules)], itch, TOPIC)
     owed = found.receivers[session_id(TOPIC, 0), 3]
     assert [sorted(hosts) for hosts in owed] == [["h1", "h2"], [], [], ["h2"], ["h1"]]
+
+
+@given(flags=st.lists(st.booleans(), min_size=1, max_size=7), data=st.data())
+@examples(60)
+def test_what_hosts_are_owed_depends_on_no_record_of_a_batch_without_state(
+    flags: list[bool], data: st.DataObject, itch: Specification
+) -> None:
+    since = data.draw(st.integers(0, len(flags)))
+    rows = [Subscription("a", "h1", "shares > 5 and count(1h) > 1")]
+    stateful, plain = (check(part, itch, {"h1"}, "feed1")[0] for part in (rows, ()))
+    recorded = [
+        Recorded(Batch(n, {0: (n, n + 1)}, stateful if flag else plain))
+        for n, flag in enumerate(flags)
+    ]
+
+    def owed(offsets: range | set[int]) -> dict[int, object]:
+        records = [(0, n, build_packet(b"SESSION001", 1, [order("GOOGL", 9, n)])) for n in offsets]
+        found = expected(records, [one.batch for one in recorded], itch, TOPIC)
+        return {offset: hosts for (_, offset), hosts in found.receivers.items() if offset >= since}
+
+    needed = {one.batch.batch_id for one in with_state(recorded, since)}
+    assert owed(needed | set(range(since, len(flags)))) == owed(range(len(flags)))
+    # Those of batches between the last one without state and the first one that is looked at count.
+    last_plain = max((n for n in range(since) if not flags[n]), default=-1)
+    counted = {n for n in range(last_plain + 1, len(flags)) if flags[n]}
+    assert needed == (counted if any(n >= since for n in counted) else set())
 
 
 def pruned(story: Story) -> Rows:

@@ -398,6 +398,7 @@ def wait_for_deliveries(address: str, *programs: Program) -> None:
 CONSOLE_ADDRESS = re.compile(r"(http://\S+)/#token=")
 
 
+@pytest.mark.long
 def test_a_demonstration_delivers_until_it_is_asked_to_stop(
     ready_tables: None,
     tmp_path: Path,
@@ -466,6 +467,7 @@ def test_ctrl_c_in_a_stream_prints_no_error(start, moment: str):
     program.assert_gone()
 
 
+@pytest.mark.long
 def test_sigterm_ends_the_run_after_the_batch_in_progress(start, tmp_path: Path):
     """On another network, with a recorded session."""
     nx.write_graphml(nx.cycle_graph(4), tmp_path / "ring.graphml")
@@ -488,6 +490,7 @@ def test_sigterm_ends_the_run_after_the_batch_in_progress(start, tmp_path: Path)
     program.assert_gone()
 
 
+@pytest.mark.long
 def test_a_killed_run_takes_its_processes_with_it(start):
     program = start(**LASTING)
     program.wait_for("broker 127")

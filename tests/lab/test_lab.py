@@ -21,7 +21,7 @@ from stackcast.lab.fabric.topologies import NetworkOptions, load_network
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up.folder import MARKER, FolderLock
 from stackcast.lab.up.lab import Lab
-from stackcast.udfs.errors import LabError
+from stackcast.udfs.errors import LabError, RequirementError
 from stackcast.udfs.network.rows import network_from_rows, tree_from_row
 
 pytestmark = pytest.mark.integration
@@ -91,9 +91,9 @@ def assert_death_is_noticed(lab: Lab, process: int) -> None:
 
 def test_a_lab_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
     before = children(os.getpid())
-    with pytest.raises(LabError) as caught:
+    with pytest.raises(RequirementError) as caught:
         Lab(tmp_path, load_network(SMALL), java="no-such-java").up()
-    assert caught.value.code == "LAB.BROKER_FAILED"
+    assert caught.value.code == "REQUIREMENT.JAVA"
     assert children(os.getpid()) == before
     FolderLock(tmp_path).check()
 
@@ -201,7 +201,16 @@ def assert_watched(folder: Path, counters: dict[str, Any]) -> None:
     (link,) = (name for name in counters["link_bytes"] if name.startswith("feed1->"))
     switch = link.partition("->")[2]
     options = ("--watch", link.replace("->", ","), "--watch", switch, "--watch", "h1")
-    command = [sys.executable, "-m", "stackcast.cli.main", "lab", "status", "--folder", folder, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "stackcast.cli.main",
+        "lab",
+        "status",
+        "--folder",
+        folder,
+        *options,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         lines = [watching.stdout.readline() for _ in range(6)]

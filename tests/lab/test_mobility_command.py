@@ -28,7 +28,8 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("program", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("program", [False, True])
 def test_replicas_converge_though_links_lose_frames(
     program: bool,
     request: pytest.FixtureRequest,

@@ -34,6 +34,7 @@ class Tables:
                 {"id": "a", "subscriber": "h1", "format": "itch", "filter": "shares > 0"}
                 | {"enabled": True}
             ],
+            "subscription_seniority": [],
             "grants": [],
         }
         #: By version, where one has others.
@@ -45,7 +46,9 @@ class Tables:
                 "generation": 0,
                 "batch_id": number,
                 "versions": {**dict.fromkeys(self.fixed, 0), "link_states": 0, "advertisements": v},
-                "partitions": [{"partition": 0, "from_offset": n, "until_offset": n + 1}],
+                "partitions": [
+                    {"partition": 0, "from_offset": n, "until_offset": n + 1, "records": 1}
+                ],
                 "packets": 1,
                 "settings": {},
                 "started_at": START + dt.timedelta(seconds=n),
@@ -86,8 +89,11 @@ def test_rules_that_were_not_granted_then_are_expected_of_nobody():
 def test_rules_beyond_the_quota_of_then_are_expected_of_nobody():
     tables: Any = Tables((0, 0), (1, 0), (2, 0))
     (rule,) = tables.fixed["subscriptions"]
-    old, new = ({"updated_at": START + dt.timedelta(days=n)} for n in range(2))
-    tables.fixed["subscriptions"] = [rule | new, rule | {"id": "b"} | old]
+    tables.fixed["subscriptions"] = [rule, rule | {"id": "b"}]
+    tables.fixed["subscription_seniority"] = [
+        {"id": name, "subscriber": "h1", "since_version": since}
+        for name, since in (("a", 2), ("b", 1))
+    ]
     for row, quota in zip(tables.ledger, ["0", "1", None], strict=True):
         row["settings"] = {} if quota is None else {"filters.quota": quota}
     batches = RecordedBatches(SETTINGS, tables, SessionRun(), ITCH)

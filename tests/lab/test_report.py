@@ -19,7 +19,14 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.lab.report.page import ReportData, print_table, render_html, verdict, write_html, write_json
+from stackcast.lab.report.page import (
+    ReportData,
+    print_table,
+    render_html,
+    verdict,
+    write_html,
+    write_json,
+)
 
 pytestmark = pytest.mark.unit
 

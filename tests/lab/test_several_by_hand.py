@@ -162,7 +162,7 @@ def test_the_recipe_leads_frames_to_the_hosts_that_the_text_names(
     bmv2 = f'exec {pytestconfig.getoption("--bmv2")} "$@"'
     switch = f'#!/bin/sh\n{bmv2 if real else software_switch} >> "{tmp_path}/switches"\n'
     executable(bin_ / "simple_switch_grpc", switch)
-    executable(bin_ / "stackcast", f'#!/bin/sh\n{python} -m cli.main "$@"\n')
+    executable(bin_ / "stackcast", f'#!/bin/sh\n{python} -m stackcast.cli.main "$@"\n')
     (tmp_path / "switches").touch()
     # The environment exists already.
     executable(tmp_path / "spark-submit.sh", '#!/bin/sh\nexec spark-submit "$@"\n')

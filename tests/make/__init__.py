@@ -1,4 +1,4 @@
-"""What ./spark-submit.sh make runs: p4 and docs write files that are made, structure prints.
+"""What ./spark-submit.sh make runs: writers of generated files; structure and audit print.
 
 Tests hold the files against the same functions, and write none.
 """

@@ -22,7 +22,7 @@ from feature_cases import FEATURES, PORTS, receivable
 from paths import P4
 from real_switch import RealSwitch
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.cli.attributes.files import widths_of
 from stackcast.udfs.messages.specification import parse_specification
 from stackcast.udfs.network.programs import ATTRIBUTES

@@ -2,9 +2,10 @@
 
 For each package that `constraints.txt` pins, `conf/packages` has the hashes of all files that the
 index has of that version, for every Python and machine. `build.txt` contains what builds packages
-and Stackcast, `runtime.txt` what jobs need, `shell.txt` what `stackcast switch shell` needs;
-`test.txt` and `bench.txt` contain what tests and benchmarks need in addition. uv
-(https://docs.astral.sh/uv) resolves the requirements and asks the index. No other command needs uv.
+and Stackcast, `runtime.txt` what jobs need, and `console.txt` what the console and the servers of
+metrics need in addition; `shell.txt` contains what `stackcast switch shell` needs, `test.txt` and
+`bench.txt` what tests and benchmarks need in addition. uv (https://docs.astral.sh/uv) resolves the
+requirements and asks the index. No other command needs uv.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ FOLDER = ROOT / "conf" / "packages"
 LISTS = {
     "build": None,
     "runtime": (),
+    "console": ("console",),
     "shell": ("shell",),
     "test": ("test",),
     "bench": ("test", "bench"),

@@ -22,7 +22,7 @@ from paths import ROOT
 
 PACKAGES = ("udfs", "jobs", "lab", "cli", "schemas", "benchmarks")
 #: Packages whose sub-packages are rooms of their own.
-DEEPER = ("stackcast.jobs.adapters",)
+DEEPER = ("jobs.adapters",)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,10 @@ class Structure:
 
 
 class Code:
-    """The modules of one revision: ``texts`` by path from the root, such as ``udfs/errors.py``."""
+    """The modules of one revision, named by their folders: ``udfs.errors``.
+
+    texts: by path from the root, such as ``udfs/errors.py``.
+    """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.lines: dict[str, int] = {}
@@ -64,19 +67,19 @@ class Code:
     def _imported(self, name: str, nodes: Iterable[ast.Import | ast.ImportFrom]) -> Iterator[str]:
         for node in nodes:
             if isinstance(node, ast.Import):
-                wanted: Iterable[str] = [alias.name for alias in node.names]
+                wanted: Iterable[str] = [_in_folder(alias.name) for alias in node.names]
             else:
                 wanted = self._of_from(name, node)
             yield from (each for each in wanted if each in self.lines and each != name)
 
     def _of_from(self, name: str, node: ast.ImportFrom) -> Iterator[str]:
         """``from a import b``: the module ``a.b`` if there is one, else ``a``."""
-        source = node.module or ""
+        source = _in_folder(node.module or "")
         if node.level:
             above = name.split(".")[: -node.level]
             source = ".".join([*above, source] if source else above)
         for alias in node.names:
-            full = f"{source}.{alias.name}"
+            full = _in_folder(f"{source}.{alias.name}")
             if full in self.lines or source in self.lines:
                 yield full if full in self.lines else source
             # Benchmarks once were run with their own folder on the path.
@@ -123,6 +126,11 @@ class Code:
 
         pairs = ((room(a), room(b)) for a, b in self.imports.subgraph(inside).edges)
         return nx.DiGraph((a, b) for a, b in pairs if a and b and a != b)
+
+
+def _in_folder(name: str) -> str:
+    """Returns the name of a module by its folder, ``udfs.errors``, of one that is imported."""
+    return name.removeprefix("stackcast.")
 
 
 def imports_of(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Host, Link, Network, Switch
-from stackcast.udfs.network.rows import network_from_rows, network_to_rows, tree_from_row, tree_to_row
+from stackcast.udfs.network.rows import (
+    network_from_rows,
+    network_to_rows,
+    tree_from_row,
+    tree_to_row,
+)
 from stackcast.udfs.network.topology import fabric, from_graph
 from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
 from stackcast.udfs.network.virtual_tree import VirtualTree, tree_ports
@@ -58,6 +63,10 @@ def test_the_order_of_rows_does_not_matter_and_a_network_pickles():
     ("what", "switches", "hosts", "links"),
     [
         ("NO_SWITCH", [], [], []),
+        ("BAD_NAME", change(SWITCHES, 0, name="a\x1b[2J"), HOSTS, LINKS),
+        ("BAD_NAME", change(SWITCHES, 0, name=""), HOSTS, LINKS),
+        ("BAD_NAME", SWITCHES, change(HOSTS, 0, name="h\u202e1"), LINKS),
+        ("BAD_NAME", SWITCHES, change(HOSTS, 0, name="h" * 256), LINKS),
         ("DUPLICATE_NAME", change(SWITCHES, 1, name="a"), HOSTS, LINKS),
         ("DUPLICATE_NAME", SWITCHES, change(HOSTS, 0, name="a"), LINKS),
         ("DUPLICATE_DEVICE_ID", change(SWITCHES, 1, device_id=1), HOSTS, LINKS),

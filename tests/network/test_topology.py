@@ -71,7 +71,9 @@ def test_a_jellyfish_is_the_same_on_any_machine():
         (4, 7),
         (5, 6),
     ]
-    program = "from stackcast.udfs.network.topology import jellyfish; n = jellyfish(60, 5, seed=3)\n"
+    program = (
+        "from stackcast.udfs.network.topology import jellyfish; n = jellyfish(60, 5, seed=3)\n"
+    )
     program += "print([(x.switch, x.port, x.neighbor) for x in n.links])"
     said = {
         subprocess.run(

@@ -13,7 +13,8 @@ import yaml
 from paths import ROOT
 from prometheus_client import CollectorRegistry
 
-from stackcast.jobs.adapters.app.metrics_server import Health, told_by_metrics
+from stackcast.jobs.adapters.app.health import Health
+from stackcast.jobs.adapters.app.metrics_server import told_by_metrics
 from stackcast.jobs.adapters.console.link_metrics import LinkMetrics
 from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
 from stackcast.jobs.adapters.retune.metrics import RetuneMetrics

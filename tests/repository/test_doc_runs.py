@@ -41,6 +41,8 @@ from paths import ROOT
 pytestmark = pytest.mark.integration
 
 EMBEDDED = "tests/lab/test_embedded.py"
+WHEEL = "tests/repository/test_wheel.py"
+SUBMIT = 'spark-submit --packages "$(stackcast jobs packages)" "$(stackcast jobs path itch_stream)"'
 #: Commands that other tests run without a change.
 OTHER_TESTS = {
     f"{DOOR} jobs/itch_stream.py": EMBEDDED,
@@ -53,6 +55,9 @@ OTHER_TESTS = {
         "tests/repository/test_conventions.py"
     ),
     f"{DOOR} make docs": "tests/repository/test_docs.py",
+    "stackcast lab fetch": WHEEL,
+    "stackcast jobs path itch_stream": WHEEL,
+    SUBMIT: WHEEL,
     f"{MINE} jobs/retune_trees.py --window 1d --rules 40 --max-changed-rules 500 --wait 120": (
         "tests/retuning/test_retune.py"
     ),
@@ -80,9 +85,14 @@ NOT_RUN = {
     r"\./spark-submit\.sh test( .*)?": TESTS,
     r"\./spark-submit\.sh make p4 .*": "needs p4c; tests/p4_program checks its products",
     r"\./spark-submit\.sh make packages .*": "asks the package registry for every package",
+    r"\./spark-submit\.sh make audit.*": "asks a database; tests/repository/test_audit.py runs it",
     r"stackcast states switch-controller .*": (
         "tests/support/state_hosts.py starts one for its switches"
     ),
+    r"stackcast states (controller|middleware) .* --tls-ca .*": (
+        "needs certificates; tests/states/test_state_tls.py makes some"
+    ),
+    r"cp dist/.*": "needs the wheel; " + CLUSTER,
     r"python3 -m venv s3 .*": "installs a package that only `test --s3` needs",
     r"stackcast lab feed .*": "needs switches that match; tests/network_match has them",
 }

@@ -11,14 +11,19 @@ import pytest
 from paths import ROOT
 
 from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
-from tests.make.docs import COMMAND, OPERATIONS, with_settings
 from stackcast.udfs import errors
 from stackcast.udfs.messages.readers import REASONS
+from tests.make.docs import COMMAND, OPERATIONS, with_settings
 
 pytestmark = pytest.mark.unit
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-SOURCES = sorted(p for d in ("jobs", "udfs", "lab", "cli") for p in (ROOT / d).rglob("*.py"))
+SOURCES = sorted(
+    [
+        *(p for d in ("jobs", "udfs", "lab", "cli") for p in (ROOT / d).rglob("*.py")),
+        *(ROOT / "stackcast").glob("*.py"),
+    ]
+)
 
 CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 AREAS = {
@@ -37,6 +42,7 @@ MAKERS = {
     ("udfs/filters/language/resolver.py", "_error"): "SUBSCRIPTION.",
     ("udfs/filters/language/resolver.py", "_warn"): "SUBSCRIPTION.",
     ("udfs/filters/rule_warnings.py", "RuleWarning"): "SUBSCRIPTION.",
+    ("udfs/filters/variable_warnings.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/row_matcher.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/grants.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/subscriptions.py", "subscription_error"): "SUBSCRIPTION.",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from stackcast.lab.up.broker import var_folder
+from stackcast.installation import var_folder
 
 pytestmark = pytest.mark.integration
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from google.protobuf import descriptor_pool
@@ -55,3 +56,11 @@ assert p4info_pb2 is p4runtime_sh.shell.p4info_pb2 is stackcast.schemas.p4runtim
     pool = descriptor_pool.Default()
     for module in (p4runtime_pb2, p4info_pb2):
         assert module.DESCRIPTOR.pool is pool
+
+
+def test_no_requirement_of_the_package_is_p4runtime_shell_which_pins_an_old_protobuf() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    names = [each.split()[0] for listed in (project["dependencies"], *extras) for each in listed]
+    assert "protobuf" in names and "ipython" in project["optional-dependencies"]["shell"]
+    assert not [name for name in names if name.startswith("p4runtime")]

@@ -11,8 +11,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from paths import ROOT
 
+from stackcast import requirements
 from tests.make.packages import FOLDER, LISTS, pins
 
 pytestmark = pytest.mark.integration
@@ -33,10 +36,35 @@ def test_each_list_has_what_pyproject_asks_for() -> None:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = told["project"]
     asked = {"runtime": project["dependencies"], **project["optional-dependencies"]}
-    asked["build"] = [re.split("[>=]", name)[0] for name in told["build-system"]["requires"]]
+    asked["build"] = told["build-system"]["requires"]
     for part, names in asked.items():
         known = {name for name, _, _ in LISTED[part]}
-        assert {name.lower().replace("_", "-") for name in names} <= known, part
+        assert {name_of(name) for name in names} <= known, part
+
+
+def name_of(requirement: str) -> str:
+    """Return the name of the package that a requirement is for."""
+    return re.split("[ <>=]", requirement)[0].lower().replace("_", "-")
+
+
+def test_each_chosen_version_is_within_the_bounds_of_pyproject() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert all("==" in text or "<" in text for text in project["dependencies"])
+    for text in [*project["dependencies"], *project["optional-dependencies"]["console"]]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(CHOSEN[name_of(text)]), text
+
+
+def test_versions_that_are_checked_at_start_are_those_of_pyproject() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = {name_of(text): Requirement(text).specifier for text in project["dependencies"]}
+    for name, (least, below, text) in requirements.PACKAGES.items():
+        specifier = listed[name]
+        assert SpecifierSet(text) == specifier
+        assert specifier.contains(".".join(map(str, least)))
+        assert not specifier.contains(".".join(map(str, below)))
+    least, below = (".".join(map(str, version)) for version in requirements.PYTHON)
+    assert SpecifierSet(project["requires-python"]) == SpecifierSet(f">={least},<{below}")
 
 
 def wheel(folder: Path, payload: str) -> str:

@@ -64,7 +64,7 @@ def add_files(folder: Path, tier: str, *names: str, fixture: str = "") -> None:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments],
+        [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", "-p", "no:anyio", *arguments],
         cwd=folder,
         env=ENVIRONMENT | {"PYTHONPATH": str(SUPPORT)},
         capture_output=True,
@@ -119,6 +119,21 @@ def test_a_test_whose_process_ends_fails_alone(folder: Path) -> None:
     assert "2 failed, 7 passed" in done.stdout, done.stdout + done.stderr
     by_file = {path.stem: len(path.read_text().split()) for path in folder.glob("*.processes")}
     assert by_file == dict.fromkeys(("test_one", "test_two", "test_three"), 3)
+
+
+def test_processes_that_end_together_are_all_replaced(folder: Path) -> None:
+    others = {"test_one": "test_three", "test_three": "test_one"}
+    for name, other in others.items():
+        wait = f"""
+    if number == 1:
+        while not pathlib.Path(__file__).with_name("{other}.processes").exists():
+            pass
+        os._exit(1)
+"""
+        text = EXAMPLE.format(tier="integration", fixture="")
+        (folder / f"{name}.py").write_text(text + wait)
+    done = run(folder)
+    assert "2 failed, 7 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

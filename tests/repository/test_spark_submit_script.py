@@ -59,18 +59,19 @@ case "$1" in
     case "$2 $last" in
       pytest*) echo "pytest in $PWD"; exit ;;
       tests.make.*) echo "$* in $PWD"; exit ;;
-      udfs*kernel_cache*) echo compiled >>"$HOME/kernels"; [ ! -e "$HOME/no-compiler" ]; exit ;;
+      *.kernel_cache*) echo compiled >>"$HOME/kernels"; [ ! -e "$HOME/no-compiler" ]; exit ;;
       *.class_data*) note classes; [ ! -e "$HOME/no-archive" ] || exit 1
         echo classes >"$STACKCAST_VAR/classes.jsa.new"; exit ;;
       *test.txt) note test; exit ;;
       *bench.txt) note bench; exit ;;
-      *build.txt | *shell.txt | *clone | *moved) exit ;;
+      *build.txt | *console.txt | *shell.txt | *clone | *moved) exit ;;
     esac
     note runtime
     [ ! -e "$HOME/no-network" ] || {{ echo "NewConnectionError: refused"; exit 1; }}
     mkdir -p "$spark/jars" "$spark/bin" && echo own >"$spark/jars/own.jar"
     cp "$HOME/ivy.jar" "$spark/jars/ivy-2.5.3.jar"
-    printf '#!{SHELL}\\necho "spark-submit $*"\\n' >"$spark/bin/spark-submit"
+    printf '#!{SHELL}\\necho "spark-submit $*"\\necho "$SPARK_LOCAL_IP" >"$HOME/local-ip"\\n' \\
+      >"$spark/bin/spark-submit"
     chmod +x "$spark/bin/spark-submit"
     ;;
 esac"""
@@ -280,9 +281,15 @@ def equipped(tmp_path: Path) -> Iterator[Machine]:
     machine.clone = folder / "my clone"
     (machine.clone / "conf").mkdir(parents=True)
     (machine.clone / "udfs" / "one").mkdir(parents=True)
-    kernels = "from numba import njit\nfrom udfs.pool import LAYOUT\nfrom udfs import one\n"
+    kernels = (
+        "from numba import njit\n"
+        "from stackcast.udfs.pool import LAYOUT\n"
+        "from stackcast.udfs import one\n"
+    )
     (machine.clone / "udfs" / "one" / "kernels.py").write_text(kernels)
-    (machine.clone / "udfs" / "pool.py").write_text("from udfs.words import WORD\nLAYOUT = 1\n")
+    (machine.clone / "udfs" / "pool.py").write_text(
+        "from stackcast.udfs.words import WORD\nLAYOUT = 1\n"
+    )
     (machine.clone / "udfs" / "words.py").write_text("WORD = 1\n")
     (machine.clone / "udfs" / "one" / "two").mkdir()
     for name in ("spark-submit.sh", "pyproject.toml"):
@@ -348,6 +355,24 @@ def test_a_second_start_repeats_no_step(ready: Machine):
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "environment", "address"),
+    [
+        ((), {}, "127.0.0.1"),
+        ((), {"SPARK_LOCAL_IP": "10.0.0.7"}, "10.0.0.7"),
+        (("--deploy-mode", "cluster"), {}, ""),
+        (("--conf", "spark.submit.deployMode=cluster"), {}, ""),
+    ],
+)
+def test_spark_serves_its_pages_on_loopback_unless_a_cluster_starts_the_driver(
+    ready: Machine, options: tuple[str, ...], environment: dict[str, str], address: str
+):
+    """A driver on another machine would announce a loopback address to its executors."""
+    assert ready.run(*options, "jobs/x.py", **environment).returncode == 0
+    assert (ready.home / "local-ip").read_text() == f"{address}\n"
+    assert "SPARK_LOCAL_IP" not in ready.run("env").stdout
+
+
 def kernel_cache(machine: Machine, **environment: str) -> Path:
     done = machine.run("env", **environment)
     assert done.returncode == 0 and done.stderr == ""
@@ -362,11 +387,15 @@ def test_each_version_of_the_sources_has_its_own_kernels_and_old_ones_are_remove
     assert kernel_cache(ready) == first
     # A file that no kernel imports changes nothing. A module that a kernel imports does, and so
     # does one that this module imports.
-    (ready.clone / "udfs" / "one" / "two" / "plans.py").write_text("from udfs.pool import LAYOUT")
+    (ready.clone / "udfs" / "one" / "two" / "plans.py").write_text(
+        "from stackcast.udfs.pool import LAYOUT"
+    )
     (ready.clone / "udfs" / "__pycache__").mkdir()
     (ready.clone / "udfs" / "__pycache__" / "pool.cpython-312.pyc").write_text("LAYOUT = 1")
     assert kernel_cache(ready) == first
-    (ready.clone / "udfs" / "pool.py").write_text("from udfs.words import WORD\nLAYOUT = 2\n")
+    (ready.clone / "udfs" / "pool.py").write_text(
+        "from stackcast.udfs.words import WORD\nLAYOUT = 2\n"
+    )
     second = kernel_cache(ready)
     assert second.parent == first.parent and second != first and second.is_dir()
     # A running job may still write to the previous folder.

@@ -15,12 +15,14 @@ TEXTS = {
     "udfs/__init__.py": "",
     "udfs/errors.py": "ROOT = 1\n\n\n",
     "udfs/low/__init__.py": '"""Low."""\n',
-    "udfs/low/one.py": "from udfs.low import two\nfrom udfs.errors import ROOT\n",
-    "udfs/low/two.py": "def late():\n    import udfs.low.one\n",
+    "udfs/low/one.py": (
+        "from stackcast.udfs.low import two\nfrom stackcast.udfs.errors import ROOT\n"
+    ),
+    "udfs/low/two.py": "def late():\n    import stackcast.udfs.low.one\n",
     "udfs/high/__init__.py": "",
-    "udfs/high/top.py": "from udfs.low.one import two\nimport json\n",
+    "udfs/high/top.py": "from stackcast.udfs.low.one import two\nimport json\n",
     "udfs/high/side.py": "from .top import two\n",
-    "jobs/adapters/package/work.py": "from udfs.high import side, top\n",
+    "jobs/adapters/package/work.py": "from stackcast.udfs.high import side, top\n",
 }
 
 
@@ -29,8 +31,8 @@ def test_modules_lines_callers_and_cycles_are_counted_per_package():
     structures = {name: code.structure(name) for name in code.rooms}
     assert list(structures) == [
         "jobs",
-        "stackcast.jobs.adapters",
-        "stackcast.jobs.adapters.package",
+        "jobs.adapters",
+        "jobs.adapters.package",
         "udfs",
         "udfs.high",
         "udfs.low",
@@ -43,7 +45,7 @@ def test_modules_lines_callers_and_cycles_are_counted_per_package():
 
 
 def test_packages_that_import_each_other_are_a_cycle_even_if_no_modules_are():
-    code = Code({**TEXTS, "udfs/low/up.py": "from udfs.high.side import two\n"})
+    code = Code({**TEXTS, "udfs/low/up.py": "from stackcast.udfs.high.side import two\n"})
     assert ("udfs.high", "udfs.low") in code.circles()
 
 

@@ -167,7 +167,13 @@ def switches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fabric]:
     folder = tmp_path_factory.mktemp("switches")
     rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
     (folder / "network.json").write_text(json.dumps(rows))
-    line = [sys.executable, "-m", "stackcast.lab.fabric.network", "--description", folder / "network.json"]
+    line = [
+        sys.executable,
+        "-m",
+        "stackcast.lab.fabric.network",
+        "--description",
+        folder / "network.json",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
         where = json.loads(child.start(600))
@@ -339,6 +345,7 @@ def test_trees_follow_the_publications_and_a_change_that_saves_nothing_is_not_ma
     assert "/*{data}*/" not in page and FEED in page
 
 
+@pytest.mark.long
 def test_the_service_retunes_when_more_is_on_record_and_gives_its_place_back(
     deployment: Deployment,
 ) -> None:
@@ -360,6 +367,7 @@ def test_the_service_retunes_when_more_is_on_record_and_gives_its_place_back(
     check_place_is_free(deployment.tables)
 
 
+@pytest.mark.long
 def test_in_hybrid_a_tree_leads_to_stable_hosts_and_an_old_one_stays_until_the_new_one_is_used(
     spark: SparkSession, networked: Path, switches: Fabric, tmp_path: Path
 ) -> None:
@@ -417,6 +425,7 @@ def test_in_hybrid_a_tree_leads_to_stable_hosts_and_an_old_one_stays_until_the_n
         check(*late, trees=stored())
 
 
+@pytest.mark.long
 def test_in_tree_published_sets_have_trees_in_addition_to_one_per_host(
     spark: SparkSession, networked: Path, switches: Fabric, tmp_path: Path
 ) -> None:
@@ -474,6 +483,7 @@ def test_an_encoding_without_trees_is_compared_with_others_and_nothing_is_writte
     assert change["rules"] == 0 and content["now"]["bytes"] == change["bytes_after"]
 
 
+@pytest.mark.long
 def test_when_no_id_is_free_the_ids_of_trees_retired_long_ago_are_used_again(
     deployment: Deployment,
 ) -> None:

@@ -381,14 +381,8 @@ def test_the_service_retunes_under_traffic_and_around_a_link_that_fails(world: W
     assert len({batch["subscriptions"] for batch in versions}) > 3
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        pytest.param(name, marks=[] if name == "relation" else pytest.mark.long)
-        for name in STRATEGIES
-        if name != PLAIN
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != PLAIN])
 def test_trees_of_a_strategy_change_under_traffic_and_hosts_lose_and_double_nothing(
     world: World, strategy: str
 ) -> None:

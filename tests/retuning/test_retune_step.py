@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from delta.exceptions import ProtocolChangedException
+from pyspark.errors import PySparkException
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.retune import writing
@@ -92,3 +94,42 @@ def test_who_may_not_write_any_more_is_asked_each_time_before_it_writes(monkeypa
         made.step({tree.edges: "broadcast"}, may_write)
     assert asked == [0, 1]
     assert {n: row["state"] for n, row in trees.held.items()} == {1: "retired"}
+
+
+class ProtocolChanged(ProtocolChangedException):
+    """What Delta raises if the table was upgraded in the meantime."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __str__(self) -> str:
+        return "[DELTA_PROTOCOL_CHANGED] The protocol version of the table has been changed"
+
+
+@pytest.mark.parametrize(
+    "error, tries",
+    [
+        (ProtocolChanged(), 2),
+        (PySparkException("/data/concurrent/virtual_trees: the disk is full"), 1),
+    ],
+)
+def test_a_commit_is_tried_again_after_a_conflict_and_after_no_other_error(
+    error: Exception, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, trees, tree = writer(monkeypatch)
+    write, failed = trees.move_and_add, []
+
+    def failing(*arguments: Any) -> bool:
+        failed.append(error)
+        if len(failed) == 1:
+            raise error
+        return write(*arguments)
+
+    monkeypatch.setattr(trees, "move_and_add", failing)
+    trees.commits = 1  # no other run retires the tree
+    if tries == 1:
+        with pytest.raises(PySparkException, match="the disk is full"):
+            made.step({tree.edges: "broadcast"})
+    else:
+        made.step({tree.edges: "broadcast"})
+    assert len(failed) == tries

@@ -344,6 +344,7 @@ def odd_frames() -> Iterator[tuple[str, bytes, str | None]]:
     yield "options", plain_frame(datagram(dst="10.1.2.3", options=b"\x94\4\0\0")), None
     ends = plain_frame(datagram(dst="10.1.2.3", ttl=1))
     yield "a time to live of 1", ends, "TTL_OVER"
+    yield "IGMP", plain_frame(datagram(dst="239.1.1.1", proto=2, ttl=1)), "LINK_LOCAL"
     yield "a wrong checksum", plain_frame(datagram(dst="10.1.2.3", chksum=1)), "BAD_CHECKSUM"
     yield "cut within IPv4", plain_frame(whole[:19]), "CUT_SHORT"
     yield "cut behind IPv4", plain_frame(whole[:-1]), "CUT_SHORT"

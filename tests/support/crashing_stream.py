@@ -59,8 +59,12 @@ STEPS = {
     "dead letters": Step("stackcast.jobs.adapters.stream.kafka.Topics", "write_dead_letters"),
     "report": Step("stackcast.jobs.adapters.checkpoint.reports.Reports", "put"),
     "ledger": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
-    "statistics": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "delivery_statistics"),
-    "publications": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "publication_statistics"),
+    "statistics": Step(
+        "stackcast.jobs.adapters.tables.tables.Tables", "append", "delivery_statistics"
+    ),
+    "publications": Step(
+        "stackcast.jobs.adapters.tables.tables.Tables", "append", "publication_statistics"
+    ),
     "batch": Step("stackcast.jobs.adapters.stream.delivery.BatchDelivery", "process"),
 }
 #: Steps of a worker, and steps at which Spark itself writes a file.

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.udfs.delivery.plan import Addressing, Compilation
 from stackcast.udfs.filters import grouped
 from stackcast.udfs.filters.subscriptions import Subscription

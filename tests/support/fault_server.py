@@ -379,14 +379,16 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
             for request in requests:
                 device = self._by_id[request.arbitration.device_id]
                 election_id = _number(request.arbitration.election_id)
+                # A client without election id never becomes primary.
+                requests_mastership = request.arbitration.HasField("election_id")
                 with device.lock:
                     others = [box for box in device.clients if box is not outbox]
-                    if election_id in [device.clients[box] for box in others]:
+                    if requests_mastership and election_id in map(device.clients.get, others):
                         outbox.put(f"election id {election_id} is in use")
                         return
                     before = device.clients.get(outbox)
                     device.clients[outbox] = election_id
-                    if election_id >= device.highest:
+                    if requests_mastership and election_id >= device.highest:
                         device.highest = device.primary = election_id
                         device.tell()
                     else:

@@ -19,7 +19,7 @@ from typing import Any
 
 from pcap_deployment import Deployment, records
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.udfs.errors import StackcastError
@@ -47,7 +47,7 @@ def run(deployment: Deployment, disks: Path) -> dict[str, Any]:
     logged: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("jobs").addHandler(handler)
+    logging.getLogger("stackcast.jobs").addHandler(handler)
     packets = [records()[begin : begin + 70] for begin in range(0, 280, 70)]
     errors: dict[str, str] = {}
 

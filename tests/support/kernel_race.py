@@ -5,8 +5,9 @@
     python tests/support/kernel_race.py check KERNELS
 
 ``list`` compiles everything that the streams need, and writes the kernels with their signatures to
-the file KERNELS. ``race`` compiles another share of them in each round. ``check`` prints for how
-many kernels the cache has no code. The cache is numba's, in NUMBA_CACHE_DIR.
+the file KERNELS. ``race`` compiles another share of them in each round. ``check`` ends with an
+error if the cache has no code for some kernels; the error has their number. The cache is numba's,
+in NUMBA_CACHE_DIR.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def all_kernels() -> list[Kernel]:
     kernels = []
     for dispatcher in [each for each in gc.get_objects() if isinstance(each, Dispatcher)]:
         module, name = dispatcher.py_func.__module__, dispatcher.py_func.__qualname__
-        if module.startswith("udfs.") and "<" not in name:
+        if module.startswith("stackcast.udfs.") and "<" not in name:
             kernels += [(module, name, signature) for signature in dispatcher.signatures]
     return sorted(kernels, key=repr)
 

@@ -109,6 +109,8 @@ class World:
         self.now = 0.0
         self.deliveries: list[Notification] = []
         self.losses: list[Loss] = []
+        #: Sessions that caught up, the number below which each was complete, and what it had then.
+        self.caught_up: list[tuple[bytes, int, set[int]]] = []
         self.requests = 0
         #: Where each session begins for the receiver: at a summary, or without one at what it has.
         self.begins: dict[bytes, int] = {}
@@ -165,6 +167,9 @@ class World:
     def _take(self, out: Output) -> None:
         self.deliveries += out.deliveries
         self.losses += out.losses
+        for name, complete in out.caught_up:
+            had = {n for session, n, _ in self.deliveries if session == name}
+            self.caught_up.append((name, complete, had))
         self.requests += len(out.requests)
         for one in out.requests:
             self.send(struct.pack(">10sQH", one.session, one.sequence, one.count), "request")

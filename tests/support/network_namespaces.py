@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 from paths import ROOT, SUPPORT
 
 
-def in_network_namespace(scenario: Callable[[Path], None]) -> Callable[[list[str], Path], None]:
+def in_network_namespace(scenario: Callable[..., None]) -> Callable[..., None]:
     """Decorate a test that gets a temporary folder, so that it runs in a new network namespace.
 
-    It runs in another process: a process with several threads cannot change its namespace.
+    It runs in another process: a process with several threads cannot change its namespace. Other
+    arguments of the test, which its parameters give, must be values of JSON.
     """
     file = Path(scenario.__code__.co_filename)
     program = (
-        f"import sys, pathlib, {file.stem}; "
-        f"{file.stem}.{scenario.__name__}.scenario(pathlib.Path(sys.argv[1]))"
+        f"import json, sys, pathlib, {file.stem}; "
+        f"{file.stem}.{scenario.__name__}.scenario("
+        "pathlib.Path(sys.argv[1]), **json.loads(sys.argv[2]))"
     )
 
-    def test(namespace: list[str], tmp_path: Path) -> None:
+    def test(namespace: list[str], tmp_path: Path, **arguments: Any) -> None:
         process = subprocess.run(
-            [*namespace, sys.executable, "-c", program, str(tmp_path)],
+            [*namespace, sys.executable, "-c", program, str(tmp_path), json.dumps(arguments)],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": f"{ROOT}:{SUPPORT}:{file.parent}"},
             capture_output=True,
@@ -37,6 +42,9 @@ def in_network_namespace(scenario: Callable[[Path], None]) -> Callable[[list[str
     test.__name__ = scenario.__name__
     test.__doc__ = scenario.__doc__
     test.scenario = scenario  # type: ignore[attr-defined]
+    own, (_, *others) = signature(test), signature(scenario).parameters.values()
+    fixtures = [own.parameters[name] for name in ("namespace", "tmp_path")]
+    test.__signature__ = own.replace(parameters=[*fixtures, *others])  # type: ignore[attr-defined]
     return test
 
 

@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ TREES = broadcast_trees(NETWORK)
 MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
 PUBLISHER = "feed1"
 PARTITIONS = 2
+#: Settings for a stream in real time, with slices that are short.
+SLICES = {"latency": "realtime", "realtime_slice": "300 milliseconds"}
 RULES = {
     "high": ("h1", "price > 200"),
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),
@@ -210,6 +212,49 @@ class Deployment:
         return verification.compare(
             expectation, receipts(self.frames() if frames is None else frames)
         )
+
+
+def deliver_in_slices(deployment: Deployment, packets: Sequence[bytes]) -> int:
+    """Deliver packets in real time; returns the number of the last slice."""
+    deployment.set(**SLICES)
+    deployment.publish(packets)
+    deployment.run()
+    return deployment.committed()
+
+
+def feed(
+    deployment: Deployment,
+    packets: Iterable[bytes],
+    interval: float,
+    after_each: Callable[[], None] = lambda: None,
+) -> None:
+    """Publish packets one by one.
+
+    Args:
+        deployment: stream to publish for.
+        packets: packets, which go to the partitions in turn.
+        interval: seconds between two packets.
+        after_each: called after each packet.
+    """
+    producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
+    for number, packet in enumerate(packets):
+        producer.send(deployment.settings.topic, packet, partition=number % PARTITIONS)
+        time.sleep(interval)
+        after_each()
+    producer.close()
+
+
+def exact_deliveries(deployment: Deployment, specification: Specification) -> int:
+    """Returns the number of deliveries; fails if one is missing, extra or a changed copy."""
+    copies: dict[tuple[bytes, int, tuple[int, ...]], set[bytes]] = {}
+    for frame in deployment.frames():
+        parts = dissect(frame)
+        copies.setdefault((parts.session, parts.sequence, parts.labels), set()).add(frame)
+    assert all(len(frames) == 1 for frames in copies.values())
+    distinct = [frame for frames in copies.values() for frame in frames]
+    outcome = deployment.outcome(specification, distinct)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    return outcome.received
 
 
 def receipts(frames: Sequence[bytes]) -> dict[str, list[verification.Receipt]]:

@@ -25,42 +25,57 @@ THIRD = f"gw{PROCESSES - 1}"
 #: Files that take longest, with approximate seconds of their unit and integration tests. A run
 #: begins with them, so that no process waits at the end for one of them.
 SECONDS = {
-    "test_embedded": 105,
-    "test_kills": 80,
-    "test_refresh_switches": 78,
-    "test_rerequest": 70,
-    "test_receive_host_faults": 100,
-    "test_tables": 70,
-    "test_table_faults": 68,
-    "test_truncated_log": 70,
-    "test_attribute_stream": 60,
-    "test_itch_stream": 60,
-    "test_retune": 55,
-    "test_stops": 50,
-    "test_slices": 50,
-    "test_state_jobs": 50,
-    "test_reliable_network": 40,
-    "test_secured_kafka": 39,
-    "test_receive_command": 37,
-    "test_history": 36,
-    "test_several_publishers": 33,
-    "test_kill_network": 30,
-    "test_switches_match": 28,
-    "test_checkpoints": 28,
-    "test_damaged_files": 28,
-    "test_stream_metrics": 26,
-    "test_sql_explanation": 26,
-    "test_sql_job": 25,
-    "test_switch_command": 25,
-    "test_fetch": 25,
-    "test_lab_network": 23,
-    "test_restarts": 23,
-    "test_writers": 22,
-    "test_standard_streams": 22,
-    "test_mobility_command": 21,
-    "test_console_access": 21,
-    "test_retune_service": 20,
-    "test_state_kills": 20,
+    "test_kills": 159,
+    "test_rerequest": 146,
+    "test_receive_host_faults": 138,
+    "test_tables": 136,
+    "test_itch_stream": 113,
+    "test_refresh_switches": 97,
+    "test_truncated_log": 90,
+    "test_attribute_stream": 90,
+    "test_embedded": 85,
+    "test_retune": 61,
+    "test_stops": 56,
+    "test_unusable_tables": 55,
+    "test_slices": 55,
+    "test_checkpoints": 54,
+    "test_writers": 54,
+    "test_sql_explanation": 52,
+    "test_damaged_files": 51,
+    "test_restarts": 49,
+    "test_receive_command": 46,
+    "test_table_faults": 46,
+    "test_history": 45,
+    "test_conventions": 44,
+    "test_console_views": 43,
+    "test_console_access": 42,
+    "test_switch_shell": 40,
+    "test_sql_job": 40,
+    "test_console": 39,
+    "test_switch_command": 38,
+    "test_switches_match": 33,
+    "test_checking": 32,
+    "test_standard_streams": 32,
+    "test_record_cut_off": 32,
+    "test_lab": 32,
+    "test_tiers": 32,
+    "test_state_jobs": 31,
+    "test_routes_program": 31,
+    "test_processes": 30,
+    "test_spark_submit_script": 30,
+    "test_silencing": 28,
+    "test_state_hosts": 28,
+    "test_broker": 28,
+    "test_record_times": 27,
+    "test_doc_runs": 27,
+    "test_secured_kafka": 26,
+    "test_stream_metrics": 24,
+    "test_lab_network": 22,
+    "test_attribute_input": 21,
+    "test_states_command": 21,
+    "test_one_writer": 21,
+    "test_filter_fuzz": 21,
+    "test_bmv2_program": 20,
 }
 #: Any other file.
 DEFAULT_SECONDS = 4
@@ -68,6 +83,7 @@ DEFAULT_SECONDS = 4
 #: Files with tests of the long tier that take more than `LONG_SECONDS`.
 LONG = {
     "test_doc_lab": 700,
+    "test_wheel": 400,
     "test_kills": 1500,
     "test_retune_service": 600,
     "test_shared_kernel_cache": 700,
@@ -77,6 +93,11 @@ LONG = {
     "test_tutorial": 200,
     "test_state_kills": 150,
     "test_program_numbers": 130,
+    "test_truncated_batch": 150,
+    "test_kill_network": 120,
+    "test_mobility_command": 90,
+    "test_replay_stops": 75,
+    "test_reliable_network": 60,
 }
 #: Files whose long tests share no fixture, with the seconds of one test. A part takes single tests
 #: of them.
@@ -180,6 +201,9 @@ class Scheduler(LoadFileScheduling):
         super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
+        # A process that has not collected its tests gets files when it has.
+        if node not in self.registered_collections:
+            return
         if not node.shutting_down and self._next_file(node) is None:
             node.shutdown()
         else:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
+from control_traffic import is_for_neighbors
+
 MESSAGES = 64
 MESSAGE_BYTES = 1_500
 DATAGRAM_BYTES = 9_000
@@ -31,6 +33,7 @@ REASONS = (
     "UNKNOWN_PORT",
     "NO_PUBLISHER",
     "FORGED_ADDRESS",
+    "LINK_LOCAL",
 )
 """By index of the counter ``ingress.dropped``."""
 
@@ -79,6 +82,8 @@ class Model:
                 return self._datagram(ingress_port, frame)
         if checksum(ip):
             raise DroppedError("BAD_CHECKSUM")
+        if is_for_neighbors(ip[9], int.from_bytes(ip[16:20], "big")):
+            raise DroppedError("LINK_LOCAL")
         return self._routed(frame)
 
     def _datagram(self, ingress_port: int, frame: bytes) -> list[tuple[int, bytes]]:

@@ -22,7 +22,7 @@ from stackcast.jobs.adapters.switches import apply, derive, lead, leader_watch
 from stackcast.jobs.adapters.switches import sessions as switch_sessions
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.program import Programs
-from stackcast.jobs.adapters.switches.results import PartRead, RefreshResult
+from stackcast.jobs.adapters.switches.results import RefreshResult
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.jobs.adapters.tables.tables import NAMES
 from stackcast.lab.proof.verification import Key, Receipt
@@ -144,15 +144,22 @@ class FakeTables:
             all(row in after for row in earlier) for earlier, after in itertools.pairwise(held)
         )
 
+    def added(self, _name, _before, _version):
+        return None
+
     def version(self, name):
         self._between()
         return len(self._contents[name]) - 1
 
-    def rows(self, name, version=None, since=None):
+    def rows(self, name, version=None, since=None, columns=()):
         self._between()
         rows = self._contents[name][-1 if version is None else version]
         return copy.deepcopy(
-            [row for row in rows if all(row[c] >= value for c, value in (since or {}).items())]
+            [
+                {c: row[c] for c in columns} if columns else row
+                for row in rows
+                if all(row[c] >= value for c, value in (since or {}).items())
+            ]
         )
 
     def last_of_each(self, name, key, order, column, since):
@@ -195,6 +202,20 @@ class FakeTables:
         merged = kept | changed
         order = dict.fromkeys([*(key for key in wanted if key in merged), *merged])
         self._contents[name].append(copy.deepcopy([merged[key] for key in order]))
+        return True
+
+    def merge(self, name, changed, gone, keys, onto):
+        """Insert, update and delete rows by their keys, if ``onto`` is the newest version."""
+        self._between()
+        if len(self._contents[name]) - 1 != onto:
+            return False
+        replaced = {tuple(row[key] for key in keys) for row in (*changed, *gone)}
+        rows = [
+            row
+            for row in self._contents[name][-1]
+            if tuple(row[key] for key in keys) not in replaced
+        ]
+        self._contents[name].append(copy.deepcopy([*rows, *changed]))
         return True
 
     def move(self, name, key, column, moves, onto):
@@ -313,6 +334,10 @@ class FakeSession:
         in_step = set(held.values()) == set(desired)
         return RefreshResult(len(held), in_step)
 
+    @property
+    def entry_count(self):
+        return len(self._last_read or ())
+
     def read_back(self, part=0, parts=1):
         if not self._reached or self._last_read is None:
             return None
@@ -323,7 +348,7 @@ class FakeSession:
         repair = difference(expected, entries)
         if repair:
             self._read_in_term = None
-        return PartRead(len(entries), repair)
+        return repair
 
     def compare(self, desired, _pipeline):
         return difference(desired, list(self._world.held[self._name].values()))

@@ -19,7 +19,7 @@ from pcap_deployment import Deployment, fill
 from pyspark.sql import SparkSession
 from quick_broker import QuickBroker
 
-import stackcast.schemas
+from stackcast import schemas
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.lab.up.broker import Broker, default_class_path

@@ -27,9 +27,7 @@ from crash_world import BATCH, WAIT_S, Program, World, command
 from paths import ROOT
 from ports import free_port
 
-import stackcast.jobs
-import stackcast.schemas
-import stackcast.udfs
+from stackcast import jobs, schemas, udfs
 
 EXAMPLE = ROOT / "conf" / "cluster-example.conf"
 JOB = str(ROOT / "jobs" / "itch_stream.py")
@@ -83,7 +81,7 @@ class Release:
     @property
     def job(self) -> str:
         """Returns the file of the main job in the environment."""
-        (path,) = self.environment.glob("lib/*/site-packages/jobs/itch_stream.py")
+        (path,) = self.environment.glob("lib/*/site-packages/stackcast/jobs/itch_stream.py")
         return str(path)
 
 
@@ -96,9 +94,12 @@ def release(place: Path, name: str) -> Release:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     (packages,) = environment.glob("lib/*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    product = packages / "stackcast"
+    product.mkdir()
+    (product / "__init__.py").touch()
     for package in (udfs, jobs, schemas):
         source = Path(package.__file__).parent
-        target = packages / source.name
+        target = product / source.name
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         for folder in [source, *source.rglob("*/")]:
             compiled = f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}"
@@ -107,7 +108,7 @@ def release(place: Path, name: str) -> Release:
                     Path(os.environ["NUMBA_CACHE_DIR"], compiled),
                     target / folder.relative_to(source) / "__pycache__",
                 )
-    with (packages / "udfs" / "columns.py").open("a") as code:
+    with (product / "udfs" / "columns.py").open("a") as code:
         code.write(f'\n\nprint("release {name}", file=sys.stderr, flush=True)\n')
     archive = shutil.make_archive(str(environment), "gztar", environment)
     return Release(environment, Path(archive))

@@ -17,7 +17,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.network import Link, Network
 from stackcast.udfs.states.messages import (
     ACKNOWLEDGER,
     STATES_PORT,
@@ -178,14 +178,15 @@ def random_message(rng: Random, states: int = 3) -> Message:
 class StateNetwork:
     """Models of all switches, and switches, perhaps of some, that must do what their models say.
 
-    ``lose``: whether a copy between switches is lost. ``now``: the clock of all, microseconds.
+    ``lose``: whether a copy is lost on a link between switches. ``now``: the clock of all,
+    microseconds.
     ``controlled``: switches have controllers.
     ``held_to_models``: not where controllers send again, of which models know nothing.
     """
 
     network: Network
     switches: dict[str, Any] = field(default_factory=dict)
-    lose: Callable[[], bool] = lambda: False
+    lose: Callable[[Link], bool] = lambda link: False
     now: int = 0
     controlled: bool = False
     held_to_models: bool = True
@@ -194,9 +195,7 @@ class StateNetwork:
     number: int = 0
 
     def __post_init__(self) -> None:
-        network, links = self.network, {name: [] for name in self.network.switches}
-        for link in spanning_links(network):
-            links[link.switch].append(link.port)
+        network, links = self.network, self._links()
         publishers = set(network.publishers())
         for name in network.switches:
             ports = {}
@@ -209,7 +208,25 @@ class StateNetwork:
             self.models[name] = SwitchModel(
                 ports, port_mask(links[name]), self.lease, capacity, self.controlled
             )
-        entries = state_entries(network, self.lease)
+        self._fill()
+
+    def change_tree(self, network: Network) -> None:
+        """Links have other weights, so switches get another tree."""
+        self.network = network
+        for name, ports in self._links().items():
+            model = self.models[name]
+            model.links = model.subscriptions.links = port_mask(ports)
+        self._fill()
+
+    def _links(self) -> dict[str, list[int]]:
+        """Returns the ports of each switch on the tree that lead to switches."""
+        links = {name: [] for name in self.network.switches}
+        for link in spanning_links(self.network):
+            links[link.switch].append(link.port)
+        return links
+
+    def _fill(self) -> None:
+        entries = state_entries(self.network, self.lease)
         for name, switch in self.switches.items():
             switch.apply({e.key: e for e in entries if e.switch == name})
 
@@ -237,7 +254,7 @@ class StateNetwork:
                     continue
                 crossed += copy == frame
                 assert crossed < 1000, "copies multiply"
-                if not self.lose():
+                if not self.lose(link):
                     waiting.append((link.neighbor, link.neighbor_port, copy))
         return +got, crossed
 
@@ -259,15 +276,15 @@ class StateNetwork:
         for name, switch in self.switches.items():
             for out, copy in switch.tick():
                 link = ends[name, out]
-                if not self.lose():
+                if not self.lose(link):
                     self._carry([(link.neighbor, link.neighbor_port, copy)])
 
     def restart(self, name: str) -> None:
         """A switch loses what it learned."""
-        switch = self.switches[name]
-        for register in json.loads(program())["register_arrays"]:
-            for index in range(CAPACITY):
-                switch.write_register(register["name"], index, 0)
+        if name in self.switches:
+            for register in json.loads(program())["register_arrays"]:
+                for index in range(CAPACITY):
+                    self.switches[name].write_register(register["name"], index, 0)
         self.models[name].restart()
 
 

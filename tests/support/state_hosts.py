@@ -14,6 +14,7 @@ import p4_products
 from paths import ROOT
 from ports import free_port
 
+from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.links import TunnelLink
 from stackcast.jobs.adapters.states.replica import Replica
 from stackcast.jobs.adapters.states.service import ControllerService, MiddlewareService, Service
@@ -61,9 +62,13 @@ class MemoryStore:
 
 @dataclass
 class StateHosts:
-    """A switch with a controller at port 1 and ``hosts`` middlewares from port 2 on."""
+    """A switch with a controller at port 1 and ``hosts`` middlewares from port 2 on.
+
+    ``credentials``: of the hosts that have TLS, by port.
+    """
 
     hosts: int
+    credentials: dict[int, StateCredentials] = field(default_factory=dict)
     store: MemoryStore = field(default_factory=MemoryStore)
     switch: SimpleSwitch = field(default_factory=SimpleSwitch)
     services: dict[int, tuple[Service, threading.Thread]] = field(default_factory=dict)
@@ -85,9 +90,11 @@ class StateHosts:
         """Starts the controller, or a middleware."""
         link = TunnelLink(f"10.0.0.{port}", self.far[port], self.near[port])
         service: Service = (
-            ControllerService(link, self.listen[1], self.store)
+            ControllerService(link, self.listen[1], self.store, credentials=self.credentials.get(1))
             if port == 1
-            else MiddlewareService(link, self.listen[port], self.listen[1])
+            else MiddlewareService(
+                link, self.listen[port], self.listen[1], self.credentials.get(port)
+            )
         )
         thread = threading.Thread(target=service.run, daemon=True)
         thread.start()
@@ -100,8 +107,9 @@ class StateHosts:
         thread.join()
 
     def replica(self, port: int, name: str, state: str = "scanners", **options: bool) -> Replica:
-        """A replica on a host, not yet entered."""
-        return Replica(state, name, self.listen[port], **options)
+        """A replica on a host, not yet entered; it shows the host's certificate."""
+        credentials = self.credentials.get(port)
+        return Replica(state, name, self.listen[port], credentials=credentials, **options)
 
 
 def entries_of(ports: Iterable[int]) -> dict[str, SwitchEntry]:
@@ -116,7 +124,11 @@ def entries_of(ports: Iterable[int]) -> dict[str, SwitchEntry]:
 
 @contextmanager
 def state_hosts(
-    hosts: int, *, started: bool = True, program: str = REGISTERS
+    hosts: int,
+    *,
+    started: bool = True,
+    program: str = REGISTERS,
+    credentials: dict[int, StateCredentials] | None = None,
 ) -> Iterator[StateHosts]:
     """Yield hosts on a running switch. Its controller runs if the program keeps ports in a table.
 
@@ -124,8 +136,9 @@ def state_hosts(
         hosts: number of middlewares.
         started: whether replica controller and middlewares are started.
         program: name of the P4 program.
+        credentials: of the hosts that have TLS, by port.
     """
-    site = StateHosts(hosts)
+    site = StateHosts(hosts, credentials or {})
     ports = range(1, hosts + 2)
     tunnels = [UdpTunnel(site.near[n], site.far[n]).open(n) for n in ports]
     injections = Injections()

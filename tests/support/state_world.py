@@ -66,6 +66,8 @@ class World:
         self.backlog: dict[tuple[int, int, int, int], bytes] = {}
         self.clients: dict[str, Client] = {}
         self.is_controller_down = False
+        #: Seconds without a controller after its next write, and segments that are stored of it.
+        self._cut_write: tuple[float, int | None] | None = None
         self._numbers = count(1)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._ports: dict[int, set[int]] = {}
@@ -136,6 +138,15 @@ class World:
                 host.connection = 0
                 host.middleware.controller_down()
         self._later(seconds, self._revive_controller)
+
+    def kill_controller_in_write(self, seconds: float, segments: int | None = None) -> None:
+        """Kill the controller as soon as it writes to the backlog, so that only a part is stored.
+
+        Args:
+            seconds: time until another controller is there.
+            segments: number of segments that are stored or removed; by default any number.
+        """
+        self._cut_write = seconds, segments
 
     def restart_switch(self) -> None:
         """It forgets who subscribed to what."""
@@ -213,6 +224,9 @@ class World:
                 self._later(0.001, lambda signal=signal: arrive(signal))
 
     def _do(self, number: int, outputs: list[Output]) -> None:
+        is_cut = self._cut_write is not None and any(isinstance(o, Keep) for o in outputs)
+        if number == CONTROLLER_HOST and is_cut and not self.is_controller_down:
+            outputs = self._store_part(outputs)
         for output in outputs:
             match output:
                 case ToNetwork():
@@ -235,6 +249,17 @@ class World:
                     self._close(number, output.connection)
                 case Send():
                     self._send(number, output)
+
+    def _store_part(self, outputs: list[Output]) -> list[Output]:
+        """Kill the controller; returns what of its outputs is stored: a part for each topic."""
+        assert self._cut_write is not None
+        (seconds, stored), self._cut_write = self._cut_write, None
+        self.kill_controller(seconds)
+        records: list[Output] = [each for each in outputs if isinstance(each, Record)]
+        segments: list[Output] = [each for each in outputs if isinstance(each, Keep)]
+        if stored is None:
+            stored = self.dice.randint(0, len(segments))
+        return records[: self.dice.randint(0, len(records))] + segments[:stored]
 
     def _groups(self, number: int) -> set[int]:
         return self.hosts[number].groups if number else self._controller_groups

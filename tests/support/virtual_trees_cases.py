@@ -237,6 +237,10 @@ def odd_frames(form: LabelFormat = NARROW) -> Iterator[tuple[str, bytes, str | N
     yield "version 6 and 24 bytes", plain_frame(b"\x66" + whole[1:20]), "NOT_IPV4"
     for ttl in (0, 1):
         yield f"a time to live of {ttl}", plain_frame(datagram(dst="10.1.2.3", ttl=ttl)), "TTL_OVER"
+    for dst, proto in (("224.0.0.1", 2), ("239.1.1.1", 2), ("224.0.0.251", 17)):
+        neighbors = plain_frame(datagram(dst=dst, proto=proto, ttl=1))
+        yield f"protocol {proto} to {dst}", neighbors, "LINK_LOCAL"
+    yield "another group", plain_frame(datagram(dst="224.0.1.1")), "NO_ROUTE"
     wrong = plain_frame(datagram(dst="10.1.2.3", chksum=0x1234))
     yield "a wrong checksum", wrong, "BAD_CHECKSUM"
     yield "cut within IPv4", plain_frame(whole[:19]), "CUT_SHORT"

@@ -22,7 +22,8 @@ def whole_verdict(
     since: int = 0,
     ordered: bool = True,
 ) -> DeliveryVerdict:
-    """As `stackcast.lab.proof.checking.check_receipts`, of all records under all batches of the ledger."""
+    """As `stackcast.lab.proof.checking.check_receipts`, of all records under all batches of the
+    ledger."""
     return _Check(expectation, recorded, topic, since, ordered).run(received)
 
 

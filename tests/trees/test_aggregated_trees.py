@@ -16,7 +16,12 @@ from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.topology import fabric, from_graph
 from stackcast.udfs.trees.publications import Clients, Publication, Statistics
 from stackcast.udfs.trees.steiner import steiner_tree
-from stackcast.udfs.trees.strategies.lama import Lama, rendezvous_point, shared_tree, source_clusters
+from stackcast.udfs.trees.strategies.lama import (
+    Lama,
+    rendezvous_point,
+    shared_tree,
+    source_clusters,
+)
 from stackcast.udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit

@@ -37,7 +37,13 @@ from stackcast.udfs.trees import encode
 from stackcast.udfs.trees.encode import Encoder
 from stackcast.udfs.trees.publications import Clients, Publication, Statistics
 from stackcast.udfs.trees.strategies.registry import STRATEGIES
-from stackcast.udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
+from stackcast.udfs.trees.strategies.strategy import (
+    Situation,
+    TreeCapacity,
+    numbered,
+    select,
+    uniform,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -18,10 +18,21 @@ from stackcast.udfs.trees.strategies.cycle_basis import cycle_basis
 from stackcast.udfs.trees.strategies.cycles import Cycles, combined
 from stackcast.udfs.trees.strategies.hub_and_spoke import depth_first
 from stackcast.udfs.trees.strategies.nodes import Nodes, halving
-from stackcast.udfs.trees.strategies.partitions import Clusters, Partitions, communities, partitions_of
+from stackcast.udfs.trees.strategies.partitions import (
+    Clusters,
+    Partitions,
+    communities,
+    partitions_of,
+)
 from stackcast.udfs.trees.strategies.random_trees import RandomVariant, trees_of_parts
 from stackcast.udfs.trees.strategies.relation import FreqRelation, Hybrid, Relation
-from stackcast.udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
+from stackcast.udfs.trees.strategies.strategy import (
+    Situation,
+    TreeCapacity,
+    numbered,
+    select,
+    uniform,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -40,7 +40,13 @@ from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES, SwitchLabel
 from stackcast.udfs.network.stored_routes import BitmapLabels
 from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
 from stackcast.udfs.states import messages as states
-from stackcast.udfs.states.messages import MessageKind, Signal, SignalKind, SignalReader, StateHeader
+from stackcast.udfs.states.messages import (
+    MessageKind,
+    Signal,
+    SignalKind,
+    SignalReader,
+    StateHeader,
+)
 
 TSHARK = shutil.which("tshark")
 EDITCAP = shutil.which("editcap")
