@@ -27,25 +27,32 @@ def explain(
         int, typer.Option("--sequence", min=0, help="Sequence number of the message.")
     ],
     session_: Annotated[
-        str, typer.Option("--session", help="MoldUDP64 session, 10 characters, as hosts see it.")
+        str,
+        typer.Option("--session", help="MoldUDP64 session of 10 characters, as hosts receive it."),
     ] = "",
     partition: Annotated[
         int | None,
-        typer.Option("--partition", min=0, help="Partition, in place of its newest session."),
+        typer.Option(
+            "--partition",
+            min=0,
+            help="Partition whose newest session is used, in place of --session.",
+        ),
     ] = None,
     properties_file: Annotated[
         Path | None,
-        typer.Option("--properties-file", exists=True, help="Properties of the stream."),
+        typer.Option("--properties-file", exists=True, help="Spark properties of the stream."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Only the rules that decided about this host.")
+        str, typer.Option("--host", help="Print only the rules that decided about this host.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="All of it, as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as one JSON object.")
+    ] = False,
 ) -> None:
-    """Say why a notification was sent: event, rules, versions, batch, stack, and its way.
+    """Explain why a notification was sent: event, rules, versions, batch, stack and path.
 
-    It is computed again from the topic and the tables as they were, by a Spark of its own on this
-    machine. The exit code is 2 where that cannot be done, with what is missing.
+    The command computes it again from the topic and the table versions of that time, with Spark on
+    this machine. If that is not possible, it prints what is missing, and the exit code is 2.
     """
     if (not session_) == (partition is None):
         raise typer.BadParameter("give --session or --partition, and not both")

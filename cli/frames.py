@@ -11,8 +11,15 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
-import stackcast.schemas
-from stackcast.cli.attributes.files import USUAL, AttributesOption, WidthsOption, read_registry, widths_of
+from stackcast import schemas
+from stackcast.cli import send_frame
+from stackcast.cli.attributes.files import (
+    USUAL,
+    AttributesOption,
+    WidthsOption,
+    read_registry,
+    widths_of,
+)
 from stackcast.cli.attributes.records import KEY, texts_of
 from stackcast.cli.standard_streams import standard_input
 from stackcast.jobs.adapters.wire.pcap import is_pcap, read_pcap
@@ -41,6 +48,9 @@ Row = dict[str, Any]
 @app.callback()
 def frames() -> None:
     """Look into frames: header stacks and what they carry."""
+
+
+app.command("send")(send_frame.send)
 
 
 @app.command("dissect")

@@ -17,12 +17,14 @@ _SECONDS = 1.0
 
 
 def host_key(
-    master: Annotated[Path, typer.Argument(help="File of master keys: lines of an id and hex.")],
-    host: Annotated[str, typer.Argument(help="The host, as table hosts names it.")],
+    master: Annotated[
+        Path, typer.Argument(help="File of master keys, each line an id and a key in hex.")
+    ],
+    host: Annotated[str, typer.Argument(help="Name of the host in table hosts.")],
 ) -> None:
     """Print the keys of one host, for its `stackcast receive --key-file`.
 
-    Whoever has them can check summaries for this host and make some up for it, and for no other.
+    A holder of these keys can verify and forge summaries for this host, and for no other host.
     """
     for key in keys_in(master):
         typer.echo(f"{key.id} {key.for_host(host).secret.hex()}")

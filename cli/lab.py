@@ -14,6 +14,7 @@ import typer
 
 from stackcast.cli import lab_watch
 from stackcast.cli.signals import stop_on_signal
+from stackcast.installation import var_folder
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.jobs.embedded.feed import feed
@@ -27,13 +28,13 @@ from stackcast.lab.traffic.packets import check_records, open_records
 from stackcast.lab.traffic.topic_log import TopicLog
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.lab.up import daemon, deployment
-from stackcast.lab.up.broker import var_folder
+from stackcast.lab.up.jars import fetch_broker
 from stackcast.udfs.errors import printable
 from stackcast.udfs.network.encodings import ENCODINGS
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the lab in the background: Kafka broker, switches, hosts. Or one switch by itself.",
+    help="Run broker, switches and hosts of the lab in the background, or a single switch.",
 )
 
 _SHOWN_HOSTS = 20
@@ -41,7 +42,7 @@ _SHOWN_HOSTS = 20
 _LOOK_S = 1.0
 
 Folder = Annotated[
-    Path | None, typer.Option("--folder", help="Where the lab lives; var/lab by default.")
+    Path | None, typer.Option("--folder", help="Folder of the lab; by default var/lab.")
 ]
 
 
@@ -51,33 +52,48 @@ def up(
     folder: Folder = None,
     network: Annotated[
         str,
-        typer.Option("--network", help="topohub name (topozoo/Abilene) or GraphML file."),
+        typer.Option(
+            "--network",
+            help="Network of topohub (topozoo/Abilene), or GraphML file; by default a fabric.",
+        ),
     ] = "",
-    pods: Annotated[int, typer.Option("--pods", min=1, help="Of the fabric.")] = 4,
-    racks: Annotated[int, typer.Option("--racks", min=1, help="In each pod.")] = 2,
+    pods: Annotated[int, typer.Option("--pods", min=1, help="Number of pods in the fabric.")] = 4,
+    racks: Annotated[int, typer.Option("--racks", min=1, help="Number of racks in each pod.")] = 2,
     hosts: Annotated[
         int | None,
-        typer.Option("--hosts", min=1, help="On each rack (2), or each node of --network (1)."),
+        typer.Option(
+            "--hosts",
+            min=1,
+            help="Number of hosts on each rack (2), or on each node of --network (1).",
+        ),
     ] = None,
-    planes: Annotated[int, typer.Option("--planes", min=1, help="Of spine switches.")] = 2,
-    spines: Annotated[int, typer.Option("--spines", min=1, help="In each plane.")] = 2,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Of topics.")] = 2,
+    planes: Annotated[
+        int, typer.Option("--planes", min=1, help="Number of planes of spine switches.")
+    ] = 2,
+    spines: Annotated[
+        int, typer.Option("--spines", min=1, help="Number of spine switches in each plane.")
+    ] = 2,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="Number of partitions of the topics.")
+    ] = 2,
     subscriptions: Annotated[
-        int, typer.Option("--subscriptions", min=0, help="How many rules to write.")
+        int, typer.Option("--subscriptions", min=0, help="Number of generated subscriptions.")
     ] = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the subscriptions.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the generated subscriptions.")] = 1,
     match: Annotated[
         Literal["spark", "network"],
-        typer.Option("--match", help="Where events meet subscriptions: spark, or the switches."),
+        typer.Option(
+            "--match", help="Match events in the stream (spark) or in the switches (network)."
+        ),
     ] = "spark",
     encoding: Annotated[
-        str, typer.Option("--encoding", help=f"Of stacks: {', '.join(ENCODINGS)}.")
+        str, typer.Option("--encoding", help=f"Encoding of header stacks: {', '.join(ENCODINGS)}.")
     ] = "virtual_trees",
     label_bits: Annotated[
         Literal["16", "32"],
         typer.Option(
             "--label-bits",
-            help="Width of labels: 32 for over 16,383 directed links, ports or switches over 255.",
+            help="Bits of a label; 32 for over 16,383 directed links, 255 ports or 255 switches.",
         ),
     ] = "16",
     loss: Annotated[
@@ -88,11 +104,11 @@ def up(
         typer.Option(
             "--external-host",
             metavar="HOST=IP:PORT",
-            help="Another program receives this host's datagrams there. May be repeated.",
+            help="Send the datagrams of this host to another program; may be repeated.",
         ),
     ] = None,
 ) -> None:
-    """Start broker and network; they run until 'stackcast lab down'."""
+    """Start the broker and the network, which run until 'stackcast lab down'."""
     if encoding not in ENCODINGS:
         raise typer.BadParameter(f"{encoding!r} is none of {', '.join(ENCODINGS)}")
     where = _folder(folder)
@@ -129,14 +145,16 @@ def up(
 @app.command()
 def status(
     folder: Folder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All of it, as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as one JSON object.")
+    ] = False,
     watch: Annotated[
         list[str] | None,
         typer.Option(
             "--watch",
             metavar="NAME",
-            help="Print each second what passes a host, a switch, or a link as FROM,TO; Ctrl-C "
-            "ends it. May be repeated.",
+            help="Print the counters of a host, a switch, or a link (FROM,TO) each second, until "
+            "Ctrl-C; may be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -184,18 +202,27 @@ def feed_command(
     *,
     folder: Folder = None,
     generated: Annotated[
-        int, typer.Option("--generate", min=0, help="Send a session of so many messages.")
+        int,
+        typer.Option(
+            "--generate", min=0, help="Send a generated session with this number of messages."
+        ),
     ] = 0,
     speed: Annotated[
-        str, typer.Option("--speed", help="full, recorded (by timestamps) or packets a second.")
+        str,
+        typer.Option(
+            "--speed",
+            help="Speed: full, recorded (by timestamps), or a number of packets per second.",
+        ),
     ] = "full",
-    seed: Annotated[int, typer.Option("--seed", help="Of what is generated.")] = 1,
-    symbols: Annotated[int, typer.Option("--symbols", help="How many stocks are traded.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the generated session.")] = 1,
+    symbols: Annotated[
+        int, typer.Option("--symbols", help="Number of stocks in the generated session.")
+    ] = 200,
 ) -> None:
-    """Send a session, whole, to the publisher's switch of a lab whose switches match.
+    """Send all packets of a session to the publisher's switch of a lab whose switches match.
 
-    Each packet is first written to the topic of the lab's jobs, and has the number of its place.
-    For 'stackcast lab up --match network'. Ctrl-C ends it cleanly.
+    Each packet is first written to the topic of the lab's jobs, whose offset gives its sequence
+    number. The lab must run with --match network. Ctrl-C ends the command.
     """
     if (file is None) == (generated == 0):
         raise typer.BadParameter("give a file or --generate N, and not both")
@@ -230,20 +257,32 @@ def _show_fed(messages: int, packets: int) -> None:
 
 
 @app.command()
+def fetch() -> None:
+    """Fetch the jars of the lab's Kafka broker into var/jars/broker, if they are missing.
+
+    Ivy fetches them from Maven Central, unless the settings of Ivy on this machine name another
+    repository. Each file must have the hash that Stackcast lists.
+    """
+    folder = var_folder().absolute() / "jars" / "broker"
+    count = fetch_broker(folder, lambda name: typer.echo(name, err=True))
+    typer.echo(f"{count} jars of the broker are in {folder}")
+
+
+@app.command()
 def down(folder: Folder = None) -> None:
-    """End the lab and wait until it is gone. Nothing happens if none is up."""
+    """Stop the lab, and wait until all its processes have ended."""
     where = _folder(folder)
     typer.echo("the lab is down" if daemon.down(where) else f"no lab is up in {where}")
 
 
 _SWITCH_HELP = """Run one software switch, for development, until SIGTERM or Ctrl-C.
 
-BMv2 or hardware takes its place in production, with the same files; the same switch by BMv2:
+In production, use BMv2 or hardware with the same files. The same switch with BMv2:
 
 simple_switch_grpc --device-id 1 -i 1@veth0 -i 2@veth2 PROGRAM.json -- --grpc-server-addr HOST:PORT
 
-One line of JSON says that it is ready; SIGUSR1 prints the counters, and so does its end. Ports,
-TLS, and what is not modelled: docs/lab.md.
+The command prints a line of JSON when it is ready, and its counters on SIGUSR1 and at its end. See
+docs/lab.md for ports, TLS and limits of the model.
 """
 
 
@@ -263,7 +302,7 @@ def switch(
         typer.Option("--p4info", metavar="FILE", help="P4Info (text) of the same program."),
     ] = None,
     grpc: Annotated[
-        str, typer.Option("--grpc", metavar="HOST:PORT", help="Where to serve P4Runtime.")
+        str, typer.Option("--grpc", metavar="HOST:PORT", help="Address of the P4Runtime server.")
     ] = "127.0.0.1:9559",
     port: Annotated[
         list[str] | None,
@@ -275,26 +314,29 @@ def switch(
         ),
     ] = None,
     device_id: Annotated[
-        int, typer.Option("--device-id", min=1, max=(1 << 64) - 1, help="P4Runtime's.")
+        int, typer.Option("--device-id", min=1, max=(1 << 64) - 1, help="P4Runtime device id.")
     ] = 1,
     tls_certificate: Annotated[
         Path | None,
         typer.Option("--tls-certificate", metavar="PEM", help="Serve TLS with this certificate."),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="PEM", help="Its private key.")
+        Path | None,
+        typer.Option("--tls-key", metavar="PEM", help="Private key of --tls-certificate."),
     ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option("--tls-ca", metavar="PEM", help="Demand clients' certificates of this CA."),
+        typer.Option(
+            "--tls-ca", metavar="PEM", help="Require client certificates signed by this CA."
+        ),
     ] = None,
     role: Annotated[
         list[str] | None,
         typer.Option(
             "--role",
             metavar="ROLE=NAME,NAME",
-            help="A role of P4Runtime, and the names in certificates of who may take it, or *; "
-            "without ROLE the default one. May be repeated.",
+            help="P4Runtime role, and the names in certificates of clients that may use it, or *; "
+            "without ROLE, the default role. May be repeated.",
         ),
     ] = None,
 ) -> None:

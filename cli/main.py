@@ -3,36 +3,67 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from stackcast.cli import explain, frames, itch, keys, lab, send_frame, states, switch
-from stackcast.cli.attributes import command
-from stackcast.cli.filters import command as filters
-from stackcast.cli.receive import command as receive
 from stackcast.cli.standard_streams import fill
 from stackcast.jobs.adapters.app.logs import guard_streams
 from stackcast.udfs.errors import StackcastError
 
-app = typer.Typer(
-    name="stackcast",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # help in colours is made of what `guard_streams` writes out
-)
-app.add_typer(itch.app, name="itch")
-app.add_typer(frames.app, name="frames")
-frames.app.command("send")(send_frame.send)
-app.add_typer(lab.app, name="lab")
-app.add_typer(states.app, name="states")
-app.add_typer(switch.app, name="switch")
-app.add_typer(filters.app, name="filters")
-app.add_typer(command.app, name="attributes")
-app.command("explain")(explain.explain)
-app.command("receive")(receive.receive)
-app.command("host-key")(keys.host_key)
+#: Module, and the application or function in it, of each command.
+COMMANDS = {
+    "itch": "stackcast.cli.itch:app",
+    "frames": "stackcast.cli.frames:app",
+    "jobs": "stackcast.cli.jobs:app",
+    "lab": "stackcast.cli.lab:app",
+    "states": "stackcast.cli.states:app",
+    "switch": "stackcast.cli.switch:app",
+    "filters": "stackcast.cli.filters.command:app",
+    "attributes": "stackcast.cli.attributes.command:app",
+    "explain": "stackcast.cli.explain:explain",
+    "receive": "stackcast.cli.receive.command:receive",
+    "host-key": "stackcast.cli.keys:host_key",
+}
+# Help with colours consists of characters that `guard_streams` replaces.
+PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name; each is imported when it is used.
+
+    Their libraries take up to a second to import, and a command needs few of them.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = COMMANDS[name].partition(":")
+        found = getattr(import_module(module), attribute)
+        part = typer.Typer(add_completion=False, **PLAIN)
+        if isinstance(found, typer.Typer):
+            part.add_typer(found, name=name)
+            return typer.main.get_group(part).commands[name]
+        part.command(name)(found)
+        return typer.main.get_command(part)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class CommandGroup(TyperGroup):
+    """The command line with `Commands`."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes | {"commands": Commands()})
+
+
+app = typer.Typer(name="stackcast", cls=CommandGroup, no_args_is_help=True, **PLAIN)
 
 
 def _show_version(wanted: bool) -> None:

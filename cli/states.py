@@ -14,9 +14,15 @@ import typer
 
 from stackcast.cli.kafka_client import Bootstrap, PropertiesFile, client_options
 from stackcast.cli.signals import stop_on_signal
+from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.links import open_link
 from stackcast.jobs.adapters.states.replica import Replica
-from stackcast.jobs.adapters.states.service import ControllerService, MiddlewareService, Service, serving
+from stackcast.jobs.adapters.states.service import (
+    ControllerService,
+    MiddlewareService,
+    Service,
+    serving,
+)
 from stackcast.jobs.adapters.states.store import KafkaStore, topics_of
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import printable
@@ -28,19 +34,34 @@ app = typer.Typer(
 
 _LOOK = 0.2
 
-Middleware = Annotated[str, typer.Option("--middleware", metavar="HOST:PORT", help="Of this host.")]
+Middleware = Annotated[
+    str,
+    typer.Option("--middleware", metavar="HOST:PORT", help="Address of this host's middleware."),
+]
 State = Annotated[str, typer.Argument(help="Name of the state.")]
-Name = Annotated[str, typer.Option("--name", help="Of this program; the host's by default.")]
+Name = Annotated[
+    str, typer.Option("--name", help="Name of this program; by default the name of the host.")
+]
 _LOCAL = f"127.0.0.1:{MIDDLEWARE_PORT}"
 
+Ca = Annotated[
+    str,
+    typer.Option("--tls-ca", help="PEM file of the CA that signs the peers' certificates."),
+]
+Certificate = Annotated[
+    str, typer.Option("--tls-certificate", help="PEM file of this program's certificate.")
+]
+Key = Annotated[str, typer.Option("--tls-key", help="PEM file of the certificate's private key.")]
 
-Own = Annotated[str, typer.Option("--address", help="This host's IPv4 in the network.")]
+Own = Annotated[
+    str, typer.Option("--address", help="IPv4 address of this host in the network of states.")
+]
 Link = Annotated[
     str,
     typer.Option(
         "--link",
         metavar="udp:NEAR:PORT/FAR:PORT",
-        help="Tunnel to a switch's port; by default the interface of --address.",
+        help="UDP tunnel to a port of a switch, in place of the interface that has --address.",
     ),
 ]
 
@@ -49,23 +70,33 @@ Link = Annotated[
 def controller(
     address: Own,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where middlewares come.")
+        str,
+        typer.Option("--listen", metavar="HOST:PORT", help="TCP address for middlewares."),
     ] = f"127.0.0.1:{CONTROLLER_PORT}",
     link: Link = "",
     topics: Annotated[
-        str, typer.Option("--topics", help="Its topics' names begin with it.")
+        str, typer.Option("--topics", help="Prefix of the names of both Kafka topics.")
     ] = "states",
     properties_file: PropertiesFile = None,
     bootstrap: Bootstrap = None,
+    ca: Ca = "",
+    certificate: Certificate = "",
+    key: Key = "",
 ) -> None:
-    """Number programs and states, keep updates for who lost them; until Ctrl-C or SIGTERM.
+    """Run the replica controller until Ctrl-C or SIGTERM.
 
-    Run one. Another takes over what it kept in Kafka.
+    It numbers programs and states, and keeps updates in Kafka to repair losses. Run one at a time:
+    another one on the same topics takes over and ends the first.
     """
     brokers, client = client_options(properties_file, bootstrap)
     store = KafkaStore(brokers, *topics_of(topics), client)
     try:
-        service = ControllerService(open_link(address, link), parse_endpoint(listen), store)
+        service = ControllerService(
+            open_link(address, link),
+            parse_endpoint(listen),
+            store,
+            credentials=StateCredentials(ca, certificate, key),
+        )
         _serve(service)
     finally:
         store.close()
@@ -77,16 +108,26 @@ def controller(
 def middleware(
     address: Own,
     controller: Annotated[
-        str, typer.Option("--controller", metavar="HOST:PORT", help="The replica controller.")
+        str,
+        typer.Option(
+            "--controller", metavar="HOST:PORT", help="TCP address of the replica controller."
+        ),
     ] = f"127.0.0.1:{CONTROLLER_PORT}",
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where programs come.")
+        str,
+        typer.Option("--listen", metavar="HOST:PORT", help="TCP address for programs."),
     ] = _LOCAL,
     link: Link = "",
+    ca: Ca = "",
+    certificate: Certificate = "",
+    key: Key = "",
 ) -> None:
     """Carry states between this host's programs and the network, until Ctrl-C or SIGTERM."""
     service = MiddlewareService(
-        open_link(address, link), parse_endpoint(listen), parse_endpoint(controller)
+        open_link(address, link),
+        parse_endpoint(listen),
+        parse_endpoint(controller),
+        StateCredentials(ca, certificate, key),
     )
     _serve(service)
     made = service.middleware
@@ -99,18 +140,32 @@ def switch_controller(
     switch: Annotated[
         str, typer.Argument(metavar="HOST:PORT", help="P4Runtime address of the switch.")
     ],
-    device_id: Annotated[int, typer.Option("--device-id", min=1, help="Of the switch.")] = 1,
-    election_id: Annotated[
-        int, typer.Option("--election-id", min=1, help="The highest of several controls it.")
+    device_id: Annotated[
+        int,
+        typer.Option(
+            "--device-id", min=1, max=(1 << 64) - 1, help="P4Runtime device id of the switch."
+        ),
     ] = 1,
-    ca: Annotated[str, typer.Option("--tls-ca", help="PEM: who signs the switch's key.")] = "",
-    certificate: Annotated[str, typer.Option("--tls-certificate", help="PEM: ours.")] = "",
-    key: Annotated[str, typer.Option("--tls-key", help="PEM: of our certificate.")] = "",
+    election_id: Annotated[
+        int,
+        typer.Option(
+            "--election-id",
+            min=1,
+            max=(1 << 128) - 1,
+            help="Election id: the connected controller with the highest one writes.",
+        ),
+    ] = 1,
+    ca: Annotated[
+        str,
+        typer.Option("--tls-ca", help="PEM file of the CA that signs the switch's certificate."),
+    ] = "",
+    certificate: Certificate = "",
+    key: Key = "",
 ) -> None:
-    """Keep the table of states of a switch that runs state_replication_table, until Ctrl-C.
+    """Write the table of states of a switch that runs state_replication_table, until Ctrl-C.
 
-    Run one beside each such switch, and the refresher as ever. One that does not answer, or has no
-    tree yet, is tried again.
+    Run one for each such switch, in addition to the refresher. If the switch does not answer, or
+    has no tree yet, the command tries again.
     """
     # gRPC takes half a second, and no other command needs it.
     from stackcast.jobs.adapters.switches.credentials import Credentials  # noqa: PLC0415
@@ -140,14 +195,16 @@ def _log() -> None:
 
 @app.command()
 def show(
-    state: Annotated[str, typer.Argument(help="Name of one; all by default.")] = "",
+    state: Annotated[str, typer.Argument(help="Name of a state; by default all states.")] = "",
     properties_file: Annotated[
         Path | None,
-        typer.Option("--properties-file", exists=True, help="Properties of the jobs."),
+        typer.Option("--properties-file", exists=True, help="Spark properties of the deployment."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each state.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each state.")
+    ] = False,
 ) -> None:
-    """Say who publishes and who holds each state, and how far each is, from the tables."""
+    """Print publishers and replicas of each state, and how far they are, from the tables."""
     # No other command needs a JVM, or should wait for it.
     from stackcast.jobs.adapters.app import session  # noqa: PLC0415
     from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
@@ -194,11 +251,21 @@ def publish(
     name: Name = "",
     middleware: Middleware = _LOCAL,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, help="Seconds until the last must be safe.")
+        float,
+        typer.Option(
+            "--wait", min=0, help="Seconds to wait for the replica controller's confirmation."
+        ),
     ] = 30.0,
+    ca: Ca = "",
+    certificate: Certificate = "",
+    key: Key = "",
 ) -> None:
-    """Publish each line of standard input as an update; end when all are safe."""
-    with Replica(state, name, parse_endpoint(middleware), subscribes=False) as replica:
+    """Publish each line of standard input as an update.
+
+    The command ends when the replica controller has confirmed all updates.
+    """
+    credentials, place = StateCredentials(ca, certificate, key), parse_endpoint(middleware)
+    with Replica(state, name, place, subscribes=False, credentials=credentials) as replica:
         for line in sys.stdin.buffer:
             replica.publish(line.rstrip(b"\n"))
         replica.flush(wait)
@@ -209,11 +276,17 @@ def subscribe(
     state: State,
     name: Name = "",
     middleware: Middleware = _LOCAL,
-    count: Annotated[int, typer.Option("--count", min=0, help="End after so many; 0: never.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", min=0, help="Number of updates to print; 0 is no limit.")
+    ] = 0,
+    ca: Ca = "",
+    certificate: Certificate = "",
+    key: Key = "",
 ) -> None:
-    """Print each update, a JSON object a line, until Ctrl-C or SIGTERM."""
+    """Print each update as a JSON object, one per line, until Ctrl-C or SIGTERM."""
     seen = 0
-    with stop_on_signal() as stop, Replica(state, name, parse_endpoint(middleware)) as replica:
+    credentials, place = StateCredentials(ca, certificate, key), parse_endpoint(middleware)
+    with stop_on_signal() as stop, Replica(state, name, place, credentials=credentials) as replica:
         while not stop.is_set():
             for update in replica.updates(_LOOK):
                 shown = {

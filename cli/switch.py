@@ -76,4 +76,4 @@ def shell(
     typer.echo(
         f"switch {name} at {row['address']}, {access}; exit or Ctrl-D ends the shell", err=True
     )
-    open_shell(row["address"], row["device_id"], credentials, election_id)
+    open_shell(name, row["address"], row["device_id"], credentials, election_id)

@@ -1,4 +1,4 @@
 """``stackcast receive``: the host's side of the stream, with recovery of lost notifications.
 
-Called by `stackcast.cli.main`.
+A command of `stackcast.cli.main`.
 """

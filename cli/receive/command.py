@@ -32,7 +32,12 @@ from stackcast.cli.receive.sockets import (
 from stackcast.cli.signals import stop_on_signal
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import printable
-from stackcast.udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
+from stackcast.udfs.messages.recovery.receiver import (
+    Notification,
+    Output,
+    Receiver,
+    ReceiverOptions,
+)
 from stackcast.udfs.messages.reference import LENGTH, read_packet
 from stackcast.udfs.messages.sequence import Topic, session_id
 from stackcast.udfs.messages.summaries import Request, cookie_of, request
@@ -108,13 +113,13 @@ def receive(
     ] = "",
     generation: Annotated[
         int,
-        typer.Option("--generation", min=0, help="How often the log of --topic was truncated."),
+        typer.Option("--generation", min=0, help="How often --topic began new sessions."),
     ] = 0,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Number of partitions of --topic.")
     ] = 1,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the first event ever sent.")
+        bool, typer.Option("--from-start", help="Request all earlier notifications, too.")
     ] = False,
     order: Annotated[
         Literal["arrival", "sequence"],
@@ -160,9 +165,9 @@ def receive(
 
     Without --rerequest, losses are only reported. Ctrl-C, SIGTERM or --seconds end the command. It
     then prints statistics on standard error, where it also reports losses and long silence. The
-    exit code is 1 if messages were lost, if an announced message is missing at the end, if keys are
-    given and the last summary of a session is not authentic, or if nothing was received and the
-    kernel shows why.
+    exit code is 1 if messages were lost, if an announced message is missing at the end, if earlier
+    messages are missing with --from-start, if keys are given and the last summary of a session is
+    not authentic, or if nothing was received and the kernel shows why.
     """
     if from_start and not rerequest:
         raise typer.BadParameter("--from-start requests earlier messages: give --rerequest")
@@ -257,6 +262,7 @@ def receive(
     if (
         receiver.statistics.losses
         or any(covered < known for _, covered, known in states.values())
+        or receiver.catching_up()
         or receiver.unproven()
         or (receiver.statistics.forged and not states)
         or deaf
@@ -285,6 +291,8 @@ def run(
             outlet.put(out.deliveries)
         if out.requests:
             ask(out.requests)
+        for session, complete in out.caught_up:
+            tell(f"session {session.decode('latin-1')}: caught up, complete up to {complete}")
         for loss in out.losses:
             missing = "some" if loss.missing is None else f"{loss.missing:,}"
             tell(

@@ -5,8 +5,7 @@
 
 from pyspark.sql import SparkSession
 
-from stackcast.udfs.columns import match
-from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast import Subscription, match
 
 spark = SparkSession.builder.getOrCreate()
 history = spark.sql("""
