@@ -38,6 +38,7 @@
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compiles the programs in p4/
 #   ./spark-submit.sh make docs                  writes the table of settings in docs/operations.md
 #   ./spark-submit.sh make p4runtime             generates the modules of P4Runtime's messages in schemas/p4runtime
+#   ./spark-submit.sh make audit [--pip-audit PATH]    reports known vulnerabilities of the locked versions
 #   ./spark-submit.sh make packages --uv PATH    writes the hashes of Python packages in conf/packages
 #   ./spark-submit.sh make structure             prints modules, lines, modules with one caller and import cycles
 #   eval "$(./spark-submit.sh env)"              puts spark-submit and stackcast on the path (stackcast --help)
@@ -233,7 +234,7 @@ make_class_data() {
     export_environment
     export SPARK_CONF_DIR=$VAR/conf: SPARK_DIST_CLASSPATH=$ROOT/conf
     export SPARK_SUBMIT_OPTS="\"-XX:ArchiveClassesAtExit=$archive.new\" -Xlog:disable"
-    cd "$ROOT" && python -m jobs.adapters.tables.class_data
+    cd "$ROOT" && python -m stackcast.jobs.adapters.tables.class_data
   ) >"$VAR/log/classes.log" 2>&1 && mv "$archive.new" "$archive" ||
     say "class data could not be archived, so starts take longer; the log says why: $VAR/log/classes.log"
   # Marked as done even after a failure, so that later starts do not try again.
@@ -289,7 +290,7 @@ ensure_environment() {
     "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
       die "$python cannot create a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
     say "[2/4] installing Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
-    install_packages runtime "$python_stamp" build runtime shell .
+    install_packages runtime "$python_stamp" build runtime console shell .
   fi
   if ! is_done jars "$jar_stamp"; then
     check_disk "the jars need" 500
@@ -324,7 +325,7 @@ kernel_sources() {
     more=$({
       printf '%s\n' "$files"
       # shellcheck disable=SC2086  # one word each
-      sed -nE 's/^ *(from|import) +(udfs[A-Za-z0-9_.]*).*/\2/p' $files | LC_ALL=C sort -u |
+      sed -nE 's/^ *(from|import) +stackcast\.(udfs[A-Za-z0-9_.]*).*/\2/p' $files | LC_ALL=C sort -u |
         tr . / | while read -r file; do
           for file in "$file.py" "$file"/*.py; do [ ! -f "$file" ] || echo "$file"; done
         done
@@ -356,7 +357,7 @@ choose_kernel_cache() {
 compile_kernels() {
   [ ! -e "$NUMBA_CACHE_DIR/.compiled" ] && [ -w "$NUMBA_CACHE_DIR" ] || return 0
   say "compiling the kernels that process events (a minute, once per version)"
-  if (cd "$ROOT" && python -m udfs.delivery.kernel_cache >"$VAR/log/kernels.log" 2>&1); then
+  if (cd "$ROOT" && python -m stackcast.udfs.delivery.kernel_cache >"$VAR/log/kernels.log" 2>&1); then
     : >"$NUMBA_CACHE_DIR/.compiled"
   else
     # Each process compiles the kernels that it calls.
@@ -395,8 +396,8 @@ case "${1:-}" in
   make)
     name=${2:-}
     case "$name" in
-      p4 | p4runtime | docs | packages | structure) ;;
-      *) die "make has no target '$name'; targets: docs p4 p4runtime packages structure" ;;
+      audit | p4 | p4runtime | docs | packages | structure) ;;
+      *) die "make has no target '$name'; targets: audit docs p4 p4runtime packages structure" ;;
     esac
     shift 2
     ensure_environment test
@@ -434,6 +435,12 @@ case "${1:-}" in
   *)
     ensure_environment runtime
     export_environment
+    # The address at which Spark serves its pages, if they are enabled: without it, on all interfaces.
+    # A driver that a cluster starts gets this environment, and must not announce such an address.
+    case " $* " in
+      *\ --deploy-mode\ cluster\ * | *deployMode=cluster\ *) ;;
+      *) export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1} ;;
+    esac
     case " $* " in *_stream.py\ * | *rerequest.py\ * | *\ --demo\ *) compile_kernels ;; esac
     exec "$SPARK_HOME/bin/spark-submit" "$@"
     ;;

@@ -26,7 +26,8 @@ _GOLDEN = math.pi * (3 - math.sqrt(5))
 def drawing(
     network: Network, geography: Mapping[str, Place] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Returns the network as the map of a report takes it (`stackcast.udfs.report`); all of it is JSON.
+    """Returns the network as the map of a report takes it (`stackcast.udfs.report`); all of it is
+    JSON.
 
     ``nodes``: id, kind (``switch``, ``host`` or ``publisher``), layer of a switch or None, x and y
     as `layout` has them. ``links``: u, v and up, each link once, those to hosts too.

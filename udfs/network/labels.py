@@ -2,8 +2,9 @@
 
 Here is what all have in common, and virtual trees: a label has two bits of type and an id (WERNECKE
 5.2.6), of 16 bits together, or of 32 where a network has more directed links or stored trees than
-14 bits can name. The others are in `stackcast.udfs.network.source_routes` and `stackcast.udfs.network.stored_routes`;
-`stackcast.udfs.network.encodings` lists them. A network has labels of one format.
+14 bits can name. The others are in `stackcast.udfs.network.source_routes` and
+`stackcast.udfs.network.stored_routes`; `stackcast.udfs.network.encodings` lists them. A network has
+labels of one format.
 """
 
 from __future__ import annotations

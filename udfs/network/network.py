@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.names import name_fault
 from stackcast.udfs.network.encodings import can_widen, with_room
 from stackcast.udfs.network.labels import MAX_PORT, NARROW, LabelFormat
 from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
@@ -115,10 +116,11 @@ class Network:
     ) -> Network:
         """Builds the network of these rows; ``labels``: the format of its stacks.
 
-        Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
-        ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
-        ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``,
-        ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``, ``BAD_TUNNEL``.
+        Raises NetworkError: ``NO_SWITCH``, ``BAD_NAME``, ``DUPLICATE_NAME``,
+        ``DUPLICATE_DEVICE_ID``, ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``,
+        ``TOO_MANY_LINKS``, ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``,
+        ``DUPLICATE_PORT``, ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``,
+        ``DISCONNECTED``, ``BAD_TUNNEL``.
         """
         return cls(switches, hosts, links, labels)
 
@@ -366,6 +368,11 @@ class Network:
 def _check_names(switches: list[Switch], hosts: list[Host]) -> None:
     if not switches:
         raise NetworkError("NO_SWITCH", "a network needs at least one switch")
+    for kind, nodes in (("switch", switches), ("host", hosts)):
+        for node in nodes:
+            fault = name_fault(node.name)
+            if fault:
+                raise NetworkError("BAD_NAME", f"the name of a {kind} {fault}", name=node.name)
     names = [switch.name for switch in switches] + [host.name for host in hosts]
     if len(set(names)) < len(names):
         name = _first_twice(names)

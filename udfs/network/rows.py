@@ -123,10 +123,17 @@ def _address(whose: str, text: str) -> int:
 def with_states(links: Iterable[dict[str, Any]], now: Iterable[Row]) -> list[dict[str, Any]]:
     """Returns rows of ``links`` with column ``up`` of the same links in other rows of the table.
 
-    The same: of that id, by those ports. Other columns stay as in ``links``.
+    The same: of that id, by those ports. Other columns stay as in ``links``. Raises NetworkError
+    ``DUPLICATE_LINK`` if there are two rows of a link, one of which may be up and the other down.
     """
     ends = ("link_id", "switch", "port", "neighbor", "neighbor_port")
-    up = {tuple(row[name] for name in ends): row["up"] for row in now}
+    up: dict[tuple[Any, ...], bool] = {}
+    for row in now:
+        link = tuple(row[name] for name in ends)
+        if link in up:
+            number = row["link_id"]
+            raise NetworkError("DUPLICATE_LINK", f"two links have the id {number}", link=number)
+        up[link] = row["up"]
     return [row | {"up": up.get(tuple(row[name] for name in ends), row["up"])} for row in links]
 
 

@@ -224,8 +224,9 @@ class HopLabels(IdLabels, SourceRoute):
 def _values(tag: int, ports: Sequence[int]) -> list[tuple[int, int]]:
     """Returns what says all of a switch's ports: strategies and values.
 
-    A group is of one subset of ports (`stackcast.udfs.switches.ports`), so several may be needed. In a mixed
-    stack: one port as a port, several of one subset as a group, else as a mask if that has room.
+    A group is of one subset of ports (`stackcast.udfs.switches.ports`), so several may be needed.
+    In a mixed stack: one port as a port, several of one subset as a group, else as a mask if that
+    has room.
     """
     groups: dict[int, int] = {}
     for port in sorted(ports):

@@ -15,7 +15,12 @@ from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.labels import MAX_LABELS, LabelFormat
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.virtual_tree import VirtualTree
-from stackcast.udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
+from stackcast.udfs.stacks.forwarding import (
+    COUNT_BYTES,
+    ETHERNET_BYTES,
+    ForwardingModel,
+    network_tables,
+)
 from stackcast.udfs.trees.encode import Algorithm, Encoder, Encoding, Size
 from stackcast.udfs.trees.encoders import encoder_of
 from stackcast.udfs.trees.publications import Publication
@@ -152,8 +157,8 @@ class FrameReplayer(Replayer):
     """Replays publications in any encoding, frame by frame through the forwarding model. Labels
     that name no tree count as hops.
 
-    tables: what switches hold, by name. Raises NetworkError as `stackcast.udfs.trees.encoders.encoder_of`
-    does.
+    tables: what switches hold, by name. Raises NetworkError as
+    `stackcast.udfs.trees.encoders.encoder_of` does.
     """
 
     def __init__(

@@ -277,7 +277,8 @@ def build_frames(
     leaf: int32[m], leaf of each message; 0 and leaves without templates are not sent.
     messages: positions of the m messages in ``data``, packet after packet.
     data: uint8[], the packets.
-    sequence_base: int64[n], Kafka offset of each packet; see :mod:`stackcast.udfs.messages.sequence`.
+    sequence_base: int64[n], Kafka offset of each packet; see
+    :mod:`stackcast.udfs.messages.sequence`.
     sessions: uint8[n, 10], MoldUDP64 session of each packet, or uint8[1, 10] for all of them.
     mtu: bytes that a frame may have after its Ethernet header.
 

@@ -4,20 +4,22 @@ A stack is right by construction. Given a delivery tree and a set of virtual tre
 stack, every switch on the way must send out of its children's ports and no other: what the
 virtual trees lack there becomes a hop label, what they have too much a stop label. So
 virtual trees may overlap or close cycles between them: those ports are too much. So are ports
-towards failed links, which switches keep in their trees (`stackcast.udfs.network.virtual_tree.tree_ports`): a
-stop label prunes each where the notification would come by, whether the link is down or up again.
+towards failed links, which switches keep in their trees
+(`stackcast.udfs.network.virtual_tree.tree_ports`): a stop label prunes each where the notification
+would come by, whether the link is down or up again.
 
 What there is to choose are the delivery tree and the virtual trees. ``greedy`` is Algorithm 5.1.
 ``refined`` begins with its answer, among others, and makes it shorter
-(`stackcast.udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 512 stored trees
-it looks at 32, with many receivers at more, and Algorithm 5.1 is ended early, as the text allows,
-after the half of them that come first in its order (`stackcast.udfs.trees.kernels.candidates`). ``quick``
-takes the plain Steiner tree and the stored trees that pay on it: one search, for networks where one
-a stored tree takes too long.
+(`stackcast.udfs.trees.kernels.refined`), so its stacks never have more labels; of more than 512
+stored trees it looks at 32, with many receivers at more, and Algorithm 5.1 is ended early, as the
+text allows, after the half of them that come first in its order
+(`stackcast.udfs.trees.kernels.candidates`). ``quick`` takes the plain Steiner tree and the stored
+trees that pay on it: one search, for networks where one a stored tree takes too long.
 
-Where one stack would be too long, its delivery tree is cut into pieces (`stackcast.udfs.trees.kernels.cut`),
-and the receivers of each get a stack: one that begins with the stored trees of the whole
-(`stackcast.udfs.trees.kernels.refined.resumed`), or that of Algorithm 5.1 where it is shorter.
+Where one stack would be too long, its delivery tree is cut into pieces
+(`stackcast.udfs.trees.kernels.cut`), and the receivers of each get a stack: one that begins with
+the stored trees of the whole (`stackcast.udfs.trees.kernels.refined.resumed`), or that of Algorithm
+5.1 where it is shorter.
 """
 
 from __future__ import annotations

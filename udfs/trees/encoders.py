@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from stackcast.udfs.network.labels import MAX_LABELS, LabelFormat, VirtualTrees
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
-from stackcast.udfs.network.stored_routes import BitmapLabels, DestinationLabels, HybridLabels, TreeLabels
+from stackcast.udfs.network.stored_routes import (
+    BitmapLabels,
+    DestinationLabels,
+    HybridLabels,
+    TreeLabels,
+)
 from stackcast.udfs.network.virtual_tree import VirtualTree
 from stackcast.udfs.trees.encode import Encoder
 from stackcast.udfs.trees.source_routes import RouteEncoder

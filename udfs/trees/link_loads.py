@@ -16,7 +16,12 @@ from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.labels import MAX_LABELS
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.virtual_tree import VirtualTree, stored
-from stackcast.udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingModel, network_tables
+from stackcast.udfs.stacks.forwarding import (
+    COUNT_BYTES,
+    ETHERNET_BYTES,
+    ForwardingModel,
+    network_tables,
+)
 from stackcast.udfs.trees.broadcast import broadcast_trees
 from stackcast.udfs.trees.encoders import AnyEncoder, encoder_of
 from stackcast.udfs.trees.publications import Publication

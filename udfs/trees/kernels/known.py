@@ -20,8 +20,9 @@ def forget(work):  # type: ignore[no-untyped-def]
 
 @helper
 def grown(task, mode):  # type: ignore[no-untyped-def]
-    """Grows the delivery tree for the stored trees in use, as `stackcast.udfs.trees.kernels.search.grow`
-    does by weight or by labels, or recalls it, and takes its needs. Returns what that does.
+    """Grows the delivery tree for the stored trees in use, as
+    `stackcast.udfs.trees.kernels.search.grow` does by weight or by labels, or recalls it, and takes
+    its needs. Returns what that does.
 
     Were two sets of trees known by one number of 64 bits, the tree of one would serve the other,
     too, by a longer stack perhaps: what a stack does follows from its delivery tree.

@@ -371,9 +371,9 @@ def resumed(task, trees, begun):  # type: ignore[no-untyped-def]
 
 @inner
 def refined(task, trees, most):  # type: ignore[no-untyped-def]
-    """Improves the answer of :func:`stackcast.udfs.trees.kernels.greedy.greedy`, and never has more labels.
-    Above twice ``most`` labels, and where none is found of at most ``most``, the greedy answer
-    stands. Returns ``(count, number, labels)``, the labels being those of that answer."""
+    """Improves the answer of :func:`stackcast.udfs.trees.kernels.greedy.greedy`, and never has more
+    labels. Above twice ``most`` labels, and where none is found of at most ``most``, the greedy
+    answer stands. Returns ``(count, number, labels)``, the labels being those of that answer."""
     small, listed, numbers = candidates(task)
     count, number, labels = greedy(small, trees, listed)
     first = labels
