@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
+from program_switches import group_of
 
 from stackcast.jobs.adapters.switches.program import P4Program
 from stackcast.udfs.network.programs import EVENT, PASSES, VALUES
@@ -17,6 +21,7 @@ from stackcast.udfs.switches.entry import (
     canonical,
     difference,
     group_entry,
+    group_id,
 )
 from stackcast.udfs.switches.ordering import (
     WriteStep,
@@ -25,6 +30,7 @@ from stackcast.udfs.switches.ordering import (
     withheld,
     write_steps,
 )
+from stackcast.udfs.switches.ports import FAN_OUT, port_groups, port_mask
 
 pytestmark = pytest.mark.unit
 
@@ -230,6 +236,35 @@ def test_after_a_failure_no_event_is_moved_to_what_is_not_whole(kind) -> None:
     for failed in (entry(f"{STAGE}.value_3"), pass_entry(9), entry(f"{STAGE}.price.exact")):
         assert withheld(WriteStep(kind, (start, first, later)), [failed]) == (start, first)
     assert withheld(WriteStep(kind, (start, first)), [group(1)]) == ()
+
+
+def label_entry(action: str, ports: Collection[int]) -> SwitchEntry:
+    params = (("ports", canonical(port_mask(ports))),)
+    return replace(label(1, 1, action), params=params)
+
+
+@pytest.mark.parametrize("kind", ["insert", "modify"])
+@given(ports=st.sets(st.integers(1, 20), min_size=1, max_size=6), failed=st.data())
+def test_an_entry_is_withheld_exactly_if_a_group_that_it_sends_to_could_not_be_written(
+    kind, ports, failed
+) -> None:
+    written = port_groups("s1", range(1, 21))
+    refused = failed.draw(st.lists(st.sampled_from(written), max_size=40))
+    tree = label_entry("tree", ports)
+    subsets = [{p for p in ports if (p - 1) // 8 == subset} for subset in range(3)]
+    sends_to = {group_of(port_mask(subset)) for subset in subsets if subset}
+    if len(sends_to) > 1:
+        sends_to.add(FAN_OUT)
+    expected = (tree,) if sends_to & {group_id(entry) for entry in refused} else ()
+    assert withheld(WriteStep(kind, (tree,)), refused) == expected
+    assert withheld(WriteStep("delete", (tree,)), refused) == ()
+
+
+def test_an_entry_is_withheld_if_a_port_that_it_sends_to_has_no_stop() -> None:
+    trees = tuple(label_entry("tree", ports) for ports in ({1, 2}, {2, 3}, {3, 4}))
+    stops = label_entry("stop", {2}), label_entry("stop", {5})
+    assert withheld(WriteStep("insert", trees), [stops[0]]) == trees[:2]
+    assert withheld(WriteStep("insert", stops), [group(2, port=2), stops[0]]) == ()
 
 
 def pass_entry(number: int) -> SwitchEntry:

@@ -21,15 +21,20 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import filterfalse
+from operator import or_
 from typing import Literal
 
 from stackcast.udfs.network.programs import EVENT, PASSES, STATES, VALUES
-from stackcast.udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical
+from stackcast.udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, group_id
+from stackcast.udfs.switches.ports import groups_of
 
 Kind = Literal["insert", "modify", "delete"]
 Rank = tuple[int, int]
 
+#: Names of the parameters that are masks of ports.
+_PORT_MASKS = ("ports", "links", "hosts")
 _START = ".start"
 _LAST = re.compile(r"\.(route|bridged)\.|\.leaf$")
 _DEPTH = re.compile(r"^(.*\.)[a-z]+_(\d+)$")
@@ -100,7 +105,7 @@ def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
         return 0, 0
     if table == STATES or table.startswith(("egress.", VALUES)) or _LAST.search(table):
         return 1, 0
-    if entry.action.endswith(".stop"):
+    if _is_stop(entry):
         # While tables are refilled, a tree without the stops that prune it would reach too many.
         return 2, 0
     if table == EVENT:
@@ -123,25 +128,51 @@ def _family(table: str) -> str:
 
 
 def withheld(step: WriteStep, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntry, ...]:
-    """Returns entries that a step must leave as they are, as an update before it has failed.
+    """Return the entries of a step that must not be written because an earlier update failed.
 
-    Tables with a common start are one machine of states: while an entry of it could not be written
-    the old states stay in use, so the start stays as it is, and none is removed. Of `EVENT` nothing
-    more is written either: an entry stands for all below it that lack the entries above them.
-    Entries of other tables stand for themselves, but a group may be pointed at by any that was not
-    modified.
+    - Tables with a common start are one state machine. If an entry of it could not be written, the
+      old states stay in use: its start is not changed, and none of its entries is deleted.
+    - An entry of `EVENT` is only right together with the entries of higher priority, so no other
+      entry of this table is written.
+    - If a group could not be written, entries that send to it are not written either. The same
+      holds for a port whose stop could not be written. What such an entry replaces stays in use.
+    - A group is not deleted if any entry of a table failed, because the old entry may send to it.
+
+    Args:
+        step: updates to write.
+        failed: entries of earlier steps that were refused or withheld.
     """
     failed = list(failed)
-    troubled = {_machine(entry.table) for entry in failed} - {""}
-    rows = any(entry.table == EVENT for entry in failed)
-    groups = step.kind == "delete" and any(entry.table != GROUPS for entry in failed)
-    return tuple(
-        entry
-        for entry in step.entries
-        if (rows and entry.table == EVENT)
-        or (groups and entry.table == GROUPS)
-        or (_machine(entry.table) in troubled and (step.kind == "delete" or _is_start(entry)))
-    )
+    machines = {_machine(entry.table) for entry in failed} - {""}
+    event_failed = any(entry.table == EVENT for entry in failed)
+    delete = step.kind == "delete"
+    groups_in_use = any(entry.table != GROUPS for entry in failed)
+    missing_groups = {group_id(entry) for entry in failed if entry.table == GROUPS}
+    missing_stops = reduce(or_, (_ports(entry) for entry in failed if _is_stop(entry)), 0)
+
+    def is_withheld(entry: SwitchEntry) -> bool:
+        if entry.table == GROUPS:
+            return delete and groups_in_use
+        if event_failed and entry.table == EVENT:
+            return True
+        if _machine(entry.table) in machines and (delete or _is_start(entry)):
+            return True
+        if delete or _is_stop(entry):
+            return False
+        ports = _ports(entry)
+        return bool(ports & missing_stops) or not missing_groups.isdisjoint(groups_of(ports))
+
+    return tuple(filter(is_withheld, step.entries)) if failed else ()
+
+
+def _ports(entry: SwitchEntry) -> int:
+    """Return the mask of all ports that an entry of a table names."""
+    masks = (int.from_bytes(value, "big") for name, value in entry.params if name in _PORT_MASKS)
+    return reduce(or_, masks, 0)
+
+
+def _is_stop(entry: SwitchEntry) -> bool:
+    return entry.action.endswith(".stop")
 
 
 def _is_start(entry: SwitchEntry) -> bool:

@@ -58,6 +58,22 @@ def port_groups(switch: str, ports: Collection[int]) -> list[SwitchEntry]:
     return groups
 
 
+def groups_of(mask: int) -> Iterator[int]:
+    """Yield the number of each group that sends a packet to the ports of ``mask``.
+
+    Args:
+        mask: bit p - 1 stands for port p.
+    """
+    subsets = 0
+    for subset in range(-(-mask.bit_length() // SUBSET)):
+        part = mask >> SUBSET * subset & _WITHIN
+        if part:
+            subsets += 1
+            yield subset << SUBSET | part
+    if subsets > 1:
+        yield FAN_OUT
+
+
 def _parts(mask: int) -> Iterator[int]:
     """Yields all sets of bits of ``mask`` but the empty one, in ascending order."""
     part = -mask & mask
