@@ -23,12 +23,12 @@ from stackcast.lab.fabric.hosts import external_hosts
 from stackcast.lab.fabric.network import read_description
 from stackcast.lab.fabric.ports import read_ports
 from stackcast.lab.fabric.topologies import NetworkOptions
-from stackcast.lab.switch.p4runtime.roles import read_roles
 from stackcast.lab.traffic.packets import check_records, open_records
 from stackcast.lab.traffic.topic_log import TopicLog
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.lab.up import daemon, deployment
 from stackcast.lab.up.jars import fetch_broker
+from stackcast.switch.p4runtime.roles import read_roles
 from stackcast.udfs.errors import printable
 from stackcast.udfs.network.encodings import ENCODINGS
 

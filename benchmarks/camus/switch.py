@@ -20,7 +20,7 @@ from benchmarks.support.ready_process import ReadyProcess
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.lab.fabric.ports import UdpTunnel
 from stackcast.lab.fabric.standalone import StandaloneSwitch, open_ports
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.filters.subscriptions import Subscription, check
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.topology import fabric

@@ -22,7 +22,7 @@ from benchmarks.p4 import text_program
 from benchmarks.p4.passes import counted_text, draw, text_arrivals
 from benchmarks.p4.speed import Frame, different_frames, switch_tables
 from benchmarks.p4.workloads import Workload, ports_of_switch
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 
 PORTS = 8
 WINDOW = 16

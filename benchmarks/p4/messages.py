@@ -21,8 +21,8 @@ from benchmarks.p4.workloads import (
     ports_of_switch,
 )
 from benchmarks.support.measuring import side_by_side
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.filters.compiler.compile import compile_rules
 from stackcast.udfs.filters.matching.matcher import Matcher
 from stackcast.udfs.filters.subscriptions import CheckedRule

@@ -12,7 +12,7 @@ from virtual_trees_cases import datagram, modelled, stack_frame
 from benchmarks.compile import say
 from benchmarks.p4.workloads import PUBLISHER, Workload
 from stackcast.lab.fabric.switches import Fabric
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.stacks.forwarding import ForwardingModel
 from stackcast.udfs.switches.stack_entries import switch_entries
 

@@ -15,7 +15,7 @@ from benchmarks.compile import say
 from benchmarks.p4.text_program import LABEL_TABLES, by_hand, text_switch
 from benchmarks.p4.text_program import entries as text_entries
 from benchmarks.p4.workloads import Visit, Workload, ports_of_switch
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.labels import MAX_PORT, SwitchTables
 from stackcast.udfs.stacks.forwarding import forward
 from stackcast.udfs.switches.entry import GROUPS

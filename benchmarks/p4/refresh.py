@@ -24,10 +24,10 @@ from stackcast.jobs.adapters.switches.messages import Names
 from stackcast.jobs.adapters.switches.program import P4Program
 from stackcast.jobs.adapters.switches.results import SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
 from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.network.labels import NARROW, TREE
 from stackcast.udfs.switches.entry import SwitchEntry, canonical
 from stackcast.udfs.switches.stack_entries import LABELS_A_PASS, label_table

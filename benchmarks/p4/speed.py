@@ -13,7 +13,7 @@ from virtual_trees_cases import datagram, entries_of, modelled, random_tables, s
 from benchmarks.compile import say
 from benchmarks.p4.passes import COUNTS, Curve
 from benchmarks.support.measuring import side_by_side
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables
 from stackcast.udfs.switches.stack_entries import LABELS_A_PASS
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from feature_cases import entry
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE, SwitchTables, ports_of
 from stackcast.udfs.switches.entry import SwitchEntry, session_entry
 

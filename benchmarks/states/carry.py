@@ -16,7 +16,7 @@ from p4_products import products
 from benchmarks.states import tree
 from benchmarks.support.results import Lines
 from stackcast.lab.fabric.switches import Fabric
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.states.frames import pack_frame

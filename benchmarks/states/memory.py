@@ -21,7 +21,7 @@ import numpy as np
 from p4_products import products
 
 from benchmarks.support.results import Lines
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.states.frames import pack_frame
 from stackcast.udfs.states.messages import MessageKind, StateHeader, group_of
 from stackcast.udfs.switches.ports import port_groups

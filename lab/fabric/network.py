@@ -51,9 +51,9 @@ from stackcast.lab.fabric.hosts import (
 )
 from stackcast.lab.fabric.injections import Injections
 from stackcast.lab.fabric.switches import Fabric
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import LabError, StackcastError, printable
 from stackcast.udfs.network.encodings import label_format
 from stackcast.udfs.network.labels import NARROW

@@ -20,13 +20,13 @@ from typing import Any
 
 from stackcast.lab.fabric.injections import Injections
 from stackcast.lab.fabric.ports import Link, Port
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.data_plane import CPU_PORT, DataPlane
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
-from stackcast.lab.switch.p4runtime.files import parse_json, parse_p4info
-from stackcast.lab.switch.p4runtime.roles import Roles
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.data_plane import CPU_PORT, DataPlane
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.endpoint import ServerCredentials, check_listen
+from stackcast.switch.p4runtime.files import parse_json, parse_p4info
+from stackcast.switch.p4runtime.roles import Roles
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import LabError, SwitchError
 
 _IN_TURN = 64

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stackcast.lab.switch.data_plane import CPU_PORT, DataPlane
+from stackcast.switch.data_plane import CPU_PORT, DataPlane
 from stackcast.udfs.network.network import Network
 
 

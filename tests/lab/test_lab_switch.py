@@ -20,7 +20,7 @@ from scapy.layers.l2 import Ether
 from stackcast.lab.fabric.hosts import BadFrame, NetworkCard, udp_payload
 from stackcast.lab.fabric.network import Ingress
 from stackcast.lab.fabric.switches import Fabric
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.network.labels import NARROW, TREE, SwitchTables
 from stackcast.udfs.network.network import Host, Link, Network, Switch

@@ -10,12 +10,12 @@ from stackcast.lab.fabric.switches import Fabric
 from stackcast.lab.proof.attribute_reader import frame_reader
 from stackcast.lab.proof.receipts import event_receipt, receipts
 from stackcast.lab.proof.verification import Batch, compare, expected
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
 from stackcast.lab.traffic import sensors
 from stackcast.lab.traffic.feed import event_frames
 from stackcast.lab.traffic.packets import SESSION
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.filters.subscriptions import Subscription, check
 from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.network.programs import ATTRIBUTES

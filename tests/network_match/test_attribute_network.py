@@ -19,9 +19,9 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.program import P4Program
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import NetworkError, SwitchError
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches

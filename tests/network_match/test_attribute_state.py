@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from paths import P4
 from program_switches import fill, open_ports
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.interpreter import Interpreter
 from stackcast.udfs.filters.nodes import Forward, Rule

@@ -28,11 +28,11 @@ from stackcast.lab.fabric.switches import Fabric
 from stackcast.lab.proof import verification
 from stackcast.lab.proof.verification import Receipt
 from stackcast.lab.report.showcase import FilteredShowcase
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.lab.traffic.feed import feed_frames
 from stackcast.lab.traffic.packets import new_packets
 from stackcast.lab.traffic.subscriptions import subscriptions
 from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
 from stackcast.udfs.messages.reference import read_packet

@@ -29,8 +29,8 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 from virtual_trees_cases import datagram, plain_frame
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.schemas.p4runtime import p4info_pb2
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.subscriptions import CheckedRule
 from stackcast.udfs.messages.attributes.events import ETHERTYPE, FINE, WIDTHS, code_of

@@ -19,7 +19,7 @@ from program_switches import open_ports
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.switches.filters import NetworkMatch
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.messages.attributes.events import WIDTHS, Widths

@@ -32,7 +32,7 @@ from packet_cases import (
 )
 from pruning_model import REASONS, checksum, datagram
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.switches.sources import trusted_ports
 
 pytestmark = pytest.mark.unit

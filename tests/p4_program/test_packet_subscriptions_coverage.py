@@ -9,7 +9,7 @@ import pytest
 from program_switches import OPEN
 from pruning_model import datagram
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network_match.layout import key_table, program_layout, take
 from stackcast.udfs.switches.entry import SwitchEntry, canonical
 from stackcast.udfs.switches.match import Match

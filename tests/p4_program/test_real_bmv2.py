@@ -31,7 +31,7 @@ from pruning_model import datagram
 from real_switch import RealSwitch
 from tunnels import in_tunnel
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.encodings import ROUTES as FORMS
 from stackcast.udfs.network.labels import LabelFormat, SwitchTables
 from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES

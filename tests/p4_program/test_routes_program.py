@@ -19,7 +19,7 @@ from program_switches import holding, sent
 from routes_cases import REASONS, modelled, stack_frame
 from virtual_trees_cases import datagram, plain_frame, spread
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.encodings import ROUTES
 from stackcast.udfs.network.labels import SwitchTables
 from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES, SourceRoute

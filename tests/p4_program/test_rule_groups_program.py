@@ -17,7 +17,7 @@ from p4_tables import entries_of
 from packet_cases import right_sums
 from program_switches import open_ports
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.messages.specification import Specification, parse_specification

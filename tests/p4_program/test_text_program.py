@@ -18,7 +18,7 @@ from virtual_trees_cases import datagram, plain_frame, stack_frame
 
 from benchmarks.p4.text_program import PASSES, PROGRAM, by_hand, entries
 from benchmarks.p4.workloads import ports_of_switch
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE
 from stackcast.udfs.network.virtual_tree import stored
 from stackcast.udfs.stacks.forwarding import ForwardingModel, forward, network_tables

@@ -18,7 +18,7 @@ from routes_cases import stack_frame
 from tunnels import end_of, in_tunnel, routed, some_tunnels, tunnelled
 from virtual_trees_cases import datagram, plain_frame
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.encodings import ALL
 from stackcast.udfs.network.labels import NARROW
 from stackcast.udfs.network.network import Link, Network

@@ -23,7 +23,7 @@ from scapy.layers.l2 import Ether
 from tunnels import in_tunnel
 from virtual_trees_cases import REASONS, datagram, modelled, plain_frame, stack_frame
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.labels import NARROW, STOP, TREE, WIDE
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from networks import mended, random_network
 from state_cases import PUBLISH, REGISTER, REMOVE, StateNetwork
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.network import Link, Network
 from stackcast.udfs.states.requests import REFRESH
 from stackcast.udfs.states.subscriptions import PERIOD_BITS, Subscriptions

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from networks import mended, random_network
 from state_cases import PUBLISH, REGISTER, REMOVE, ControlledSwitch, StateNetwork
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.states.switch_controller import LONGEST_PAUSE
 
 pytestmark = pytest.mark.unit

@@ -16,7 +16,7 @@ from program_switches import holding
 from state_cases import PUBLISH, REGISTER, REMOVE, entries_of, state_frame, told, wanted_copies
 from virtual_trees_cases import datagram, plain_frame
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.states import subscriptions

@@ -11,9 +11,9 @@ from google.protobuf import text_format
 from google.rpc import code_pb2
 from paths import TEST_P4
 
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.refusal import Refusal
 from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.refusal import Refusal
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.switches.entry import SwitchEntry
 

@@ -17,7 +17,7 @@ from paths import TEST_P4
 from scapy.layers.inet import IP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.switches.entry import SwitchEntry, canonical, group_entry, session_entry
 from stackcast.udfs.switches.match import Match
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stackcast.lab.switch.bmv2.packet import Packet
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.packet import Packet
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 
 
 def statements_of(config: bytes) -> set[str]:

@@ -12,7 +12,7 @@ from paths import ROOT
 from program_switches import OPEN, open_ports
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.interpreter import Interpreter
 from stackcast.udfs.messages.specification import parse_specification

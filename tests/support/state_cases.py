@@ -16,7 +16,7 @@ import program_switches
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.network import Link, Network
 from stackcast.udfs.states.messages import (
     ACKNOWLEDGER,

@@ -22,9 +22,9 @@ from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
 from stackcast.lab.fabric.injections import Injections
 from stackcast.lab.fabric.ports import UdpTunnel
 from stackcast.lab.fabric.standalone import StandaloneSwitch
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.states.outputs import Keep, Record
 from stackcast.udfs.switches.entry import Difference, SwitchEntry
 from stackcast.udfs.switches.ports import port_groups

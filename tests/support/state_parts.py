@@ -33,7 +33,7 @@ def switch(options: dict[str, Any]) -> None:
 
     from stackcast.lab.fabric.ports import UdpTunnel  # noqa: PLC0415
     from stackcast.lab.fabric.standalone import StandaloneSwitch  # noqa: PLC0415
-    from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch  # noqa: PLC0415
+    from stackcast.switch.bmv2.simple_switch import SimpleSwitch  # noqa: PLC0415
 
     numbers = sorted(map(int, options["near"]))
     plane = SimpleSwitch()

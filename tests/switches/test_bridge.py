@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 from virtual_trees_cases import plain_frame
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.programs import ATTRIBUTES
 from stackcast.udfs.network.topology import fabric, jellyfish, line

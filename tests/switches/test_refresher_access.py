@@ -20,11 +20,11 @@ from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
 from stackcast.jobs.adapters.tables.tables import Tables
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.endpoint import ServerCredentials
-from stackcast.lab.switch.p4runtime.roles import Roles
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.endpoint import ServerCredentials
+from stackcast.switch.p4runtime.roles import Roles
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 from stackcast.udfs.network.topology import fabric

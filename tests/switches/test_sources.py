@@ -19,7 +19,7 @@ from pruning_model import datagram
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.labels import NARROW, TREE, TypedLabels
 from stackcast.udfs.network.network import Host, Network
 from stackcast.udfs.network.programs import ATTRIBUTES, FILTERING, STACKS

@@ -24,10 +24,10 @@ from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
 from stackcast.jobs.adapters.switches.state_controller import StateController
 from stackcast.lab.fabric.injections import Injections
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.data_plane import CPU_PORT
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.data_plane import CPU_PORT
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.states.messages import StateHeader
 from stackcast.udfs.states.switch_model import Message, Port, SwitchModel

@@ -14,11 +14,11 @@ from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.program import P4Program
 from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
-from stackcast.lab.switch.bmv2.simple_switch import SimpleSwitch
-from stackcast.lab.switch.p4runtime.device import Device
-from stackcast.lab.switch.p4runtime.refusal import Refusal
-from stackcast.lab.switch.p4runtime.roles import ANYBODY, Roles, read_roles
-from stackcast.lab.switch.p4runtime.server import P4RuntimeServer
+from stackcast.switch.bmv2.simple_switch import SimpleSwitch
+from stackcast.switch.p4runtime.device import Device
+from stackcast.switch.p4runtime.refusal import Refusal
+from stackcast.switch.p4runtime.roles import ANYBODY, Roles, read_roles
+from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import LabError
 from stackcast.udfs.states.switch_model import Port, SwitchModel
 from stackcast.udfs.switches.entry import SwitchEntry
