@@ -1,4 +1,5 @@
-"""A software switch that runs what p4c compiled and knows nothing of Stackcast.
+"""A software switch that runs compiled P4 programs and is independent of Stackcast's programs.
 
-Called by `fabric` and by benchmarks; of udfs it knows errors and the form of switch entries.
+Called by the lab, the console command, tests and benchmarks. From udfs it imports only errors and
+the form of switch entries, from schemas only P4Runtime's messages.
 """

@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 import networkx as nx
 from paths import ROOT
 
-PACKAGES = ("udfs", "jobs", "lab", "cli", "schemas", "benchmarks")
+PACKAGES = ("udfs", "jobs", "lab", "switch", "cli", "schemas", "benchmarks")
 #: Packages whose sub-packages are rooms of their own.
 DEEPER = ("jobs.adapters",)
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted(
     [
-        *(p for d in ("jobs", "udfs", "lab", "cli") for p in (ROOT / d).rglob("*.py")),
+        *(p for d in ("jobs", "udfs", "lab", "switch", "cli") for p in (ROOT / d).rglob("*.py")),
         *(ROOT / "stackcast").glob("*.py"),
     ]
 )

@@ -12,7 +12,7 @@ from paths import ROOT
 
 pytestmark = pytest.mark.unit
 
-FOLDERS = ("udfs", "jobs", "lab", "cli", "schemas")
+FOLDERS = ("udfs", "jobs", "lab", "switch", "cli", "schemas")
 #: Folders of files that programs read. They are no packages.
 DATA = ("p4", "conf", "docs")
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 #: compiled.
 LIMIT_S = 1800
 SOURCES = (
-    *("stackcast", "cli", "jobs", "lab", "udfs", "schemas", "p4", "conf", "docs"),
+    *("stackcast", "cli", "jobs", "lab", "switch", "udfs", "schemas", "p4", "conf", "docs"),
     *("pyproject.toml", "README.md", "LICENSE"),
 )
 #: Variables that could lead programs to the checkout, or to the environment of the tests.
@@ -128,7 +128,7 @@ def test_the_wheel_has_all_files_below_one_name(wheel: Path) -> None:
     assert not any(entry.external_attr >> 16 & 0o170000 == 0o120000 for entry in entries.values())
     # All files of these folders; of conf and docs, only those that programs read.
     expected = {f"p4/{path.relative_to(P4)}" for path in P4.rglob("*") if path.is_file()}
-    for folder in ("cli", "jobs", "lab", "udfs", "schemas"):
+    for folder in ("cli", "jobs", "lab", "switch", "udfs", "schemas"):
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 expected.add(str(path.relative_to(ROOT)))
@@ -150,7 +150,7 @@ def test_site_packages_gains_one_name(installation: Installation) -> None:
         "stackcast",
         "stackcast-0.1.0.dist-info",
     ]
-    for name in ("cli", "conf", "docs", "jobs", "lab", "p4", "schemas", "udfs"):
+    for name in ("cli", "conf", "docs", "jobs", "lab", "p4", "schemas", "switch", "udfs"):
         done = installation.run(f"python -c 'import {name}'")
         assert f"No module named '{name}'" in done.stderr
 
