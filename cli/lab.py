@@ -1,10 +1,8 @@
-"""``stackcast lab``: a broker and a network of switches and hosts on this machine; one switch."""
+"""``stackcast lab``: a broker and a network of switches and hosts on this machine."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,23 +16,20 @@ from stackcast.installation import var_folder
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.jobs.embedded.feed import feed
-from stackcast.lab.fabric import standalone
 from stackcast.lab.fabric.hosts import external_hosts
 from stackcast.lab.fabric.network import read_description
-from stackcast.lab.fabric.ports import read_ports
 from stackcast.lab.fabric.topologies import NetworkOptions
 from stackcast.lab.traffic.packets import check_records, open_records
 from stackcast.lab.traffic.topic_log import TopicLog
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.lab.up import daemon, deployment
 from stackcast.lab.up.jars import fetch_broker
-from stackcast.switch.p4runtime.roles import read_roles
 from stackcast.udfs.errors import printable
 from stackcast.udfs.network.encodings import ENCODINGS
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run broker, switches and hosts of the lab in the background, or a single switch.",
+    help="Run broker, switches and hosts of the lab in the background.",
 )
 
 _SHOWN_HOSTS = 20
@@ -273,88 +268,6 @@ def down(folder: Folder = None) -> None:
     """Stop the lab, and wait until all its processes have ended."""
     where = _folder(folder)
     typer.echo("the lab is down" if daemon.down(where) else f"no lab is up in {where}")
-
-
-_SWITCH_HELP = """Run one software switch, for development, until SIGTERM or Ctrl-C.
-
-In production, use BMv2 or hardware with the same files. The same switch with BMv2:
-
-simple_switch_grpc --device-id 1 -i 1@veth0 -i 2@veth2 PROGRAM.json -- --grpc-server-addr HOST:PORT
-
-The command prints a line of JSON when it is ready, and its counters on SIGUSR1 and at its end. See
-docs/lab.md for ports, TLS and limits of the model.
-"""
-
-
-@app.command(help=_SWITCH_HELP)
-def switch(
-    *,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="BMv2 JSON to run from the start; without it, a P4Runtime client sets a program.",
-        ),
-    ] = None,
-    p4info: Annotated[
-        Path | None,
-        typer.Option("--p4info", metavar="FILE", help="P4Info (text) of the same program."),
-    ] = None,
-    grpc: Annotated[
-        str, typer.Option("--grpc", metavar="HOST:PORT", help="Address of the P4Runtime server.")
-    ] = "127.0.0.1:9559",
-    port: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--port",
-            metavar="N=LINK",
-            help="1=udp:IP:PORT/IP:PORT (a tunnel, near end first) or 1=veth0 (an interface; "
-            "root or CAP_NET_RAW). May be repeated.",
-        ),
-    ] = None,
-    device_id: Annotated[
-        int, typer.Option("--device-id", min=1, max=(1 << 64) - 1, help="P4Runtime device id.")
-    ] = 1,
-    tls_certificate: Annotated[
-        Path | None,
-        typer.Option("--tls-certificate", metavar="PEM", help="Serve TLS with this certificate."),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option("--tls-key", metavar="PEM", help="Private key of --tls-certificate."),
-    ] = None,
-    tls_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-ca", metavar="PEM", help="Require client certificates signed by this CA."
-        ),
-    ] = None,
-    role: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--role",
-            metavar="ROLE=NAME,NAME",
-            help="P4Runtime role, and the names in certificates of clients that may use it, or *; "
-            "without ROLE, the default role. May be repeated.",
-        ),
-    ] = None,
-) -> None:
-    options = standalone.SwitchOptions(
-        links=read_ports(port or ()),
-        grpc=grpc,
-        device_id=device_id,
-        json=json_file,
-        p4info=p4info,
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
-        tls_ca=tls_ca,
-        roles=read_roles(role or ()),
-    )
-    standalone.serve(options, lambda line: typer.echo(json.dumps(line)))
-    sys.stdout.flush()
-    # Otherwise Python would wait for what a client still asks of the server.
-    os._exit(0)
 
 
 def _folder(folder: Path | None) -> Path:

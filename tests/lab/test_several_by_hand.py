@@ -47,7 +47,7 @@ assert len(options) == 1 + len(links), own
 grpc, address = target.split()
 assert grpc == "--grpc-server-addr", target
 ports = [part for number, end in links for part in ("--port", f"{number}={end}")]
-line = ["lab", "switch", "--device-id", device, "--grpc", address, *ports]
+line = ["switch", "run", "--device-id", device, "--grpc", address, *ports]
 os.execv(sys.executable, [sys.executable, "-m", "stackcast.cli.main", *line])
 """
 

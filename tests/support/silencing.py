@@ -140,7 +140,7 @@ def attack(
         program = [f"--json={P4 / 'virtual_trees.json'}"]
         program += [f"--p4info={P4 / 'virtual_trees.p4info.txtpb'}", "--grpc=127.0.0.1:0"]
         running_switch = stack.enter_context(
-            process("lab", "switch", *program, *ports, stdout=subprocess.PIPE)
+            process("switch", "run", *program, *ports, stdout=subprocess.PIPE)
         )
         listening = {name: free_port() for name in network.subscribers()}
         receivers = {}

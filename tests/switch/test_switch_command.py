@@ -1,4 +1,4 @@
-"""``stackcast lab switch`` as a user types it: tunnels, interfaces, P4Runtime, signals."""
+"""``stackcast switch run`` as a user types it: tunnels, interfaces, P4Runtime, signals."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ FREE = ("--grpc", "127.0.0.1:0")
 
 
 class Running:
-    """One ``stackcast lab switch``; ``ready`` is its first line."""
+    """One ``stackcast switch run``; ``ready`` is its first line."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "stackcast.cli.main", "lab", "switch", *arguments],
+            [sys.executable, "-m", "stackcast.cli.main", "switch", "run", *arguments],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -216,7 +216,7 @@ for host in network.hosts.values():
     far[host.name].bind((end, 3))
     far[host.name].settimeout(600)
 process = subprocess.Popen(
-    [sys.executable, "-m", "stackcast.cli.main", "lab", "switch", *sys.argv[1:], *options],
+    [sys.executable, "-m", "stackcast.cli.main", "switch", "run", *sys.argv[1:], *options],
     stdout=subprocess.PIPE, text=True,
 )
 ready = json.loads(process.stdout.readline())
@@ -285,7 +285,7 @@ def test_a_signal_ends_it_whatever_clients_still_ask(run: Runs):
 def refused(*arguments: str) -> str:
     """The line with which the command ends."""
     done = subprocess.run(
-        [sys.executable, "-m", "stackcast.cli.main", "lab", "switch", *arguments],
+        [sys.executable, "-m", "stackcast.cli.main", "switch", "run", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -163,7 +163,7 @@ class GroupLink:
 
 
 class TunnelLink:
-    """A port of a switch at the far end of a UDP tunnel, as ``stackcast lab switch`` has them: each
+    """A port of a switch at the far end of a UDP tunnel, as ``stackcast switch run`` has them: each
     datagram is a frame. Needs no rights, and no interface."""
 
     def __init__(self, address: str, near: tuple[str, int], far: tuple[str, int]) -> None:
