@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4, ROOT
+from paths import COMPILED_P4, ROOT
 
 from stackcast.jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
 from stackcast.jobs.adapters.retune.options import RetuneOptions
@@ -38,7 +38,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_any_setting_the_embedded_lab_is_meant():
     settings = Settings.read([])
-    assert settings == Settings(p4_folder=str(P4)) and settings.embedded
+    assert settings == Settings(p4_folder=str(COMPILED_P4)) and settings.embedded
     assert (settings.topic, settings.dead_letter_topic) == ("itch.raw", "itch.dead")
     assert (settings.lab_messages, settings.lab_subscriptions) == (100_000, 1000)
     assert settings.sink == "udp" and settings.tables == "var/tables"
@@ -237,7 +237,7 @@ def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPat
     settings = Settings.read([])
     assert settings.tables == "/opt/stackcast/var/tables"
     # The programs are those of the package.
-    assert settings.p4_folder == str(P4)
+    assert settings.p4_folder == str(COMPILED_P4)
     monkeypatch.setenv("STACKCAST_VAR", "/data")
     assert Settings.read([]).lab_folder == "/data/lab"
     assert Settings.read([(PREFIX + "lab.folder", "var/lab")]).lab_folder == "var/lab"

@@ -12,7 +12,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4
+from paths import COMPILED_P4
 from program_switches import open_ports
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -29,7 +29,7 @@ from stackcast.udfs.switches.stack_entries import table_entries
 
 pytestmark = pytest.mark.unit
 
-PROGRAM = (P4 / "virtual_trees.json").read_bytes()
+PROGRAM = (COMPILED_P4 / "virtual_trees.json").read_bytes()
 ADDRESSES = bytes(range(12))
 DATAGRAM = bytes(IP(src="10.0.0.1", dst="239.1.1.1") / UDP() / b"what comes after the stack")
 

@@ -11,7 +11,7 @@ from attribute_passes import Table, keys_of
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from paths import P4, ROOT
+from paths import COMPILED_P4
 from program_switches import fill, open_ports
 from rollout_world import FakeSession, World, hasty
 
@@ -432,7 +432,7 @@ OLD_ROWS = [row for row in ROWS if row["name"] != "co2"]
 
 
 def of_attributes(**given) -> Settings:
-    return Settings(match="network", format="attributes", p4_folder=str(P4), **given)
+    return Settings(match="network", format="attributes", p4_folder=str(COMPILED_P4), **given)
 
 
 def row(number: int, text: str, host: str = "h1", **other) -> dict:
@@ -448,7 +448,7 @@ def entries_of(match, rows, version=1, held=(), pipelines=PIPELINES, attributes=
 
 
 def test_the_program_that_is_shipped_has_the_table_the_fields_and_the_actions_of_the_entries():
-    pipeline = P4Program.read(ROOT / "p4", ATTRIBUTES)
+    pipeline = P4Program.read(COMPILED_P4, ATTRIBUTES)
     assert EVENT in pipeline.sizes
     names = [
         f.name for t in pipeline.p4info.tables if t.preamble.name == EVENT for f in t.match_fields

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from following import following, polled
-from paths import P4
+from paths import COMPILED_P4
 from pyspark.sql import SparkSession
 from waiting import until
 
@@ -40,7 +40,7 @@ class Deployment:
             format="attributes",
             tables=tables.location,
             wait_seconds=60,
-            p4_folder=str(P4),
+            p4_folder=str(COMPILED_P4),
         )
         rows = deployment.rows(
             NETWORK, lab.p4runtime, 20, 4, match="network", message_format="attributes"

@@ -11,7 +11,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4
+from paths import COMPILED_P4
 from program_switches import fill, open_ports
 
 from stackcast.switch.bmv2.simple_switch import SimpleSwitch
@@ -83,7 +83,7 @@ class World:
     def __init__(self) -> None:
         self.now = 0
         self.switch = SimpleSwitch(clock=lambda: self.now)
-        self.switch.load((P4 / "attribute_value.json").read_bytes())
+        self.switch.load((COMPILED_P4 / "attribute_value.json").read_bytes())
         self.switch.apply({entry.key: entry for entry in open_ports("s", PORTS)})
         self.held: list[SwitchEntry] = []
         self.edits = 0

@@ -13,7 +13,7 @@ from threading import Event
 
 import numpy as np
 import pytest
-from paths import ROOT
+from paths import COMPILED_P4
 from program_switches import open_ports
 from rollout_world import by_old_or_new
 
@@ -46,7 +46,7 @@ from stackcast.udfs.switches.ordering import write_steps
 pytestmark = pytest.mark.unit
 
 ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
-JSON = (ROOT / "p4/packet_subscriptions.json").read_bytes()
+JSON = (COMPILED_P4 / "packet_subscriptions.json").read_bytes()
 NETWORK = fabric(2, 2, 2, 2, 1)
 FIRST = NETWORK.hosts["feed1"].switch
 NEAR = [h for h in NETWORK.subscribers() if NETWORK.hosts[h].switch == FIRST]

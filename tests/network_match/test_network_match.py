@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from paths import P4
+from paths import COMPILED_P4, P4
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
@@ -29,7 +29,7 @@ PIPELINES = dict.fromkeys(NETWORK.switches, FILTERING)
 
 
 def settings(**given) -> Settings:
-    return Settings(match="network", p4_folder=str(P4), **given)
+    return Settings(match="network", p4_folder=str(COMPILED_P4), **given)
 
 
 def row(number: int, text: str, host: str = "h1", **other) -> dict:
@@ -67,7 +67,7 @@ class FakeTables:
 
 
 def test_the_shipped_program_takes_events_at_the_port_that_hosts_see():
-    config = (P4 / "packet_subscriptions.json").read_bytes()
+    config = (COMPILED_P4 / "packet_subscriptions.json").read_bytes()
     assert event_ports(config) == {Settings().port}
 
 
@@ -90,7 +90,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_program_of_another_port_goes_with_that_port(tmp_path):
-    shipped = P4 / "packet_subscriptions.json"
+    shipped = COMPILED_P4 / "packet_subscriptions.json"
     text = shipped.read_text().replace('"0x6720"', '"0x1f90"')
     assert json.loads(text) != json.loads(shipped.read_text())
     (tmp_path / shipped.name).write_text(text)

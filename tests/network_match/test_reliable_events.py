@@ -20,7 +20,7 @@ import pytest
 from crash_world import Program
 from following import job_on_thread
 from kafka_topics import kafka_topic
-from paths import P4
+from paths import COMPILED_P4
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service
@@ -121,7 +121,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
             rerequest_identify="name",
             ledger_interval="1 second",
             starting_offsets="earliest",
-            p4_folder=str(P4),
+            p4_folder=str(COMPILED_P4),
             kafka={"bootstrap.servers": servers},
             given=frozenset({"attributes.encoding", "topic", "deadLetter.topic", "checkpoint"}),
         )

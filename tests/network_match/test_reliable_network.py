@@ -25,7 +25,7 @@ import pytest
 from crash_world import Program
 from crashing_stream import Story
 from following import drain
-from paths import ROOT, SUPPORT
+from paths import COMPILED_P4, SUPPORT
 from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import Service
@@ -92,7 +92,7 @@ class Deployment:
             latency="microbatch",
             rerequest_identify="name",
             ledger_interval="1 second",
-            p4_folder=str(ROOT / "p4"),
+            p4_folder=str(COMPILED_P4),
             kafka={"bootstrap.servers": broker.bootstrap_servers},
         )
         self.lab = lab

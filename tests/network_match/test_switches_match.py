@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from following import following, polled, wait_for_rounds
-from paths import P4
+from paths import COMPILED_P4
 from pyspark.sql import SparkSession
 from rollout_world import by_old_or_new
 from waiting import until
@@ -70,7 +70,7 @@ class Deployment:
             match="network",
             tables=tables.location,
             wait_seconds=60,
-            p4_folder=str(P4),
+            p4_folder=str(COMPILED_P4),
         )
         rows = deployment.rows(NETWORK, lab.p4runtime, 80, 4, match="network")
         for name, content in rows.items():

@@ -14,7 +14,7 @@ from examples import examples
 from generic_rows import rule
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4, TEST_P4
+from paths import COMPILED_P4, COMPILED_TEST_P4, P4
 from program_switches import open_ports
 
 from stackcast.jobs.adapters.app.settings import Settings
@@ -33,7 +33,7 @@ from stackcast.udfs.network_match.generic.passes import Limits, passes_of
 pytestmark = pytest.mark.unit
 
 SMALL = Widths(16, 8)
-COMPILED = TEST_P4 / "attribute_value_16_8.json"
+COMPILED = COMPILED_TEST_P4 / "attribute_value_16_8.json"
 PORTS = range(1, 11)
 GROUPS = {"id_pairs": bytes.fromhex("035343000001"), "bitmask": bytes.fromhex("035343000002")}
 REASONS = {"CUT_SHORT": 1, "EMPTY_EVENT": 2, "UNKNOWN_ATTRIBUTE": 3, "ID_TWICE": 4}
@@ -130,7 +130,7 @@ def test_p4c_makes_a_program_for_each_of_them(pytestconfig, of) -> None:
 
 
 def test_widths_of_another_program_are_refused_with_the_way_to_make_one(tmp_path) -> None:
-    assert header_widths((P4 / "attribute_value.json").read_bytes()) == WIDTHS
+    assert header_widths((COMPILED_P4 / "attribute_value.json").read_bytes()) == WIDTHS
     assert header_widths(b"of another target") is header_widths(b"{}") is None
     asked = {"match": "network", "format": "attributes", "p4_folder": str(P4)}
     NetworkMatch(Settings(**asked))

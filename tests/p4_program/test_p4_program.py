@@ -11,7 +11,7 @@ import p4_products
 import pytest
 from google.protobuf import text_format
 from p4_tables import by_table
-from paths import P4, ROOT
+from paths import COMPILED_P4, P4, ROOT
 
 from stackcast.schemas.p4runtime import p4info_pb2
 from stackcast.udfs.errors import FilterError
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 PROGRAM = ROOT / "p4/packet_subscriptions.p4"
 FOLDER = ROOT / "p4/packet_subscriptions"
-INFO = ROOT / "p4/packet_subscriptions.p4info.txtpb"
+INFO = COMPILED_P4 / "packet_subscriptions.p4info.txtpb"
 ITCH = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")
 FIG2 = parse_specification(
     """

@@ -25,7 +25,7 @@ from packet_cases import (
     routed,
     rows,
 )
-from paths import P4
+from paths import COMPILED_P4
 from program_switches import open_ports
 from pruning_model import datagram
 from real_switch import RealSwitch
@@ -93,8 +93,8 @@ def test_a_feature_program_does_what_it_does_in_bmv2(name: str, real: RealSwitch
 
 def running(real: RealSwitch, program: str, entries: list[SwitchEntry]) -> SimpleSwitch:
     """The software switch with a program of ``p4/`` and entries that the real one has too."""
-    config = (P4 / f"{program}.json").read_bytes()
-    real.load((P4 / f"{program}.p4info.txtpb").read_text(), config)
+    config = (COMPILED_P4 / f"{program}.json").read_bytes()
+    real.load((COMPILED_P4 / f"{program}.p4info.txtpb").read_text(), config)
     real.insert(entries)
     switch = SimpleSwitch()
     switch.load(config)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from following import following
 from networks import relabelled
-from paths import P4, ROOT
+from paths import COMPILED_P4, ROOT
 from ports import free_port
 from pyspark.sql import SparkSession
 from retuning_service import check_place_is_free, get, record_of_rows, retuning_service
@@ -83,7 +83,7 @@ class Deployment:
     ) -> None:
         self.spark, self.tables, self.folder = spark, tables, folder
         self.settings = Settings(
-            tables=tables.location, wait_seconds=60, p4_folder=str(P4), encoding=encoding
+            tables=tables.location, wait_seconds=60, p4_folder=str(COMPILED_P4), encoding=encoding
         )
         self.reads_by_spark = False
 

@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from paths import ROOT
+from paths import COMPILED_P4
 
 from stackcast.jobs.adapters.states import metrics
 from stackcast.jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
@@ -61,5 +61,5 @@ def test_numbers_left_and_states_beyond_the_registers_are_counted():
 
 
 def test_the_registers_of_the_program_have_the_size_that_is_counted():
-    program = json.loads((ROOT / "p4" / "state_replication.json").read_text())
+    program = json.loads((COMPILED_P4 / "state_replication.json").read_text())
     assert {array["size"] for array in program["register_arrays"]} == {REGISTER_STATES}

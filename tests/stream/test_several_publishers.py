@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from kafka_topics import kafka_topic
-from paths import P4
+from paths import COMPILED_P4
 from pcap_deployment import RULES, Deployment, records
 from rerequesting import Client, Service
 
@@ -245,7 +245,11 @@ def test_hosts_repair_losses_and_trees_are_retuned_for_all_publishers(
 ):
     deployment.change("hosts", {"host": "h3"}, role="publisher")
     deployment.set(
-        publisher="feed1,h3", mtu=1400, rerequest_identify="name", p4_folder=str(P4), wait_seconds=5
+        publisher="feed1,h3",
+        mtu=1400,
+        rerequest_identify="name",
+        p4_folder=str(COMPILED_P4),
+        wait_seconds=5,
     )
     deployment.publish(records()[::2])
     deployment.run()

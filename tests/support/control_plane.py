@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf import text_format
 from google.rpc import code_pb2
-from paths import TEST_P4
+from paths import COMPILED_TEST_P4
 
 from stackcast.schemas.p4runtime import p4info_pb2, p4runtime_pb2
 from stackcast.switch.p4runtime.device import Device
@@ -17,8 +17,8 @@ from stackcast.switch.p4runtime.refusal import Refusal
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.switches.entry import SwitchEntry
 
-INFO_FILE = TEST_P4 / "control_plane.p4info.txtpb"
-JSON_FILE = TEST_P4 / "control_plane.json"
+INFO_FILE = COMPILED_TEST_P4 / "control_plane.p4info.txtpb"
+JSON_FILE = COMPILED_TEST_P4 / "control_plane.json"
 INFO_TEXT = INFO_FILE.read_text()
 INFO = text_format.Parse(INFO_TEXT, p4info_pb2.P4Info())
 JSON = JSON_FILE.read_bytes()

@@ -101,7 +101,7 @@ INTERFACES = (
     VIRTUAL_ETHERNET,
     VIRTUAL_ETHERNET_UP,
     Step(
-        "stackcast switch run --json p4/virtual_trees.json --p4info p4/virtual_trees.p4info.txtpb "
+        "stackcast switch run --json p4/compiled/virtual_trees.json --p4info p4/compiled/virtual_trees.p4info.txtpb "
         "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
         "--port 2=veth0",
         ready='"p4runtime": "127.0.0.1:9559"',
@@ -122,8 +122,8 @@ INTERFACES = (
         "stackcast switch run --tls-certificate switch.pem --tls-key switch.key --tls-ca ca.pem "
         "--role refresher=refresher --role =operator",
         {
-            "switch run": "switch run --json p4/virtual_trees.json --p4info "
-            "p4/virtual_trees.p4info.txtpb --grpc 127.0.0.1:0 --device-id 2 --port 1=host0"
+            "switch run": "switch run --json p4/compiled/virtual_trees.json --p4info "
+            "p4/compiled/virtual_trees.p4info.txtpb --grpc 127.0.0.1:0 --device-id 2 --port 1=host0"
         },
         ready='"p4runtime": "127.0.0.1:',
         after=(VIRTUAL_ETHERNET_UP,),

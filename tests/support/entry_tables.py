@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from paths import P4
+from paths import COMPILED_P4
 
 from stackcast.jobs.adapters.switches.program import P4Program
 from stackcast.udfs.errors import StackError
@@ -111,7 +111,7 @@ def _bad(entry: SwitchEntry, why: str) -> StackError:
     )
 
 
-PIPELINE = P4Program.read(P4, "virtual_trees")
+PIPELINE = P4Program.read(COMPILED_P4, "virtual_trees")
 
 
 def tree(number: int, ports: int = 3, position: int = 1) -> SwitchEntry:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paths import TEST_P4
+from paths import COMPILED_TEST_P4, TEST_P4
 from scapy.layers.inet import IP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
 
@@ -35,10 +35,10 @@ class Feature:
     recorded: int = 200
 
     def json(self) -> bytes:
-        return (TEST_P4 / f"{self.name}.json").read_bytes()
+        return (COMPILED_TEST_P4 / f"{self.name}.json").read_bytes()
 
     def info(self) -> str:
-        return (TEST_P4 / f"{self.name}.p4info.txtpb").read_text()
+        return (COMPILED_TEST_P4 / f"{self.name}.p4info.txtpb").read_text()
 
     def switch(self, **options: Any) -> SimpleSwitch:
         """A software switch with the program and its tables."""

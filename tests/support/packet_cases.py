@@ -8,7 +8,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 from p4_tables import entries_of
-from paths import ROOT
+from paths import COMPILED_P4, ROOT
 from program_switches import OPEN, open_ports
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
@@ -19,7 +19,7 @@ from stackcast.udfs.messages.specification import parse_specification
 from stackcast.udfs.network_match.cell_tags import HeldCells
 from stackcast.udfs.switches.entry import SwitchEntry, canonical
 
-JSON = (ROOT / "p4/packet_subscriptions.json").read_bytes()
+JSON = (COMPILED_P4 / "packet_subscriptions.json").read_bytes()
 ITCH = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")
 LENGTHS = {h.message_type: h.length for h in ITCH.headers if h.message_type is not None}
 REGISTERS = [

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from contextlib import contextmanager
 
-from paths import P4
+from paths import COMPILED_P4
 
 from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.program import P4Program
@@ -106,6 +106,6 @@ def fill(
     desired = [entry for entry in entries if entry.switch == switch.name]
     target = SwitchTarget(switch.name, address, switch.device_id)
     with SwitchSession(target, credentials) as session:
-        outcome = session.refresh(desired, P4Program.read(P4, program))
+        outcome = session.refresh(desired, P4Program.read(COMPILED_P4, program))
     assert outcome.in_step, outcome.errors
     assert outcome.held == len(desired) > 0

@@ -32,7 +32,7 @@ from typing import Any
 
 import networkx as nx
 from lossy_network import Stream, summary_bytes
-from paths import P4, ROOT
+from paths import COMPILED_P4, ROOT
 from ports import free_port
 from program_switches import fill
 from scapy.layers.inet import IP, UDP
@@ -137,8 +137,8 @@ def attack(
         for name, (far, near) in tunnels.items()
     ]
     with ExitStack() as stack:
-        program = [f"--json={P4 / 'virtual_trees.json'}"]
-        program += [f"--p4info={P4 / 'virtual_trees.p4info.txtpb'}", "--grpc=127.0.0.1:0"]
+        program = [f"--json={COMPILED_P4 / 'virtual_trees.json'}"]
+        program += [f"--p4info={COMPILED_P4 / 'virtual_trees.p4info.txtpb'}", "--grpc=127.0.0.1:0"]
         running_switch = stack.enter_context(
             process("switch", "run", *program, *ports, stdout=subprocess.PIPE)
         )

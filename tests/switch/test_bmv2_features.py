@@ -15,7 +15,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import TEST_P4
+from paths import COMPILED_TEST_P4
 
 from stackcast.switch.bmv2 import hashes
 from stackcast.switch.bmv2.packet import Packet
@@ -33,7 +33,7 @@ LARGE = 100
 
 @cache
 def program_of(name: str) -> Program:
-    return load_program((TEST_P4 / f"{name}.json").read_bytes())
+    return load_program((COMPILED_TEST_P4 / f"{name}.json").read_bytes())
 
 
 def run(program: Program, state: SwitchState, frame: bytes) -> tuple[Packet, bytes]:

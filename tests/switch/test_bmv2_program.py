@@ -12,7 +12,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4, TEST_P4
+from paths import COMPILED_P4, COMPILED_TEST_P4
 
 from stackcast.switch.bmv2.packet import Packet
 from stackcast.switch.bmv2.program import INTRINSIC, Program, load_program
@@ -22,7 +22,7 @@ from stackcast.udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
 
-ALL = sorted([*TEST_P4.glob("*.json"), *P4.glob("*.json")])
+ALL = sorted([*COMPILED_TEST_P4.glob("*.json"), *COMPILED_P4.glob("*.json")])
 #: Programs whose name begins with that of another one differ little from it.
 VARIANTS = [path for path in ALL if any(path.stem.startswith(f"{each.stem}_") for each in ALL)]
 KINDS = [pytest.param(p, marks=pytest.mark.long) if p in VARIANTS else p for p in ALL]
@@ -552,7 +552,7 @@ def field_of(config: Any, name: str) -> Any:
 def test_a_part_that_would_fail_with_the_first_frame_is_refused_at_once(
     program: str, change: Any, words: str
 ):
-    config = json.loads((TEST_P4 / f"feature_{program}.json").read_text())
+    config = json.loads((COMPILED_TEST_P4 / f"feature_{program}.json").read_text())
     change(config)
     with pytest.raises(SwitchError, match=words) as raised:
         load_program(json.dumps(config).encode())

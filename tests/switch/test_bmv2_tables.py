@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import TEST_P4
+from paths import COMPILED_TEST_P4
 from scapy.utils import checksum
 
 from stackcast.switch.bmv2 import hashes
@@ -140,7 +140,7 @@ def test_a_meter_marks_what_exceeds_its_rates(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return load_program((TEST_P4 / "feature_tables.json").read_bytes())
+    return load_program((COMPILED_TEST_P4 / "feature_tables.json").read_bytes())
 
 
 def first_table(program: Program, kind: str):
@@ -230,7 +230,7 @@ def test_entries_of_the_program_stay(program: Program):
     for form in constant:
         with pytest.raises(SwitchError, match="constant"):
             state.check(entry_of(form))
-    config = json.loads((TEST_P4 / "feature_tables.json").read_text())
+    config = json.loads((COMPILED_TEST_P4 / "feature_tables.json").read_text())
     assert any(
         len(table.get("entries", ())) == len(form.entries) > 0
         for pipeline in config["pipelines"]

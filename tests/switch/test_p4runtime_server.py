@@ -30,7 +30,7 @@ from control_plane import (
     updates,
 )
 from google.rpc import code_pb2, status_pb2
-from paths import P4
+from paths import COMPILED_P4
 from waiting import until
 
 from stackcast.jobs.adapters.switches.credentials import Credentials
@@ -597,7 +597,7 @@ def trees() -> Iterator[SwitchConnection]:
     """A connection to a switch that runs the program of virtual trees."""
     server = P4RuntimeServer([Device("pod1-rack1", 1, SimpleSwitch())]).start()
     with SwitchConnection.connect(server.address, 1, 10) as connection:
-        info, program = (P4 / f"virtual_trees.{kind}" for kind in ("p4info.txtpb", "json"))
+        info, program = (COMPILED_P4 / f"virtual_trees.{kind}" for kind in ("p4info.txtpb", "json"))
         assert connection.ensure_pipeline(info.read_text(), program.read_bytes())
         assert not connection.ensure_pipeline(info.read_text(), program.read_bytes())
         yield connection

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4
+from paths import COMPILED_P4, P4
 from ports import free_port
 
 from stackcast.lab.fabric.ports import LAST_PORT, Interface, UdpTunnel, read_ports, with_vlan_tag
@@ -138,8 +138,11 @@ def options(**changed: Any) -> SwitchOptions:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"json": P4 / "virtual_trees.json"}, "--json and --p4info belong together"),
-        ({"p4info": P4 / "virtual_trees.p4info.txtpb"}, "--json and --p4info belong together"),
+        ({"json": COMPILED_P4 / "virtual_trees.json"}, "--json and --p4info belong together"),
+        (
+            {"p4info": COMPILED_P4 / "virtual_trees.p4info.txtpb"},
+            "--json and --p4info belong together",
+        ),
         ({"tls_ca": P4 / "ca.pem"}, "needs both --tls-certificate and --tls-key"),
         ({"tls_key": P4 / "key.pem"}, "needs both --tls-certificate and --tls-key"),
     ],
@@ -157,7 +160,7 @@ def test_an_address_that_cannot_be_served_at_is_told():
 
 
 def test_files_of_a_program_that_are_swapped_or_no_files_are_told_in_few_words(tmp_path: Path):
-    json, p4info = P4 / "virtual_trees.json", P4 / "virtual_trees.p4info.txtpb"
+    json, p4info = COMPILED_P4 / "virtual_trees.json", COMPILED_P4 / "virtual_trees.p4info.txtpb"
     with pytest.raises(SwitchError) as swapped:
         serve(options(json=p4info, p4info=json), pytest.fail)
     assert swapped.value.message.startswith(f"{p4info}:1:1: no JSON: ")
@@ -178,7 +181,10 @@ def test_files_of_a_program_that_are_swapped_or_no_files_are_told_in_few_words(t
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"program": 1}'])
 @pytest.mark.parametrize("damaged", ["json", "p4info"])
 def test_files_that_are_no_program_are_told(tmp_path: Path, damaged: str, content: bytes):
-    files = {"json": P4 / "virtual_trees.json", "p4info": P4 / "virtual_trees.p4info.txtpb"}
+    files = {
+        "json": COMPILED_P4 / "virtual_trees.json",
+        "p4info": COMPILED_P4 / "virtual_trees.p4info.txtpb",
+    }
     files[damaged] = tmp_path / "damaged"
     files[damaged].write_bytes(content)
     with pytest.raises(SwitchError) as caught:

@@ -20,7 +20,7 @@ import grpc
 import networkx as nx
 import pytest
 from google.protobuf import text_format
-from paths import P4, ROOT
+from paths import COMPILED_P4, P4, ROOT
 from ports import free_port
 from program_switches import fill
 from scapy.layers.inet import IP, UDP
@@ -39,8 +39,8 @@ from stackcast.udfs.trees.encode import Encoder
 pytestmark = pytest.mark.integration
 
 PROGRAM = [
-    "--json", str(P4 / "virtual_trees.json"),
-    "--p4info", str(P4 / "virtual_trees.p4info.txtpb"),
+    "--json", str(COMPILED_P4 / "virtual_trees.json"),
+    "--p4info", str(COMPILED_P4 / "virtual_trees.p4info.txtpb"),
 ]  # fmt: skip
 FREE = ("--grpc", "127.0.0.1:0")
 

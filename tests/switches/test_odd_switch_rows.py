@@ -10,7 +10,7 @@ from examples import examples
 from fault_server import FaultServer
 from hypothesis import example, given
 from hypothesis import strategies as st
-from paths import P4
+from paths import COMPILED_P4
 from typer.testing import CliRunner
 
 from stackcast.cli.states import app as states
@@ -35,7 +35,7 @@ IDS = st.integers(max_value=-1) | st.integers(min_value=1 << 64) | st.just(2)
 #: Ports after the address of this machine, and texts that are no ports.
 PLACES = st.integers(-(1 << 17), 1 << 17).map(str) | st.sampled_from(["", "x", "\0", "1\0", "1 2"])
 PIPELINES = st.sampled_from(["virtual_trees", "", "\0", "../p4/virtual_trees", "x" * 300])
-NAMES = Names(P4Program.read(P4, "virtual_trees").p4info)
+NAMES = Names(P4Program.read(COMPILED_P4, "virtual_trees").p4info)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_a_row_with_odd_values_is_an_error_of_that_switch_alone(
         odd["address"] = f"127.0.0.1:{place}"
     rows = [row(server, GOOD, 1), odd]
     sessions = SwitchSessions(
-        Programs(str(P4)),
+        Programs(str(COMPILED_P4)),
         lambda target: SwitchSession(
             target, Credentials(paths) if target.name == ODD else None, election_id=5
         ),

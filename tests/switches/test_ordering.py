@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4
+from paths import COMPILED_P4
 from program_switches import group_of
 
 from stackcast.jobs.adapters.switches.program import P4Program
@@ -37,9 +37,9 @@ pytestmark = pytest.mark.unit
 #: The largest election id: 128 bits.
 MOST = (1 << 128) - 1
 
-SUBSCRIPTIONS = list(P4Program.read(P4, "packet_subscriptions").sizes)
-LABELS = list(P4Program.read(P4, "virtual_trees").sizes)
-ATTRIBUTES = list(P4Program.read(P4, "attribute_value").sizes)
+SUBSCRIPTIONS = list(P4Program.read(COMPILED_P4, "packet_subscriptions").sizes)
+LABELS = list(P4Program.read(COMPILED_P4, "virtual_trees").sizes)
+ATTRIBUTES = list(P4Program.read(COMPILED_P4, "attribute_value").sizes)
 STAGE = "ingress.subscriptions"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from following import polled, wait_for_rounds
-from paths import P4, ROOT
+from paths import COMPILED_P4, ROOT
 from pyspark.sql import SparkSession
 from stopping_job import StoppingJob
 from waiting import until
@@ -65,7 +65,9 @@ class Deployment:
         self._ready: tuple[dict[str, int], dict[str, int] | None] | None = None
         self.spark, self.p4runtime, self.ingress = spark, p4runtime, ingress
         self.tables = Tables(spark, str(folder / "tables"))
-        self.settings = Settings(tables=self.tables.location, wait_seconds=60, p4_folder=str(P4))
+        self.settings = Settings(
+            tables=self.tables.location, wait_seconds=60, p4_folder=str(COMPILED_P4)
+        )
         #: Settings for switches that do not answer, or that another refresher writes.
         self.impatient = dataclasses.replace(self.settings, wait_seconds=1)
         self.reset()

@@ -12,7 +12,7 @@ from pathlib import Path
 import certificates
 import pytest
 from crash_world import Program
-from paths import P4, ROOT
+from paths import COMPILED_P4, ROOT
 from waiting import until
 
 from stackcast.jobs.adapters.app.settings import Settings
@@ -59,7 +59,7 @@ class Deployment:
             self.tables,
             Settings(
                 tables=self.tables.location,
-                p4_folder=str(P4),
+                p4_folder=str(COMPILED_P4),
                 wait_seconds=1,
                 tls_ca=shown.ca,
                 tls_certificate=shown.certificate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from paths import ROOT
+from paths import COMPILED_P4
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rollout_world import FakeSession, World, in_order, refresher
@@ -181,7 +181,7 @@ def test_what_switches_drop_is_counted_and_written_by_reason(
 
 
 def test_reasons_have_the_names_of_the_programs_source():
-    programs = Programs(str(ROOT / "p4"))
+    programs = Programs(str(COMPILED_P4))
     for name in DERIVATIONS:
         reasons = programs.reasons(name)
         assert reasons[0] == "NOT_DROPPED" and "UNKNOWN_PORT" in reasons.values(), name

@@ -8,7 +8,7 @@ from examples import examples
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import P4
+from paths import COMPILED_P4
 from tunnels import tunnelled
 
 from stackcast.schemas.p4runtime import p4info_pb2
@@ -44,7 +44,7 @@ def network():
 
 
 def program_info(name):
-    path = P4 / f"{name}.p4info.txtpb"
+    path = COMPILED_P4 / f"{name}.p4info.txtpb"
     return text_format.Parse(path.read_text(), p4info_pb2.P4Info())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from entry_tables import PIPELINE
-from paths import P4
+from paths import COMPILED_P4
 from state_cases import TABLE, entries_of
 
 from stackcast.jobs.adapters.switches.credentials import Credentials
@@ -26,7 +26,7 @@ from stackcast.udfs.switches.state_entries import STATES_ROLE, state_row
 
 pytestmark = pytest.mark.integration
 
-STATES = P4Program.read(P4, TABLE)
+STATES = P4Program.read(COMPILED_P4, TABLE)
 OURS = entries_of(SwitchModel({1: Port(0x0A000001, True), 2: Port()}, 0b10, 20), 3)
 ROW = state_row("s", 9, 0b1)
 

@@ -11,7 +11,7 @@ import certificates
 import pytest
 from entry_tables import PIPELINE, SOME
 from fault_server import FaultServer
-from paths import P4
+from paths import COMPILED_P4
 from rollout_world import World
 
 from stackcast.jobs.adapters.app.settings import Settings
@@ -111,7 +111,7 @@ def test_a_refresher_fills_and_follows_a_network_that_asks_for_certificates(pems
     def refresher(client: str) -> Refresher:
         files = {"tls_ca": "ca.pem", "tls_certificate": f"{client}.pem", "tls_key": f"{client}.key"}
         shown = {name: str(pems / file) for name, file in files.items()}
-        return Refresher(tables, Settings(p4_folder=str(P4), wait_seconds=1, **shown))
+        return Refresher(tables, Settings(p4_folder=str(COMPILED_P4), wait_seconds=1, **shown))
 
     try:
         # One whom the switches' authority does not know, and one whose time is over.

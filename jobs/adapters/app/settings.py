@@ -326,7 +326,9 @@ class Settings:
         ("spark", "network"),
     )
     p4_folder: str = setting(
-        "p4.folder", "p4", "Folder of the compiled P4 programs: P4Info and what the target loads"
+        "p4.folder",
+        "p4/compiled",
+        "Folder of the compiled P4 programs: P4Info and what the target loads",
     )
     election_id: int = setting(
         "p4runtime.electionId", 1, "Election id towards the switches; the highest writes", least=1
@@ -567,7 +569,7 @@ def at_home(default: Any) -> Any:
         return default
     if default.startswith("var/"):
         return str(var_folder() / default.removeprefix("var/"))
-    return str(shipped("p4")) if default == "p4" else default
+    return str(shipped(default)) if default == "p4/compiled" else default
 
 
 def secret_keys(properties: Mapping[str, str]) -> list[str]:
