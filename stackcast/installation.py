@@ -13,7 +13,7 @@ def shipped(name: str) -> Path:
     folders of these names, in a wheel as copies of what programs read.
 
     Args:
-        name: path below the package, such as ``p4`` or ``conf/ivy.xml``.
+        name: path below the package, such as ``p4/compiled`` or ``conf/ivy.xml``.
     """
     return (Path(__file__).parent / name).resolve()
 

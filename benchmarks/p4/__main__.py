@@ -46,7 +46,7 @@ def main() -> None:
     if options.refresh:
         return
     one_core()
-    programs = {LABELS_A_PASS: (FOLDER / "virtual_trees.json").read_bytes()}
+    programs = {LABELS_A_PASS: products("virtual_trees")[1].read_bytes()}
     if options.p4c:
         for count in p4_passes.COUNTS:
             _, text = compile_program(

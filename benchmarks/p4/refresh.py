@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import grpc
-from p4_products import FOLDER
+from paths import COMPILED_P4
 
 from benchmarks.compile import say
 from benchmarks.support.ready_process import ReadyProcess
@@ -44,7 +44,7 @@ _MAX_MESSAGE = 64 << 20
 
 def run() -> None:
     """Print one line per measurement."""
-    program = P4Program.read(FOLDER, PROGRAM)
+    program = P4Program.read(COMPILED_P4, PROGRAM)
     for count in ENTRIES:
         _one_switch(program, count)
     _many_switches(program)

@@ -3,9 +3,10 @@
 With ``--widths 16/64 --out FOLDER`` it only compiles ``attribute_value.p4`` for ids of 16 and
 bitmasks of 64 bits, into a folder for ``spark.stackcast.p4.folder``.
 
-It writes the program that is generated from the ITCH specification, the products of all programs of
-``p4/``, ``tests/p4/`` and ``benchmarks/p4/text/``, and their ``CHECKSUMS``. With BMv2, which needs
-the right to create network interfaces, it also writes BMv2's answers to the feature programs.
+It writes the program that is generated from the ITCH specification and, in the folder ``compiled``
+of each of ``p4/``, ``tests/p4/`` and ``benchmarks/p4/text/``, the products of all programs and
+their ``CHECKSUMS``. With BMv2, which needs the right to create network interfaces, it also writes
+BMv2's answers to the feature programs.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def write_generated() -> None:
 def write_products(p4c: str) -> None:
     """Compile all programs, and write their sums."""
     for folder in p4_products.FOLDERS:
-        for source in sorted(folder.glob("*.p4")):
-            info, program = p4_products.compile_program(p4c, source)
-            source.with_suffix(".p4info.txtpb").write_text(info)
-            source.with_suffix(".json").write_text(program)
+        for name in p4_products.programs(folder):
+            texts = p4_products.compile_program(p4c, folder / f"{name}.p4")
+            for path, text in zip(p4_products.products(name, folder), texts, strict=True):
+                path.write_text(text)
         p4_products.write_sums(folder)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from paths import COMPILED_P4, P4
+from paths import COMPILED_P4
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
@@ -95,7 +95,7 @@ def test_a_program_of_another_port_goes_with_that_port(tmp_path):
     assert json.loads(text) != json.loads(shipped.read_text())
     (tmp_path / shipped.name).write_text(text)
     info = shipped.with_suffix(".p4info.txtpb").name
-    (tmp_path / info).write_text((P4 / info).read_text())
+    (tmp_path / info).write_text((COMPILED_P4 / info).read_text())
     NetworkMatch(Settings(match="network", p4_folder=str(tmp_path), port=8080))
     with pytest.raises(SettingsError):
         NetworkMatch(Settings(match="network", p4_folder=str(tmp_path)))

@@ -132,7 +132,7 @@ def test_p4c_makes_a_program_for_each_of_them(pytestconfig, of) -> None:
 def test_widths_of_another_program_are_refused_with_the_way_to_make_one(tmp_path) -> None:
     assert header_widths((COMPILED_P4 / "attribute_value.json").read_bytes()) == WIDTHS
     assert header_widths(b"of another target") is header_widths(b"{}") is None
-    asked = {"match": "network", "format": "attributes", "p4_folder": str(P4)}
+    asked = {"match": "network", "format": "attributes", "p4_folder": str(COMPILED_P4)}
     NetworkMatch(Settings(**asked))
     other = Settings(**asked, attributes_id_bits=16, attributes_bitmask_bits=8)
     with pytest.raises(SettingsError) as refused:

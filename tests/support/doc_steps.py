@@ -101,7 +101,8 @@ INTERFACES = (
     VIRTUAL_ETHERNET,
     VIRTUAL_ETHERNET_UP,
     Step(
-        "stackcast switch run --json p4/compiled/virtual_trees.json --p4info p4/compiled/virtual_trees.p4info.txtpb "
+        "stackcast switch run --json p4/compiled/virtual_trees.json "
+        "--p4info p4/compiled/virtual_trees.p4info.txtpb "
         "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
         "--port 2=veth0",
         ready='"p4runtime": "127.0.0.1:9559"',

@@ -1,9 +1,9 @@
 """Compiles P4 programs, and detects products that are older than their sources by checksums.
 
 A program is a file ``NAME.p4`` with the files that it includes: from folder ``NAME``, from folders
-of other programs, or another program that it compiles with other options. Its products, next to it,
-are ``NAME.p4info.txtpb`` and ``NAME.json``. Each of `FOLDERS` has a file ``CHECKSUMS`` with the
-SHA-256 of all sources and products, in the format of ``sha256sum``.
+of other programs, or another program that it compiles with other options. Its products are
+``NAME.p4info.txtpb`` and ``NAME.json`` in the folder `COMPILED` next to it. This folder also has a
+file ``CHECKSUMS`` with the SHA-256 of all sources and products, in the format of ``sha256sum``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ FOLDER = P4
 #: The program of WERNECKE 5.2.6, which benchmarks compare with ours.
 TEXT = BENCHMARKS / "p4/text"
 FOLDERS = (FOLDER, TEXT, TEST_P4)
+COMPILED = "compiled"
 CHECKSUMS = "CHECKSUMS"
 COMMAND = "./spark-submit.sh make p4 --p4c FILE"
 
@@ -47,7 +48,8 @@ def sources(program: str, folder: Path = FOLDER) -> list[Path]:
 
 def products(program: str, folder: Path = FOLDER) -> list[Path]:
     """Return the files with P4Info and BMv2 JSON of a program."""
-    return [folder / f"{program}.p4info.txtpb", folder / f"{program}.json"]
+    compiled = folder / COMPILED
+    return [compiled / f"{program}.p4info.txtpb", compiled / f"{program}.json"]
 
 
 def compile_program(p4c: str, source: Path, options: Iterable[str] = ()) -> tuple[str, str]:
@@ -88,13 +90,14 @@ def write_sums(folder: Path = FOLDER) -> None:
         for name in programs(folder)
         for path in [*sources(name, folder), *products(name, folder)]
     )
-    lines = (f"{digest(path)}  {os.path.relpath(path, folder)}\n" for path in paths)
-    (folder / CHECKSUMS).write_text("".join(lines))
+    compiled = folder / COMPILED
+    lines = (f"{digest(path)}  {os.path.relpath(path, compiled)}\n" for path in paths)
+    (compiled / CHECKSUMS).write_text("".join(lines))
 
 
 def recorded(folder: Path = FOLDER) -> dict[str, str]:
-    """Return the sums in ``CHECKSUMS`` of a folder, by path relative to the folder."""
-    lines = (folder / CHECKSUMS).read_text().splitlines()
+    """Return the sums in ``CHECKSUMS`` of a folder, by path relative to its `COMPILED`."""
+    lines = (folder / COMPILED / CHECKSUMS).read_text().splitlines()
     return {label: digest for digest, label in (line.split("  ", 1) for line in lines)}
 
 

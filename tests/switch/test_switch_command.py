@@ -20,7 +20,7 @@ import grpc
 import networkx as nx
 import pytest
 from google.protobuf import text_format
-from paths import COMPILED_P4, P4, ROOT
+from paths import COMPILED_P4, ROOT
 from ports import free_port
 from program_switches import fill
 from scapy.layers.inet import IP, UDP
@@ -261,7 +261,7 @@ def test_a_signal_ends_it_whatever_clients_still_ask(run: Runs):
     kind = p4runtime_pb2.SetForwardingPipelineConfigRequest
     request = kind(device_id=1, action=kind.VERIFY)
     request.election_id.low = 1
-    program = P4 / "packet_subscriptions"
+    program = COMPILED_P4 / "packet_subscriptions"
     text_format.Parse(program.with_suffix(".p4info.txtpb").read_text(), request.config.p4info)
     with grpc.insecure_channel(running.ready["p4runtime"]) as channel:
         stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)

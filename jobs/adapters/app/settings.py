@@ -562,8 +562,8 @@ class Settings:
 def at_home(default: Any) -> Any:
     """Return the value of a default that names a file or folder.
 
-    ``var/NAME`` is ``NAME`` in the folder of what programs write, and ``p4`` is the folder of the
-    programs that the package is shipped with.
+    ``var/NAME`` is ``NAME`` in the folder of what programs write, and ``p4/compiled`` is the folder
+    of the compiled P4 programs that the package is shipped with.
     """
     if not isinstance(default, str):
         return default

@@ -49,8 +49,8 @@ class P4Program:
             place, reason = str(info), str(error)
         raise SwitchError(
             "NO_P4INFO",
-            f"the program of pipeline {name!r} cannot be read at {place} ({reason}): point "
-            "spark.stackcast.p4.folder at the project's p4 folder",
+            f"the program of pipeline {name!r} cannot be read at {place} ({reason}): set "
+            "spark.stackcast.p4.folder to a folder of compiled programs, such as p4/compiled",
         )
 
     @cached_property
@@ -141,18 +141,19 @@ class Programs:
     def reasons(self, name: str) -> Mapping[int, str]:
         """Return the names of the reasons for which a program drops packets, by their indexes.
 
-        They are constants in the P4 source of the program. Files that are not in the folder are
-        ignored.
+        They are constants in the P4 source of the program, which is in the parent of the folder of
+        compiled programs. Files that are not there are ignored.
         """
         if name not in self._reasons:
             reasons: dict[int, str] = {}
-            files = [Path(self._folder, f"{name}.p4")]
+            sources = Path(self._folder).parent
+            files = [sources / f"{name}.p4"]
             while files:
                 try:
                     text = files.pop().read_text()
                 except OSError:
                     continue
-                files += [Path(self._folder, part) for part in _INCLUDE.findall(text)]
+                files += [sources / part for part in _INCLUDE.findall(text)]
                 reasons |= {int(index): reason for reason, index in _REASON.findall(text)}
             self._reasons[name] = reasons
         return self._reasons[name]
