@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from stackcast.switch.bmv2.program import Program
@@ -80,6 +80,3 @@ class DataPlane(Protocol):
 
     def write_direct_counter(self, table: str, key: str, packets: int, size: int) -> None:
         """Set the counter of an entry."""
-
-    def set_value_set(self, name: str, values: Iterable[int]) -> None:
-        """Sets the members of a parser's value set: the fields of each as one number."""

@@ -31,8 +31,8 @@ from stackcast.udfs.network_match.generic.passes import Limits, passes_of
 from stackcast.udfs.network_match.generic.table import (
     MAX_ROWS,
     GenericTable,
-    generic_table,
     refused,
+    table_of_boxes,
 )
 
 COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -152,7 +152,7 @@ def _to_ports(boxes: Sequence[Box]) -> list[Box]:
 
 def _table(rules: list[CheckedRule], known: Registry, limit: int) -> GenericTable | None:
     try:
-        return generic_table(rules, known, max_rows=limit)
+        return table_of_boxes(boxes_of(rules, known), max_rows=limit)
     except FilterError:
         return None
 

@@ -69,7 +69,7 @@ def _recovering(lines: Lines, up: ReplicationLab, updates: int) -> None:
     """Where links lose frames."""
     lost = 0
     for percent in LOSSES:
-        up.lab.lose(percent / 100)
+        up.lab.ask({"command": "loss", "share": percent / 100})
         waits, stale, converged = _published(up, updates, f"lossy{percent}")
         before, lost = lost, up.lab.status()["drops"].get("loss", 0)
         lines.say(

@@ -14,7 +14,7 @@ from benchmarks.trees import other_encodings
 from benchmarks.trees.clients import Crowd, crowd, recorded
 from benchmarks.trees.networks import CANDIDATES, zoo
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.network.topology import fabric, jellyfish, read_graph
 from stackcast.udfs.retuning.costs import PrunedTreeReplayer
 from stackcast.udfs.trees.encode import Encoder
 from stackcast.udfs.trees.publications import Publication
@@ -64,7 +64,7 @@ def _network(name: str) -> Network:
     if name == "fabric of 10":
         return fabric(2, 2, 2, 2, 1, publishers=0)
     graph = nx.node_link_graph(topohub.get("topozoo/Abilene"), edges="edges")
-    return from_graph(graph, publishers=0)
+    return read_graph(graph, publishers=0).network
 
 
 def against_greedy(name: str) -> list[Line]:

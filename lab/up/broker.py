@@ -228,24 +228,6 @@ class Broker:
         paths = [self.folder / "log" / name for name in ("console.log", "server.log")]
         return [p.read_text(errors="replace").splitlines() for p in paths if p.exists()]
 
-    def kill(self) -> None:
-        """Ends the broker at once, as a crash does (SIGKILL). Its data stay: see `revive`."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            stop_process(child, 0)
-
-    def revive(self, timeout: float = 60) -> Broker:
-        """Starts a broker that has ended, with its data and at its address, as `start` left them.
-
-        What a start wipes out stays, so a broker that was killed goes on where it was.
-        """
-        if not self.alive():
-            self.stop()
-            self._child = self._spawn(("kafka.Kafka", str(self.folder / "server.properties")))
-            self._wait_until_it_answers(timeout)
-        return self
-
     def stop(self, timeout: float = 15) -> None:
         """Ends the broker and waits until it is gone. Does nothing if it does not run."""
         child, self._child = self._child, None

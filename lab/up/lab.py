@@ -7,7 +7,6 @@ of this process and ends with it.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -159,19 +158,15 @@ class Lab:
 
     def status(self) -> dict[str, Any]:
         """Returns the network's counts: frames, bytes by link, drops by reason, by host."""
-        return self._ask({"command": "status"})
-
-    def lose(self, share: float) -> None:
-        """Has each link lose another share of the frames from now on."""
-        self._ask({"command": "loss", "share": share})
-        self._loss = share
+        return self.ask({"command": "status"})
 
     def plug(self, one: str, other: str, up: bool) -> None:
         """Brings the links between two switches up or down. Tables say nothing of it by themselves,
         as a cable that somebody pulls does not either."""
-        self._ask({"command": "link", "between": [one, other], "up": up})
+        self.ask({"command": "link", "between": [one, other], "up": up})
 
-    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Give the network a command of `stackcast.lab.fabric.network`, and return its answer."""
         if self._switches is None:
             raise LabError("NOT_UP", "the lab does not run: call up() first")
         answer: dict[str, Any] = json.loads(self._switches.ask(json.dumps(command), _ANSWER_S))
@@ -193,30 +188,6 @@ class Lab:
                     f"{status['outstanding']} datagrams are still on their way to hosts",
                 )
             time.sleep(0.05)
-
-    def kill_network(self) -> None:
-        """Ends switches and hosts at once, as a crash does (SIGKILL)."""
-        if self._switches is not None and self._switches.pid is not None:
-            os.kill(self._switches.pid, signal.SIGKILL)
-            self._switches.stop()
-
-    def revive_network(self) -> None:
-        """Starts switches and hosts where they were before `kill_network`.
-
-        The switches hold nothing, not even a program; hosts write on in their receipts.
-        """
-        self._start_network(
-            [
-                "--again",
-                json.dumps(
-                    {
-                        "p4runtime": self.p4runtime,
-                        "ingress": self.ingress,
-                        "tunnels": self.tunnels,
-                    }
-                ),
-            ]
-        )
 
     def _start_network(self, more: Iterable[str] = ()) -> None:
         description = self.folder / "network.json"

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from stackcast.switch.bmv2.flow_cache import CachedRun, FlowCache
 from stackcast.switch.bmv2.packet import Packet
@@ -215,11 +215,6 @@ class SimpleSwitch:
     def write_register(self, name: str, index: int, value: int) -> None:
         with self._lock:
             self._running().write_register(name, index, value)
-
-    def set_value_set(self, name: str, values: Iterable[int]) -> None:
-        with self._lock:
-            self._running().set_parse_vset(name, values)
-            self._forget()
 
     def _compiled(self, config: bytes) -> Program:
         # What a program notes of its coverage must be this switch's alone.

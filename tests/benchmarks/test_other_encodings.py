@@ -7,6 +7,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import from_graph
 
 from benchmarks.trees.other_encodings import (
     BIT_STRINGS,
@@ -18,7 +19,7 @@ from benchmarks.trees.other_encodings import (
     port_bitmaps,
     spread,
 )
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit

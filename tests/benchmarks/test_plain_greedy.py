@@ -8,11 +8,11 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import mended, random_network, random_publication, random_trees
+from networks import from_graph, mended, random_network, random_publication, random_trees
 
 from benchmarks.trees.plain_greedy import STEINER, PlainGreedy
 from stackcast.udfs.network.labels import MAX_LABELS
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.network.virtual_tree import VirtualTree, stored
 from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
 from stackcast.udfs.trees.broadcast import broadcast_trees

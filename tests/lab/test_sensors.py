@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import networkx as nx
 import pytest
+from generic_rows import generic_table
 
 from stackcast.lab.fabric.topologies import NetworkOptions, load_network
 from stackcast.lab.proof.attribute_reader import read_json
@@ -19,7 +20,6 @@ from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.filters.nodes import And, Not, Or, Predicate
 from stackcast.udfs.filters.subscriptions import Subscription, check
 from stackcast.udfs.network.topology import fabric, line
-from stackcast.udfs.network_match.generic.table import generic_table
 
 pytestmark = pytest.mark.unit
 

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from networks import from_graph
 
 from stackcast.lab.fabric.topologies import NetworkOptions, load_network
 from stackcast.udfs.errors import LabError, NetworkError
 from stackcast.udfs.network.catalogue import graphml_graph, topohub_graph
 from stackcast.udfs.network.labels import WIDE
-from stackcast.udfs.network.topology import from_graph, read_graph
+from stackcast.udfs.network.topology import read_graph
 
 pytestmark = pytest.mark.unit
 

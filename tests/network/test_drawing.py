@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from networks import from_graph
 
 from stackcast.udfs.network.catalogue import geography, topohub_graph
 from stackcast.udfs.network.drawing import layout
 from stackcast.udfs.network.network import Host, Link, Network, Switch
-from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.network.topology import fabric, jellyfish
 
 pytestmark = pytest.mark.unit
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from networks import from_graph
 
 from stackcast.jobs import load_topology
 from stackcast.jobs.adapters.tables.topologies import (
@@ -18,7 +19,7 @@ from stackcast.jobs.adapters.tables.topologies import (
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.labels import NARROW, WIDE
 from stackcast.udfs.network.measures import measure
-from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.network.topology import fabric, jellyfish
 
 pytestmark = pytest.mark.unit
 

@@ -8,12 +8,13 @@ import pytest
 from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from networks import from_graph
 
 from stackcast.udfs.network import measures
 from stackcast.udfs.network.labels import WIDE
 from stackcast.udfs.network.measures import measure
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import fabric, from_graph, jellyfish
+from stackcast.udfs.network.topology import fabric, jellyfish
 
 pytestmark = pytest.mark.unit
 

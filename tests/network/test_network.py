@@ -9,6 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import from_graph
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Host, Link, Network, Switch
@@ -18,7 +19,7 @@ from stackcast.udfs.network.rows import (
     tree_from_row,
     tree_to_row,
 )
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
 from stackcast.udfs.network.virtual_tree import VirtualTree, tree_ports
 from stackcast.udfs.trees.broadcast import broadcast_trees

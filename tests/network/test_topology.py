@@ -9,12 +9,13 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import from_graph
 from paths import ROOT
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.jellyfish import jellyfish_links
 from stackcast.udfs.network.labels import WIDE
-from stackcast.udfs.network.topology import fabric, from_graph, jellyfish, read_graph
+from stackcast.udfs.network.topology import fabric, jellyfish, read_graph
 
 pytestmark = pytest.mark.unit
 

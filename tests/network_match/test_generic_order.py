@@ -10,11 +10,11 @@ from itertools import product
 
 import pytest
 from examples import examples
-from generic_rows import SENSORS, holds, outcomes, rule, rule_sets, wanted
+from generic_rows import SENSORS, generic_table, holds, outcomes, rule, rule_sets, wanted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.udfs.network_match.generic.table import WAYS, GenericRow, generic_table
+from stackcast.udfs.network_match.generic.table import WAYS, GenericRow
 
 pytestmark = pytest.mark.unit
 

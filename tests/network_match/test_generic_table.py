@@ -14,6 +14,7 @@ from generic_rows import (
     LAST,
     SENSORS,
     all_outcomes,
+    generic_table,
     outcomes,
     registry,
     rule,
@@ -29,7 +30,7 @@ from stackcast.udfs.errors import FilterError
 from stackcast.udfs.filters.meaning.evaluate import fields_of
 from stackcast.udfs.filters.nodes import Call
 from stackcast.udfs.filters.subscriptions import Subscription, check
-from stackcast.udfs.network_match.generic.table import WAYS, GenericRow, generic_table, refused
+from stackcast.udfs.network_match.generic.table import WAYS, GenericRow, refused
 
 pytestmark = pytest.mark.unit
 
@@ -176,8 +177,8 @@ def test_no_rules_are_no_rows_and_a_rule_that_nothing_satisfies_neither():
 def test_rows_are_the_same_whatever_the_hash_seed(tmp_path):
     script = tmp_path / "rows.py"
     script.write_text(
-        "from generic_rows import SENSORS, rule\n"
-        "from stackcast.udfs.network_match.generic.table import WAYS, generic_table\n"
+        "from generic_rows import SENSORS, generic_table, rule\n"
+        "from stackcast.udfs.network_match.generic.table import WAYS\n"
         "rules = [rule(f'temp > {i} and hum != {i} or gas < {9 * i}', f'h{i}', 'x')"
         " for i in range(3)]\n"
         "for ways in (*((way,) for way in WAYS), WAYS):\n"

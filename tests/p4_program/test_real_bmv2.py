@@ -29,6 +29,7 @@ from paths import COMPILED_P4
 from program_switches import open_ports
 from pruning_model import datagram
 from real_switch import RealSwitch
+from switch_model import Message, Port, SwitchModel
 from tunnels import in_tunnel
 
 from stackcast.switch.bmv2.simple_switch import SimpleSwitch
@@ -37,7 +38,6 @@ from stackcast.udfs.network.labels import LabelFormat, SwitchTables
 from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES
 from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
 from stackcast.udfs.states.messages import StateHeader
-from stackcast.udfs.states.switch_model import Message, Port, SwitchModel
 from stackcast.udfs.switches.entry import SwitchEntry
 from stackcast.udfs.switches.tunnels import end_entries
 

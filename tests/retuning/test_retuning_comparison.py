@@ -2,8 +2,8 @@
 
 import networkx as nx
 import pytest
+from networks import from_graph
 
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.retuning.comparison import Record
 from stackcast.udfs.trees.publications import Publication, by_entry
 from stackcast.udfs.trees.steiner import steiner_tree

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import networkx as nx
 import pytest
+from networks import from_graph
 from routes_cases import random_stack, random_tables
 
 from stackcast.udfs.errors import StackError
 from stackcast.udfs.network.labels import HOP, TREE, LabelFormat, SwitchTables
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.stored_routes import DESTINATIONS, HYBRID, PORT_BITMAPS, ROOT, TREES
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.network.virtual_tree import VirtualTree
 from stackcast.udfs.stacks.forwarding import ForwardingModel, forward, network_tables, path_of_stack
 from stackcast.udfs.trees.encoders import encoder_of

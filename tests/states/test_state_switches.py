@@ -11,17 +11,16 @@ from control_traffic import neighbor_frames
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import mended, random_network
+from networks import from_graph, mended, random_network
 from program_switches import holding
 from state_cases import PUBLISH, REGISTER, REMOVE, entries_of, state_frame, told, wanted_copies
+from switch_model import Message, Port, SwitchModel
 from virtual_trees_cases import datagram, plain_frame
 
 from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.states import subscriptions
 from stackcast.udfs.states.messages import StateHeader
-from stackcast.udfs.states.switch_model import Message, Port, SwitchModel
 
 pytestmark = pytest.mark.unit
 

@@ -20,6 +20,7 @@ from state_cases import (
     told,
     wanted_copies,
 )
+from switch_model import Message
 
 from stackcast.udfs.states.messages import StateHeader
 from stackcast.udfs.states.subscriptions import PERIOD_BITS
@@ -31,7 +32,6 @@ from stackcast.udfs.states.switch_controller import (
     SwitchController,
     acknowledged,
 )
-from stackcast.udfs.states.switch_model import Message
 
 pytestmark = pytest.mark.unit
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -12,7 +13,8 @@ from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.filters.subscriptions import CheckedRule
 from stackcast.udfs.messages.attributes.registry import Attribute, Registry
-from stackcast.udfs.network_match.generic.table import GenericRow
+from stackcast.udfs.network_match.generic.boxes import boxes_of
+from stackcast.udfs.network_match.generic.table import GenericRow, GenericTable, table_of_boxes
 
 LAST = (1 << 32) - 1
 Event = Mapping[int, int]
@@ -29,6 +31,11 @@ SENSORS = registry(temp=0, hum=3, gas=31)
 
 def rule(text: str, *receivers: str, known: Registry = SENSORS) -> CheckedRule:
     return CheckedRule(text, parse_rule(text, known.specification()).condition, receivers)
+
+
+def generic_table(rules: Sequence[CheckedRule], known: Registry, **options: Any) -> GenericTable:
+    """Return the generic table of rules, with the options of `table_of_boxes`."""
+    return table_of_boxes(boxes_of(rules, known), **options)
 
 
 def wanted(rules: Iterable[CheckedRule], event: Event, known: Registry = SENSORS) -> frozenset[str]:

@@ -8,13 +8,20 @@ from collections import Counter
 
 import networkx as nx
 
-from stackcast.udfs.network.labels import LabelFormat
+from stackcast.udfs.network.labels import NARROW, LabelFormat
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import from_graph
+from stackcast.udfs.network.topology import read_graph
 from stackcast.udfs.network.virtual_tree import VirtualTree
 from stackcast.udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES, ForwardingResult
 
 STATES = ("active", "active", "active", "installing", "retiring", "retired")
+
+
+def from_graph(
+    graph: nx.Graph, hosts_per_switch: int = 1, publishers: int = 1, labels: LabelFormat = NARROW
+) -> Network:
+    """Return the network of a graph without the names of its nodes and the parts left out."""
+    return read_graph(graph, hosts_per_switch, publishers, labels).network
 
 
 def random_network(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Self
 
 from stackcast.lab.up.broker import Broker
+from stackcast.lab.up.process import stop_process
 
 #: A broker that was killed may not register again before its session is over: by default 9 seconds.
 #: By default the cleaner of compacted topics waits 15 seconds between two looks.
@@ -17,7 +19,22 @@ log.cleaner.backoff.ms=500
 
 
 class QuickBroker(Broker):
-    """A broker that can be revived at once."""
+    """A broker that can be killed, and started again at once."""
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash does (SIGKILL). Its data stay: see `revive`."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            stop_process(child, 0)
+
+    def revive(self, timeout: float = 60) -> Self:
+        """Start a broker that has ended again, with its data and at its address."""
+        if not self.alive():
+            self.stop()
+            self._child = self._spawn(("kafka.Kafka", str(self.folder / "server.properties")))
+            self._wait_until_it_answers(timeout)
+        return self
 
     def save(self, topic: str) -> None:
         """Keep a copy of the files of a topic, for `truncate`."""

@@ -32,6 +32,7 @@ from typing import Any
 
 import networkx as nx
 from lossy_network import Stream, summary_bytes
+from networks import from_graph
 from paths import COMPILED_P4, ROOT
 from ports import free_port
 from program_switches import fill
@@ -43,7 +44,6 @@ from stackcast.lab.fabric.hosts import BadFrame, udp_payload
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT, Topic, session_id
 from stackcast.udfs.messages.summary_keys import SummaryKey
 from stackcast.udfs.network.labels import HOP, NARROW, TREE
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.switches.stack_entries import switch_entries
 from stackcast.udfs.trees.broadcast import broadcast_trees
 

@@ -15,6 +15,7 @@ import p4_products
 import program_switches
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+from switch_model import Message, Port, SwitchModel, Verdict
 
 from stackcast.switch.bmv2.simple_switch import SimpleSwitch
 from stackcast.udfs.network.network import Link, Network
@@ -29,7 +30,6 @@ from stackcast.udfs.states.messages import (
     read_message,
 )
 from stackcast.udfs.states.switch_controller import SetPorts, SwitchController
-from stackcast.udfs.states.switch_model import Message, Port, SwitchModel, Verdict
 from stackcast.udfs.switches.bridge import spanning_links
 from stackcast.udfs.switches.ports import port_groups, port_mask
 from stackcast.udfs.switches.sources import receiving_port, trusted_ports

@@ -20,6 +20,7 @@ import grpc
 import networkx as nx
 import pytest
 from google.protobuf import text_format
+from networks import from_graph
 from paths import COMPILED_P4, ROOT
 from ports import free_port
 from program_switches import fill
@@ -31,7 +32,6 @@ from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
 from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.switches.stack_entries import switch_entries
 from stackcast.udfs.trees.broadcast import broadcast_trees
 from stackcast.udfs.trees.encode import Encoder
@@ -196,7 +196,7 @@ from program_switches import fill
 from stackcast.udfs.switches.stack_entries import switch_entries
 from stackcast.udfs.trees.broadcast import broadcast_trees
 from stackcast.udfs.trees.encode import Encoder
-from stackcast.udfs.network.topology import from_graph
+from networks import from_graph
 import networkx as nx
 
 def ip(words):

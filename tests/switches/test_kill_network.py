@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import json
+import os
 import random
 import shlex
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -37,15 +40,34 @@ pytestmark = pytest.mark.long
 TOPIC = "itch.raw"
 
 
+class CrashingLab(Lab):
+    """A lab whose network dies and comes back."""
+
+    def kill_network(self) -> None:
+        """End switches and hosts at once, as a crash does (SIGKILL)."""
+        assert self._switches is not None and self._switches.pid is not None
+        os.kill(self._switches.pid, signal.SIGKILL)
+        self._switches.stop()
+
+    def revive_network(self) -> None:
+        """Start switches and hosts at the same addresses. The switches are empty."""
+        addresses = {
+            "p4runtime": self.p4runtime,
+            "ingress": self.ingress,
+            "tunnels": self.tunnels,
+        }
+        self._start_network(["--again", json.dumps(addresses)])
+
+
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with Lab(tmp_path / "lab", NETWORK) as started:
+def lab(tmp_path: Path) -> Iterator[CrashingLab]:
+    with CrashingLab(tmp_path / "lab", NETWORK) as started:
         started.up()
         yield started
 
 
 @pytest.fixture
-def filled(tables: Tables, lab: Lab) -> Tables:
+def filled(tables: Tables, lab: CrashingLab) -> Tables:
     for name, rows in network_to_rows(
         NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime)
     ).items():
@@ -65,7 +87,7 @@ def filled(tables: Tables, lab: Lab) -> Tables:
 class Deployment:
     """A stream in this process, and a refresher."""
 
-    def __init__(self, spark: SparkSession, lab: Lab, tables: Tables, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, lab: CrashingLab, tables: Tables, folder: Path) -> None:
         self.spark, self.lab, self.tables, self.folder = spark, lab, tables, folder
         self.settings = Settings(
             tables=tables.location,
@@ -141,7 +163,7 @@ class Deployment:
 
 
 @pytest.fixture
-def deployment(spark: SparkSession, lab: Lab, filled: Tables, tmp_path: Path) -> Deployment:
+def deployment(spark: SparkSession, lab: CrashingLab, filled: Tables, tmp_path: Path) -> Deployment:
     return Deployment(spark, lab, filled, tmp_path)
 
 

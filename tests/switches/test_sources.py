@@ -14,6 +14,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from lossy_network import summary_bytes
+from networks import from_graph
 from p4_products import products
 from pruning_model import datagram
 from scapy.layers.inet import IP, UDP
@@ -25,7 +26,6 @@ from stackcast.udfs.network.network import Host, Network
 from stackcast.udfs.network.programs import ATTRIBUTES, FILTERING, STACKS
 from stackcast.udfs.network.source_routes import BITMASK, MC_GROUP, PORT, HopLabels, SwitchLabels
 from stackcast.udfs.network.stored_routes import DESTINATIONS, PORT_BITMAPS
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.switches.derivation import derive
 from stackcast.udfs.switches.rollout import NetworkVersion
 from stackcast.udfs.switches.sources import SOURCE

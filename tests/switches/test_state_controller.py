@@ -18,6 +18,7 @@ from state_cases import (
     program,
     state_frame,
 )
+from switch_model import Message, Port, SwitchModel
 from waiting import until
 
 from stackcast.jobs.adapters.switches.credentials import Credentials
@@ -30,7 +31,6 @@ from stackcast.switch.p4runtime.device import Device
 from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import SwitchError
 from stackcast.udfs.states.messages import StateHeader
-from stackcast.udfs.states.switch_model import Message, Port, SwitchModel
 from stackcast.udfs.switches.entry import Difference
 from stackcast.udfs.switches.state_entries import STATE, STATES_ROLE, TREE, state_row
 

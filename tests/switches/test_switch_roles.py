@@ -9,6 +9,7 @@ import pytest
 from entry_tables import PIPELINE
 from paths import COMPILED_P4
 from state_cases import TABLE, entries_of
+from switch_model import Port, SwitchModel
 
 from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.program import P4Program
@@ -20,7 +21,6 @@ from stackcast.switch.p4runtime.refusal import Refusal
 from stackcast.switch.p4runtime.roles import ANYBODY, Roles, read_roles
 from stackcast.switch.p4runtime.server import P4RuntimeServer
 from stackcast.udfs.errors import LabError
-from stackcast.udfs.states.switch_model import Port, SwitchModel
 from stackcast.udfs.switches.entry import SwitchEntry
 from stackcast.udfs.switches.state_entries import STATES_ROLE, state_row
 

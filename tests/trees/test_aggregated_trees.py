@@ -9,11 +9,12 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import from_graph
 
 from benchmarks.trees.aggregated import branch_aware_tree, branch_nodes, extended_shortest_path_tree
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.trees.publications import Clients, Publication, Statistics
 from stackcast.udfs.trees.steiner import steiner_tree
 from stackcast.udfs.trees.strategies.lama import (

@@ -10,12 +10,12 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import mended, random_network, random_publication, random_trees, reachable
+from networks import from_graph, mended, random_network, random_publication, random_trees, reachable
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.labels import HOP, NARROW, STOP, TREE
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.network.virtual_tree import VirtualTree, stored
 from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
 from stackcast.udfs.trees.broadcast import broadcast_trees

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from label_optimum import label_optimum
 from networks import (
     bytes_on_links,
+    from_graph,
     mended,
     random_network,
     random_publication,
@@ -29,7 +30,7 @@ from benchmarks.trees.plain_greedy import PlainGreedy
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.labels import FORMATS, HOP, MAX_PORT, STOP, TREE, WIDE
 from stackcast.udfs.network.network import Link, Network
-from stackcast.udfs.network.topology import from_graph, jellyfish
+from stackcast.udfs.network.topology import jellyfish
 from stackcast.udfs.network.virtual_tree import stored
 from stackcast.udfs.retuning.costs import PrunedTreeReplayer
 from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables

@@ -10,10 +10,11 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import from_graph
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.trees.broadcast import rooted_trees, spine_trees
 from stackcast.udfs.trees.publications import Clients, Publication, Statistics
 from stackcast.udfs.trees.strategies.baselines import Broadcast

@@ -11,12 +11,12 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import random_network, random_publication, relabelled
+from networks import from_graph, random_network, random_publication, relabelled
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.source_routes import SOURCE_ROUTES, WIDE_SOURCE_ROUTES
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
 from stackcast.udfs.trees.header_stacks import HeaderStacks
 from stackcast.udfs.trees.source_routes import RouteEncoder

@@ -11,13 +11,12 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import random_network, reachable
+from networks import from_graph, random_network, reachable
 from networkx.algorithms.approximation import steiner_tree as reference
 from steinerpy import SteinerProblem
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.trees.steiner import steiner_tree
 
 pytestmark = pytest.mark.unit

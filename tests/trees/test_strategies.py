@@ -12,11 +12,12 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import from_graph
 from paths import ROOT
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Network, Switch
-from stackcast.udfs.network.topology import fabric, from_graph
+from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.retuning.costs import PrunedTreeReplayer
 from stackcast.udfs.trees.publications import Clients, Publication, Statistics
 from stackcast.udfs.trees.strategies.registry import STRATEGIES

@@ -8,10 +8,10 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from networks import from_graph
 
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.network import Host, Link, Network, Switch
-from stackcast.udfs.network.topology import from_graph
 from stackcast.udfs.trees.encode import Encoder
 from stackcast.udfs.trees.publications import Clients, Publication, Statistics
 from stackcast.udfs.trees.strategies.cycle_basis import cycle_basis

@@ -95,7 +95,7 @@ def jellyfish(
     """Makes a Jellyfish: switches ``s1`` …, each linked to ``degree`` others at random.
 
     It is connected; where ``switches`` × ``degree`` is odd, one switch has a link less. Hosts are
-    as in :func:`from_graph`. The same arguments give the same network on any machine
+    as in :func:`read_graph`. The same arguments give the same network on any machine
     (Singla et al., NSDI 2012).
 
     Raises NetworkError as :func:`fabric` does.
@@ -120,7 +120,7 @@ def line(
     """Makes switches ``s1`` … in a row, each linked to the next: with three, the testbed of KUNDEL
     IV.
 
-    Hosts are as in :func:`from_graph`; the first publisher hangs on ``s1``.
+    Hosts are as in :func:`read_graph`; the first publisher hangs on ``s1``.
 
     Raises NetworkError as :func:`fabric` does.
     """
@@ -168,13 +168,6 @@ def read_graph(
     for link in simple.links:
         build.connect(link.u, link.v, link.weight, link.up)
     return GraphNetwork(build.network(labels), simple.switches, simple.dropped)
-
-
-def from_graph(
-    graph: nx.Graph, hosts_per_switch: int = 1, publishers: int = 1, labels: LabelFormat = NARROW
-) -> Network:
-    """Returns the network of :func:`read_graph`, without the nodes' names and the dropped parts."""
-    return read_graph(graph, hosts_per_switch, publishers, labels).network
 
 
 def _check_sizes(sizes: dict[str, int], publishers: int) -> None:

@@ -19,11 +19,6 @@ from dataclasses import dataclass
 PERIOD_BITS = 5
 
 
-def as_bits(mask: int, ports: int) -> str:
-    """Writes a mask as Table II of STARE does: one digit a port, port 1 first."""
-    return f"{mask:0{ports}b}"[::-1]
-
-
 def ports_of(mask: int) -> Iterator[int]:
     """Yields the ports of a mask, ascending."""
     while mask:

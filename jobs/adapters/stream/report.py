@@ -174,16 +174,6 @@ class BatchReport:
     def total(self, column: str) -> int:
         return sum(row[column] for row in self._counts)
 
-    def by_subscriber(self) -> dict[str, dict[str, int]]:
-        """Notifications, messages and bytes for each subscriber, by all publishers."""
-        columns = self.subscriber_columns
-        found: dict[str, dict[str, int]] = {}
-        for i, host in enumerate(columns["subscriber"]):
-            sums = found.setdefault(host, dict.fromkeys(("notifications", "messages", "bytes"), 0))
-            for name in sums:
-                sums[name] += columns[name][i]
-        return found
-
     def publications(self) -> list[dict[str, Any]]:
         """Receivers, notifications, messages and bytes of datagrams, one row a publisher and
         receiver set; the publisher too, where there are several.

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from stackcast.udfs.errors import FilterError, SubscriptionError
 from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection
 from stackcast.udfs.messages.attributes.registry import Registry
-from stackcast.udfs.network_match.generic.boxes import Box, boxes_of, groups, reach
+from stackcast.udfs.network_match.generic.boxes import Box, groups, reach
 from stackcast.udfs.network_match.generic.cells import refused_state
 from stackcast.udfs.network_match.generic.priorities import Found, overlapping
 
@@ -64,21 +64,6 @@ class GenericTable:
     method: Way | Literal["mixed"]
     by_priorities: int | None
     holes: int | None
-
-
-def generic_table(
-    rules: Sequence[CheckedRule],
-    registry: Registry,
-    *,
-    max_rows: int = MAX_ROWS,
-    ways: Sequence[Way] = WAYS,
-) -> GenericTable:
-    """Makes the rows of rules on events of ``registry``'s attributes, as ``table_of_boxes``.
-
-    Errors: ``FilterError`` TOO_LARGE beyond ``max_rows``, and ``SubscriptionError`` as of
-    ``check``. Rules are those that ``refused`` does not name; rules without receivers have no rows.
-    """
-    return table_of_boxes(boxes_of(rules, registry), max_rows=max_rows, ways=ways)
 
 
 def table_of_boxes(
