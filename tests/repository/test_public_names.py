@@ -7,16 +7,15 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.sql import SparkSession
+from state_hosts import state_hosts
 
 import stackcast
 
 pytestmark = pytest.mark.integration
 
-#: Their examples need a middleware, a controller and switches; docs/states.md has one, which a test
-#: runs.
-IN_DOCS = {"Replica", "StatesClient"}
 NAMES = sorted({*stackcast.__all__} - {"__version__"})
+#: Their examples need middlewares, a replica controller and a switch.
+OF_STATES = ("Replica", "StatesClient")
 
 
 def test_importing_it_loads_neither_spark_nor_numba() -> None:
@@ -37,13 +36,23 @@ def test_there_are_at_most_twenty_names_and_each_is_there() -> None:
         _ = stackcast.Subscriptions
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - IN_DOCS))
-def test_the_example_of_each_name_prints_what_its_docstring_shows(
-    name: str, spark: SparkSession
-) -> None:
-    found = getattr(stackcast, name)
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*OF_STATES}))
+@pytest.mark.usefixtures("spark")
+def test_the_example_of_each_name_prints_what_its_docstring_shows(name: str) -> None:
+    run_example(name)
+
+
+@pytest.mark.parametrize("name", OF_STATES)
+def test_the_examples_of_states_print_what_their_docstrings_show(name: str) -> None:
+    with state_hosts(2) as hosts:
+        run_example(name, first=hosts.listen[2], second=hosts.listen[3])
+
+
+def run_example(name: str, **given: object) -> None:
+    """Run the example in the docstring of a public name, with these names defined."""
+    public = getattr(stackcast, name)
     finder = doctest.DocTestFinder(recurse=False)
-    (test,) = finder.find(found, name, globs=dict(vars(sys.modules[found.__module__])))
+    (test,) = finder.find(public, name, globs=vars(sys.modules[public.__module__]) | given)
     assert test.examples
     outcome = doctest.DocTestRunner().run(test)
     assert outcome.attempted and not outcome.failed

@@ -32,18 +32,35 @@ _READ = 1 << 18
 
 
 class StatesClient:
-    """One program called ``name`` (the host's name by default), over its host's middleware.
+    """Connect a program, with all states that it publishes or holds, to the middleware of its host.
 
-    A context manager. It connects again by itself, subscribes again, and publishes again what was
-    not yet safe. Safe for several threads.
+    A context manager. It connects and subscribes again after errors, and then publishes again each
+    update that the replica controller does not have yet. Safe for several threads. Refusals of the
+    middleware are logged.
 
     Args:
-        name: of the program.
+        name: name of the program; by default that of the host.
         middleware: host and port of the middleware.
-        credentials: PEM files, if the middleware has TLS. Its certificate must name the host.
+        credentials: PEM files, if the middleware requires TLS. Its certificate must name the host.
 
     Raises:
-        StateError: ``BAD_TLS``, if the files do not fit. What the middleware refuses is logged.
+        StateError: ``BAD_TLS``, if the files do not fit.
+
+    Example:
+        One host runs ``stackcast states controller``, and two others run ``stackcast states
+        middleware --listen ADDRESS``. ``first`` and ``second`` are the addresses of these two,
+        such as ``("127.0.0.1", 65431)``:
+
+        >>> with StatesClient("sensor", first) as sensor, StatesClient("reader", second) as reader:
+        ...     reader.subscribe("rooms")
+        ...     reader.subscribe("doors")
+        ...     sensor.publish("rooms", b"21 degrees")
+        ...     sensor.publish("doors", b"open")
+        ...     sensor.flush()
+        ...     for _ in range(2):
+        ...         update = next(reader.updates(timeout=30))
+        ...     print(reader.value("rooms"), reader.values("doors"))
+        b'21 degrees' {'sensor': b'open'}
     """
 
     def __init__(

@@ -1,13 +1,4 @@
-"""The client of programs: a state that others change, and that this program publishes.
-
-from stackcast.jobs.adapters.states.replica import Replica
-
-with Replica("scanners", name="edge-1") as scanners:
-    scanners.publish(b"...")                 # to every replica of the state
-    print(scanners.value, scanners.values)   # the newest update; the last of each publisher
-    for update in scanners.updates(timeout=20):
-        print(update.publisher, update.data)
-"""
+"""The client of programs for one state, which others change and which this program publishes."""
 
 from __future__ import annotations
 
@@ -19,11 +10,36 @@ from stackcast.udfs.states.program import Update
 
 
 class Replica:
-    """One state, held and published by this program, over its host's middleware.
+    """Publish a state, and hold a replica of it, over the middleware of this host.
 
-    A context manager. It connects again by itself, and publishes again what was not yet safe.
-    ``subscribes`` False: it publishes only. Safe for several threads. Of several states a program
-    has one `StatesClient`. ``credentials``: for a middleware with TLS.
+    A context manager. It connects again after errors, and then publishes again each update that the
+    replica controller does not have yet. Safe for several threads. A program of several states uses
+    `StatesClient`.
+
+    Args:
+        state: name of the state.
+        name: name of the program; by default that of the host.
+        middleware: host and port of the middleware.
+        subscribes: whether updates are received; if not, the program only publishes.
+        credentials: PEM files, if the middleware requires TLS.
+
+    Raises:
+        StateError: ``BAD_TLS``, if the files do not fit.
+
+    Example:
+        One host runs ``stackcast states controller``, and two others run ``stackcast states
+        middleware --listen ADDRESS``. ``first`` and ``second`` are the addresses of these two,
+        such as ``("127.0.0.1", 65431)``:
+
+        >>> sensor, reader = Replica("rooms", "sensor", first), Replica("rooms", "reader", second)
+        >>> with sensor, reader:
+        ...     sensor.publish(b"21 degrees")
+        ...     sensor.flush()
+        ...     update = next(reader.updates(timeout=30))
+        ...     print(update.publisher, update.data)
+        ...     print(reader.value, reader.values)
+        sensor b'21 degrees'
+        b'21 degrees' {'sensor': b'21 degrees'}
     """
 
     def __init__(
