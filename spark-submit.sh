@@ -418,9 +418,10 @@ case "${1:-}" in
     shift 2
     ensure_environment bench
     export_environment
-    # Benchmarks are not installed, and share helpers with the tests. networkx iterates over sets of
-    # names, so counts are the same in each run only with a fixed hash seed.
-    export PYTHONPATH="$ROOT:$ROOT/tests/support" PYTHONHASHSEED=0
+    # Benchmarks are not installed, and share helpers with the tests and layers with the examples.
+    # networkx iterates over sets of names, so counts are the same in each run only with a fixed hash
+    # seed.
+    export PYTHONPATH="$ROOT:$ROOT/tests/support:$ROOT/examples" PYTHONHASHSEED=0
     exec python -m "benchmarks.$name" "$@"
     ;;
   env)

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from attribute_records import LAYERS, columns_of, layer, read_records
+from attribute_records import columns_of, read_records
 from numpy.typing import NDArray
 from scapy.layers.l2 import Ether
+from scapy_layers import EVENT_LAYERS
 
 from benchmarks.support.measuring import Reporter
 from stackcast.lab.traffic.sensors import events as sensor_events
@@ -76,7 +77,7 @@ def _encode(say: Reporter, batch: EncodedEvents, encoding: str) -> None:
 
     def scapy() -> list[bytes]:
         return [
-            bytes(Ether(dst=head[:6], src=head[6:12]) / layer(values, encoding))
+            bytes(Ether(dst=head[:6], src=head[6:12]) / EVENT_LAYERS[encoding].of(values))
             for values in batch.values[:FOR_SCAPY]
         ]
 
@@ -101,7 +102,7 @@ def _decode(say: Reporter, batch: EncodedEvents, encoding: str) -> None:
         return [read_event(one[ETHERNET:], encoding, known, LONGEST)[0] for one in packets]
 
     def scapy() -> list[dict[int, int]]:
-        return [Ether(one)[LAYERS[encoding]].by_id for one in packets[:FOR_SCAPY]]
+        return [Ether(one)[EVENT_LAYERS[encoding]].by_id for one in packets[:FOR_SCAPY]]
 
     assert np.array_equal(ours().values, batch.events.values)
     assert plain() == batch.values

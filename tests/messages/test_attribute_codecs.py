@@ -14,12 +14,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from attribute_records import LAYERS, chain, layer
-from examples import examples
+from attribute_records import chain
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
+from scapy_layers import EVENT_LAYERS
 
+from examples import examples
 from stackcast.udfs.errors import MessageError
 from stackcast.udfs.messages.attributes.encodings import ENCODINGS
 from stackcast.udfs.messages.attributes.events import REASONS, Events
@@ -111,10 +112,10 @@ def test_scapy_takes_apart_what_we_build_and_we_read_what_it_builds(
 ):
     offsets, data = ENCODINGS[encoding].encode(*table(made))
     for record, (values, payload) in zip(records_of(offsets, data), made, strict=True):
-        packet = LAYERS[encoding](record)
+        packet = EVENT_LAYERS[encoding](record)
         assert packet.by_id == values
         assert bytes(packet.payload) == payload
-    theirs = [bytes(layer(values, encoding) / payload) for values, payload in made]
+    theirs = [bytes(EVENT_LAYERS[encoding].of(values) / payload) for values, payload in made]
     assert told(*columns(theirs, encoding)) == made
 
 
@@ -124,7 +125,7 @@ def test_the_plain_writer_and_reader_agree_with_scapy(
     encoding: str, values: Values, payload: bytes
 ):
     record = write_event(values, encoding, payload)
-    assert record == bytes(layer(values, encoding) / payload)
+    assert record == bytes(EVENT_LAYERS[encoding].of(values) / payload)
     assert read_event(record, encoding, ALL, LONGEST) == (values, payload)
 
 

@@ -10,13 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from attribute_records import BITMASK_GROUP as BITMASK_ADDRESS
-from attribute_records import ID_PAIRS_GROUP as ID_PAIRS_ADDRESS
-from attribute_records import LAYERS, layer
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
+from scapy_layers import BITMASK_GROUP as BITMASK_ADDRESS
+from scapy_layers import EVENT_LAYERS, Bitmask, IdPairs
+from scapy_layers import ID_PAIRS_GROUP as ID_PAIRS_ADDRESS
 
 from stackcast.udfs.errors import MessageError
 from stackcast.udfs.messages.attributes.encodings import ENCODINGS, header_bytes, type_bits
@@ -72,7 +72,7 @@ def test_scapy_takes_apart_every_frame_that_we_build(encoding: str, made):
     for frame, (values, payload) in zip(built, made, strict=True):
         packet = Ether(frame)
         assert (packet.dst, packet.src, packet.type) == (address, SOURCE_ADDRESS, 0x9001)
-        header = packet[LAYERS[encoding]]
+        header = packet[EVENT_LAYERS[encoding]]
         assert header.by_id == values
         assert bytes(header.payload) == payload
         # Nothing is put after it, as nothing could tell that from payload.
@@ -87,7 +87,7 @@ def test_frames_of_scapy_are_read_whatever_else_is_on_the_wire(sent):
             wire.append(bytes(Ether(dst=OTHER, src=SOURCE_ADDRESS) / IP() / UDP() / payload))
             continue
         ours.append((len(wire), values, payload))
-        wire.append(bytes(Ether(src=SOURCE_ADDRESS) / layer(values, how) / payload))
+        wire.append(bytes(Ether(src=SOURCE_ADDRESS) / EVENT_LAYERS[how].of(values) / payload))
     offsets, data = buffer_of(wire)
     frame, events = events_of_frames(offsets, data, ALL, LONGEST)
     assert len(frame) == len(events) == len(ours)
@@ -110,7 +110,7 @@ def test_frames_to_any_address_but_the_bitmasks_group_are_read_as_id_pairs():
     near = [BITMASK_GROUP ^ (1 << bit) for bit in range(48)]
     addresses = [OTHER, "ff:ff:ff:ff:ff:ff", *(one.to_bytes(6).hex(":") for one in near)]
     wire = [
-        bytes(Ether(dst=address, src=SOURCE_ADDRESS) / layer(values, "id_pairs"))
+        bytes(Ether(dst=address, src=SOURCE_ADDRESS) / IdPairs.of(values))
         for address in (ID_PAIRS_ADDRESS, *addresses)
     ]
     offsets, data = buffer_of(wire)
@@ -143,11 +143,11 @@ def test_headers_are_found_where_they_begin():
 def test_a_bad_event_between_good_frames_has_its_reason():
     good = ({1: 2, 3: 4}, b"payload")
     wire = [
-        bytes(Ether(src=SOURCE_ADDRESS) / layer(good[0], "bitmask") / good[1]),
+        bytes(Ether(src=SOURCE_ADDRESS) / Bitmask.of(good[0]) / good[1]),
         bytes(Ether(dst=BITMASK_ADDRESS, src=OTHER, type=0x9001)) + b"\0\0\0\x0f",
         bytes(Ether(dst=ID_PAIRS_ADDRESS, src=OTHER, type=0x9001)),
         bytes(Ether(dst=ID_PAIRS_ADDRESS, src=OTHER, type=0x9001)) + b"\x05" + bytes(1000),
-        bytes(Ether(src=SOURCE_ADDRESS) / layer(good[0], "id_pairs") / good[1]),
+        bytes(Ether(src=SOURCE_ADDRESS) / IdPairs.of(good[0]) / good[1]),
     ]
     offsets, data = buffer_of(wire)
     _, events = events_of_frames(offsets, data, ALL, LONGEST)

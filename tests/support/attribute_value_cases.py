@@ -13,9 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import p4_products
-from scapy.fields import ByteField, FieldListField, IntField, PacketListField
 from scapy.layers.l2 import Ether
-from scapy.packet import Packet
+from scapy_layers import Bitmask, IdPairs
 from virtual_trees_cases import datagram, plain_frame
 
 from stackcast.udfs.switches.entry import SwitchEntry, canonical
@@ -75,47 +74,15 @@ def mask_frame(event: Event, payload: bytes = b"") -> bytes:
 ENCODINGS = {"id_pairs": pairs_frame, "bitmask": mask_frame}
 
 
-class PairLayer(Packet):
-    """A value and the id of the next attribute."""
-
-    name = "pair"
-    fields_desc = [IntField("value", 0), ByteField("next", 0)]  # noqa: RUF012
-
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        return b"", s
-
-
-class IdPairsLayer(Packet):
-    name = "id pairs"
-    fields_desc = [  # noqa: RUF012
-        ByteField("first", 0),
-        PacketListField("pairs", [], PairLayer),
-    ]
-
-
-class BitmaskLayer(Packet):
-    name = "bitmask"
-    fields_desc = [  # noqa: RUF012
-        IntField("mask", 0),
-        FieldListField("values", [], IntField("value", 0)),
-    ]
-
-
 def scapy_frames(event: Event, payload: bytes) -> list[bytes]:
     """The event's frame in each encoding, as scapy builds it."""
-    ids = sorted(event)
-    pairs = [
-        PairLayer(value=event[number], next=following)
-        for number, following in zip(ids, [*ids[1:], 0], strict=True)
-    ]
-    mask = sum(1 << number for number in ids)
     layers = {
-        ID_PAIRS_GROUP: IdPairsLayer(first=ids[0], pairs=pairs),
-        BITMASK_GROUP: BitmaskLayer(mask=mask, values=[event[number] for number in ids]),
+        ID_PAIRS_GROUP: IdPairs.of(event),
+        BITMASK_GROUP: Bitmask.of(event),
     }
     return [
-        bytes(Ether(dst=target.hex(":"), src=SOURCE.hex(":"), type=0x9001) / layer / payload)
-        for target, layer in layers.items()
+        bytes(Ether(dst=target.hex(":"), src=SOURCE.hex(":"), type=0x9001) / header / payload)
+        for target, header in layers.items()
     ]
 
 
