@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -108,7 +109,7 @@ def render_html(data: ReportData) -> str:
     exact, sentence = verdict(data.summary)
     content = asdict(data) | {"verdict": {"exact": exact, "sentence": sentence}}
     body, script = (
-        Path(__file__).with_name(name).read_text(encoding="utf-8")
+        files("stackcast.lab.report").joinpath(name).read_text(encoding="utf-8")
         for name in ("run.html", "run.js")
     )
     return render("report of a run", body, script, content)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from stackcast.udfs.errors import LabError
 
 _LOG_LINES = 12
-_TIED = Path(__file__).with_name("tied.py")
+_TIED = files("stackcast.lab.up").joinpath("tied.py").read_text(encoding="utf-8")
 
 
 def start_tied(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -39,7 +40,7 @@ def start_tied(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes
         raise FileNotFoundError(f"there is no program {command[0]!r}")
     # No preexec_fn: Python would run in the fork of this process, drop what other threads had there
     # and with it Py4J's connections, which shuts them down for this process, too.
-    before = (sys.executable, "-I", "-S", str(_TIED), str(os.getpid()))
+    before = (sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()))
     return subprocess.Popen([*before, program, *command[1:]], stdin=subprocess.PIPE, **options)
 
 

@@ -1,7 +1,7 @@
-"""Becomes a program that ends with the process that started it: ``tied.py PARENT PROGRAM ...``.
+"""Becomes a program that ends with the process that started it.
 
-Run as a file by `stackcast.lab.up.process.start_tied`, it has nothing of the project. PARENT:
-process id of who started it; no longer the parent, that has ended.
+`stackcast.lab.up.process.start_tied` gives Python this text, which imports nothing of the project,
+with the process id of the parent, and the program with its arguments.
 """
 
 from __future__ import annotations

@@ -18,16 +18,13 @@ from pathlib import Path
 
 import pytest
 from paths import P4, ROOT
+from wheels import build_wheel
 
 pytestmark = pytest.mark.long
 
 #: Limit against hangs, in seconds. Packages and jars come through a network, and the kernels are
 #: compiled.
 LIMIT_S = 1800
-SOURCES = (
-    *("stackcast", "cli", "jobs", "lab", "switch", "udfs", "schemas", "p4", "conf", "docs"),
-    *("pyproject.toml", "README.md", "LICENSE"),
-)
 #: Variables that could lead programs to the checkout, or to the environment of the tests.
 FOREIGN = ("STACKCAST_", "SPARK_", "PYSPARK_", "PYTHON", "NUMBA_", "VIRTUAL_ENV", "COVERAGE")
 
@@ -87,19 +84,7 @@ class Installation:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("build")
-    sources = folder / "sources"
-    sources.mkdir()
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-            shutil.copytree(ROOT / name, sources / name, symlinks=True, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, sources)
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "-w", folder, sources], check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import pyspark
 from crash_world import BATCH, WAIT_S, Program, World, command
 from paths import ROOT
 from ports import free_port
+from wheels import bare_environment
 
 from stackcast import jobs, schemas, udfs
 
@@ -86,14 +86,9 @@ class Release:
 
 
 def release(place: Path, name: str) -> Release:
-    """Create an environment with the code and its compiled kernels.
-
-    It uses the installed packages in place, because they have half a gigabyte.
-    """
+    """Create an environment with the code and its compiled kernels."""
     environment = place / name
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    (packages,) = environment.glob("lib/*/site-packages")
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    (packages,) = bare_environment(environment).glob("lib/*/site-packages")
     product = packages / "stackcast"
     product.mkdir()
     (product / "__init__.py").touch()

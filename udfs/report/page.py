@@ -7,10 +7,10 @@ every load. Names of users are data in it, never markup.
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
-_PARTS = Path(__file__).parent
+_PARTS = files("stackcast.udfs.report")
 _SCRIPTS = ("page.js", "moving.js", "links.js")
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -173,7 +173,7 @@ class Console:
         return HTMLResponse(await lane.run(self._rendered, None), headers=_HEADERS)
 
     def _rendered(self, _: None) -> str:
-        here = Path(__file__).parent
+        here = files("stackcast.jobs.adapters.console")
         body = (here / "console.html").read_text(encoding="utf-8")
         scripts = ((here / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
         about = {**self._about, **self._views.subscriptions.words()}

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def write(folder: Path, plan: RetunePlan, figures: Mapping[str, Any], outcome: s
     _write(folder / "retune.json", json.dumps(figures, indent=2, default=str) + "\n")
     content = figures | {"map": drawing(plan.deployment.network) if drawn else None}
     body, script = (
-        Path(__file__).with_name(name).read_text(encoding="utf-8")
+        files("stackcast.jobs.adapters.retune").joinpath(name).read_text(encoding="utf-8")
         for name in ("retune.html", "retune.js")
     )
     _write(folder / "retune.html", render("retuning of virtual trees", body, script, content))
