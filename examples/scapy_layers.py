@@ -184,7 +184,7 @@ class Summary(Packet):
 
 
 class SummaryTag(Packet):
-    """What makes a summary authenticated: the id of the master key, and the tag."""
+    """The end of an authenticated summary: the id of the master key, and the tag."""
 
     fields_desc: ClassVar = [
         IntField("key", 0),
@@ -193,7 +193,7 @@ class SummaryTag(Packet):
 
 
 class Cookie(Packet):
-    """What a host repeats to prove its address."""
+    """A cookie, which a host repeats to prove its address."""
 
     fields_desc: ClassVar = [XStrFixedLenField("cookie", b"", COOKIE_BYTES)]
 
@@ -234,7 +234,7 @@ class AttributeValue(Item):
     fields_desc: ClassVar = [IntField("value", 0), ByteField("next_id", 0)]
 
 
-def _next(_packet: Packet, _values: list[Packet], last: Packet | None, _rest: bytes) -> Any:
+def _next(_packet: Packet, _values: list[Packet], last: Packet | None, _content: bytes) -> Any:
     return AttributeValue if last is None or last.next_id else None
 
 

@@ -42,6 +42,6 @@ def test_an_archive_is_unpacked_once_for_each_content(tmp_path: Path) -> None:
         )
         return Path(done.stdout.strip())
 
-    first, again, other = find("one"), find("one"), find("two")
-    assert first == again != other and other.read_text() == "two"
+    first, again, second = find("one"), find("one"), find("two")
+    assert first == again != second and second.read_text() == "two"
     assert len(list((tmp_path / "var" / "unpacked").iterdir())) == 2

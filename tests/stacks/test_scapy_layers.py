@@ -1,4 +1,4 @@
-"""The layers for scapy read the product's frames, and build the same bytes from what they read."""
+"""The layers for scapy read the frames of the product, and build the same bytes again."""
 
 from __future__ import annotations
 
@@ -215,8 +215,8 @@ def test_a_request_is_read_with_its_cookie(sequence, count, host, start):
 
 
 def test_answers_of_the_service_are_read():
-    asked = summaries.Request(SESSION, 60 << 26, 5)
-    challenge = datagram(summaries.challenge(asked, bytes(range(16))), 26402, 40_000)
+    request = summaries.Request(SESSION, 60 << 26, 5)
+    challenge = datagram(summaries.challenge(request, bytes(range(16))), 26402, 40_000)
     assert Ether(challenge)[Cookie].cookie == bytes(range(16))
     answer = datagram(build_packet(SESSION, 60 << 26, [b"one", b"two"]), 26402, 40_000)
     assert [message.data for message in Ether(answer)[MoldUDP64].messages] == [b"one", b"two"]
@@ -243,8 +243,8 @@ def test_an_event_is_read_and_built_again(encoding, values, payload):
     layer = packet[EVENT_LAYERS[encoding]]
     assert layer.by_id == values and bytes(layer.payload) == payload
     assert rebuilt(packet) == frame
-    made = Ether(src=packet.src, dst=address) / EVENT_LAYERS[encoding].of(values) / payload
-    assert bytes(made) == frame
+    built = Ether(src=packet.src, dst=address) / EVENT_LAYERS[encoding].of(values) / payload
+    assert bytes(built) == frame
 
 
 @examples(30)
