@@ -7,7 +7,6 @@
 #     jobs/attribute_stream.py  delivers attribute/value events; without a configured broker, on a lab of sensors
 #     jobs/create_tables.py     creates missing Delta tables, and fills empty ones from files
 #     jobs/load_topology.py     loads a network into the tables: generated from sizes, or a published one
-#     jobs/mobility_tracking.py demonstrates replicated state with devices in a city, and proves the result
 #     jobs/refresh_switches.py  keeps the entries of the switches in step with the tables
 #     jobs/replica_controller.py  runs the controller of replicated states, and writes their tables
 #     jobs/state_stream.py      publishes rows of a table, or records of a topic, as replicated states
@@ -18,6 +17,7 @@
 #     jobs/backup.py            backs up tables, checkpoint and positions together, and restores them
 #     jobs/console.py           shows a deployment in the browser, and writes its subscriptions
 #     jobs/run_sql.py           runs SQL on the tables; without statements, it prompts for them
+#     examples/mobility/mobility_tracking.py  tracks devices in a city by replicated state, and checks the result
 #
 #   ./spark-submit.sh test [pytest options]      unit and integration tests, and linters; -m unit: unit tests only;
 #                                                --all: also the long tests; FILE: the tests of a file

@@ -82,9 +82,9 @@ class ReplicationLab:
             child.ready(_READY_S)
 
     def child(self, name: str, *arguments: str) -> Child:
-        """Begins a process of a module, ``python -m``, which ends with the lab."""
+        """Start a process of a Python script, or ``-m`` and a module, which ends with the lab."""
         log = self._folder / "log" / f"{name}.log"
-        child = self._stack.enter_context(Child(name, [sys.executable, "-m", *arguments], log))
+        child = self._stack.enter_context(Child(name, [sys.executable, *arguments], log))
         child.begin()
         return child
 
@@ -92,4 +92,5 @@ class ReplicationLab:
         address = str(IPv4Address(self._network.host(host).ipv4))
         link = f"udp:{self._ends[host]}/{self.lab.tunnels[host]}"
         said = ("--address", address, "--listen", listen, "--link", link)
-        return self.child(f"{kind}-{host}", "stackcast.cli.main", "states", kind, *said, *more)
+        command = ("-m", "stackcast.cli.main", "states", kind)
+        return self.child(f"{kind}-{host}", *command, *said, *more)

@@ -9,10 +9,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.lab.proof.movements import differences, expected
+from expected_movements import differences, expected
+from movements import Scanner, movements, neighbours, touching
+from sightings import Report, Sightings, read_report, read_state
 from stackcast.udfs.errors import StateError
-from stackcast.udfs.mobility.movements import Scanner, movements, neighbours, touching
-from stackcast.udfs.mobility.sightings import Report, Sightings, read_report, read_state
 
 pytestmark = pytest.mark.unit
 

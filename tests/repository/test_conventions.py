@@ -78,9 +78,10 @@ def clashes(folder: Path) -> set[str]:
     return names & (libraries | {"stackcast"})
 
 
-def test_no_job_hides_a_library():
+@pytest.mark.parametrize("folder", ["jobs", "examples/mobility"])
+def test_no_job_hides_a_library(folder: str):
     # spark-submit puts the folder of the job first on the path.
-    assert not clashes(ROOT / "jobs")
+    assert not clashes(ROOT / folder)
 
 
 def test_a_job_that_would_hide_a_library_is_detected(tmp_path: Path):

@@ -49,7 +49,7 @@ OTHER_TESTS = {
     f"{DOOR} jobs/console.py --demo": EMBEDDED,
     f"{DOOR} --conf spark.stackcast.match=network jobs/itch_stream.py": EMBEDDED,
     f"{DOOR} jobs/attribute_stream.py": EMBEDDED,
-    f"{DOOR} jobs/mobility_tracking.py": "tests/lab/test_mobility_command.py",
+    f"{DOOR} examples/mobility/mobility_tracking.py": "tests/mobility/test_mobility_command.py",
     'eval "$(./spark-submit.sh env)"': "tests/repository/test_tutorial.py",
     "ruff check && ruff format --check && mypy && lint-imports": (
         "tests/repository/test_conventions.py"

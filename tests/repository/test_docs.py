@@ -20,7 +20,11 @@ pytestmark = pytest.mark.unit
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted(
     [
-        *(p for d in ("jobs", "udfs", "lab", "switch", "cli") for p in (ROOT / d).rglob("*.py")),
+        *(
+            path
+            for folder in ("jobs", "udfs", "lab", "switch", "cli", "examples")
+            for path in (ROOT / folder).rglob("*.py")
+        ),
         *(ROOT / "stackcast").glob("*.py"),
     ]
 )

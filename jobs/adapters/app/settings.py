@@ -446,22 +446,6 @@ class Settings:
     )
     lab_spines: int = setting("lab.spines", 2, "Spines of a plane", least=1)
 
-    mobility_edges: int = setting(
-        "mobility.edges", 6, "Edge clouds of the tracked city, a VNF each", least=2, most=64
-    )
-    mobility_scanners: int = setting(
-        "mobility.scanners", 3, "WiFi scanners of each", least=1, most=16
-    )
-    mobility_reports: int = setting(
-        "mobility.reports", 9, "Reports of each scanner, one every 20 seconds of the city", least=1
-    )
-    mobility_speedup: int = setting(
-        "mobility.speedup", 10, "How many times faster than real time is the city", least=1
-    )
-    mobility_loss: int = setting(
-        "mobility.loss", 1, "Percent of the frames that each link loses meanwhile", most=50
-    )
-
     #: Not to be printed: passwords are among them.
     kafka: dict[str, str] = field(default_factory=dict, repr=False)
     #: Keys that were given, without the prefix.

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
+from movements import Scanner
 from stackcast.jobs.adapters.fetch.options import reader_options
-from stackcast.udfs.mobility.movements import Scanner
 
 log = logging.getLogger(__name__)
 

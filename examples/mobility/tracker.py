@@ -1,7 +1,6 @@
 """One tracker of mobility, a VNF of the use case (STARE I-A), as a process of its own.
 
-    python -m stackcast.jobs.embedded.tracker --edge edge1 --city CITY.json --middleware IP:PORT
-        --out FOLDER
+    python tracker.py --edge edge1 --city CITY.json --middleware IP:PORT --out FOLDER
 
 CITY.json has ``scanners`` (name: [edge, x, y]) and ``neighbours`` (edge: [edges]). The tracker
 publishes state ``sightings/EDGE``, of what its scanners report, and holds replicas of those of its
@@ -25,11 +24,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from movements import Movement, Scanner, movements, touching
+from sightings import Sighting, Sightings, read_report, read_state
 from stackcast.jobs.adapters.states.replica import Replica
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import StateError
-from stackcast.udfs.mobility.movements import Movement, Scanner, movements, touching
-from stackcast.udfs.mobility.sightings import Sighting, Sightings, read_report, read_state
 from stackcast.udfs.states.program import Update
 
 log = logging.getLogger("stackcast.tracker")
@@ -134,7 +133,7 @@ def _server(tracker: Tracker) -> socketserver.ThreadingTCPServer:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="stackcast.jobs.embedded.tracker")
+    parser = argparse.ArgumentParser()
     parser.add_argument("--edge", required=True)
     parser.add_argument("--city", type=Path, required=True)
     parser.add_argument("--middleware", type=parse_endpoint, required=True)

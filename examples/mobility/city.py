@@ -14,8 +14,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stackcast.udfs.mobility.movements import Scanner
-from stackcast.udfs.mobility.sightings import Report
+from movements import Scanner
+from sightings import Report
 
 PERIOD_S = 20
 """A scanner reports so often (STARE IV)."""

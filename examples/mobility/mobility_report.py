@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from movements import Scanner
 from stackcast.lab.report.page import write_json
 from stackcast.lab.up.folder import write_whole
-from stackcast.udfs.mobility.movements import Scanner
 from stackcast.udfs.network.drawing import drawing
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.report.page import render
@@ -30,7 +30,7 @@ _ANY_WIDTH = 1000
 class MobilityReport:
     """All that the page shows.
 
-    verdict: as a mapping, of `stackcast.lab.proof.replicas.Verdict`. runs_on: edge, or
+    verdict: as a mapping, of `verdict.Verdict`. runs_on: edge, or
     ``controller``, to its host. status: what the network counted. settings: by key. seconds: that
     the run took.
     """

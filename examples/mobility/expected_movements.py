@@ -1,6 +1,6 @@
 """Brute force beside the trackers: what each should hold and find, from scanners' reports alone.
 
-Made apart from `stackcast.udfs.mobility`: no columns, no replicas, each device by itself.
+Shares nothing with `movements`: no columns, no replicas, each device by itself.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stackcast.udfs.mobility.sightings import Sighting
+from sightings import Sighting
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stackcast.lab.proof.movements import Expected, Place, differences
+from expected_movements import Expected, Place, differences
 
 #: Points in time at which staleness is told.
 _POINTS = 120

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import embedded_jobs
 import pytest
 from paths import ROOT
 
-from stackcast.jobs import mobility_tracking
+from city_run import CityOptions
+from mobility_tracking import main, track
 from stackcast.jobs.adapters.app import application, session
 
 pytestmark = pytest.mark.integration
@@ -20,12 +23,8 @@ SHORT = {
     "lab.pods": 1,
     "lab.planes": 1,
     "lab.spines": 1,
-    "mobility.edges": 3,
-    "mobility.scanners": 2,
-    "mobility.reports": 4,
-    "mobility.speedup": 60,
-    "mobility.loss": 3,
 }
+OPTIONS = CityOptions(edges=3, scanners=2, reports=4, speedup=60, loss=3)
 
 
 @pytest.mark.long
@@ -42,11 +41,13 @@ def test_replicas_converge_though_links_lose_frames(
         command = ["./spark-submit.sh"]
         for key, value in embedded_jobs.properties(settings):
             command += ["--conf", f"{key}={value}"]
-        command.append("jobs/mobility_tracking.py")
+        command.append("examples/mobility/mobility_tracking.py")
+        for key, value in asdict(OPTIONS).items():
+            command += [f"--{key}", str(value)]
         code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
     else:
         request.getfixturevalue("spark")
-        code = embedded_jobs.run(mobility_tracking.track, settings, monkeypatch)
+        code = embedded_jobs.run(partial(track, OPTIONS), settings, monkeypatch)
     output = capfd.readouterr()
     assert code == 0, (output.out + output.err)[-3000:]
     assert "Converged: all 4 replicas" in output.out
@@ -66,6 +67,23 @@ def test_a_broker_of_the_user_is_refused(
     monkeypatch.setattr(session, "properties", lambda: settings)
     monkeypatch.setattr(application, "set_up", lambda: None)
     monkeypatch.setattr(application, "Lifecycle", embedded_jobs.SharedSparkLifecycle)
-    assert application.run(mobility_tracking.track) == application.FAILED
+    assert main([]) == application.FAILED
     (record,) = caplog.records
     assert "SETTINGS.BAD_VALUE" in record.getMessage() and record.exc_info is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--edges", "1"], "--edges: '1' is not a whole number from 2 to 64"),
+        (["--loss", "51"], "--loss: '51' is not a whole number from 0 to 50"),
+        (["--speedup", "fast"], "--speedup: 'fast' is not a whole number from 1 to 10000"),
+    ],
+)
+def test_an_invalid_option_is_refused_before_anything_starts(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from stackcast.lab.proof.movements import expected
-from stackcast.lab.proof.replicas import prove, staleness
-from stackcast.lab.report.mobility import MobilityReport, print_table, render_html
-from stackcast.lab.traffic.city import City
-from stackcast.udfs.mobility.movements import movements, neighbours, touching
-from stackcast.udfs.mobility.sightings import KEPT_MS, Sightings
+from city import City
+from expected_movements import expected
+from mobility_report import MobilityReport, print_table, render_html
+from movements import movements, neighbours, touching
+from sightings import KEPT_MS, Sightings
 from stackcast.udfs.network.topology import fabric
+from verdict import prove, staleness
 
 pytestmark = pytest.mark.unit
 
@@ -135,7 +135,7 @@ def report(verdict) -> MobilityReport:
     runs_on = dict(zip(NEIGHBOURS, hosts, strict=True)) | {"controller": controller}
     status = {"link_bytes": {"a->b": 7}, "drops": {"loss": 3}}
     return MobilityReport(
-        dataclasses.asdict(verdict), network, PLACES, runs_on, status, {"mobility.loss": 1}, 1.0
+        dataclasses.asdict(verdict), network, PLACES, runs_on, status, {"loss": 1}, 1.0
     )
 
 

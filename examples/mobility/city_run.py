@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mobility_report as page
+from city import City
+from expected_movements import expected
+from movement_stream import TOPIC, MovementStream
+from movements import neighbours
+from sightings import KEPT_MS
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -20,24 +26,18 @@ from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded import machine
 from stackcast.jobs.embedded.kinds import in_background
 from stackcast.jobs.embedded.lab import fill, network_options, prepare, refresh
-from stackcast.jobs.embedded.movement_stream import TOPIC, MovementStream
 from stackcast.jobs.embedded.progress import Progress
 from stackcast.jobs.embedded.replication import ReplicationLab
 from stackcast.lab.fabric.topologies import load_network
-from stackcast.lab.proof.movements import expected
-from stackcast.lab.proof.replicas import Verdict, prove
-from stackcast.lab.report import mobility as page
-from stackcast.lab.traffic.city import City
 from stackcast.lab.traffic.publisher import connect_producer, ensure_topic
 from stackcast.lab.up.lab import Lab
 from stackcast.lab.up.process import Child
 from stackcast.udfs.errors import LabError
-from stackcast.udfs.mobility.movements import neighbours
-from stackcast.udfs.mobility.sightings import KEPT_MS
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.programs import REPLICATING
 from stackcast.udfs.network.rows import network_to_rows
 from stackcast.udfs.stop_request import StopRequest
+from verdict import Verdict, prove
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,25 @@ _SETTLED_S = 1.0
 
 
 @dataclass(frozen=True)
+class CityOptions:
+    """The city that is tracked.
+
+    Attributes:
+        edges: number of edge clouds, each with a tracker.
+        scanners: number of WiFi scanners at each edge cloud.
+        reports: number of reports of each scanner, one every 20 seconds of the city's time.
+        speedup: seconds of the city's time in one second of the run.
+        loss: percent of the frames that each link loses.
+    """
+
+    edges: int = 6
+    scanners: int = 3
+    reports: int = 9
+    speedup: int = 10
+    loss: int = 1
+
+
+@dataclass(frozen=True)
 class Plan:
     """Who runs where. ``hosts``: edge to the host of its tracker; ``controller``: its host."""
 
@@ -62,13 +81,13 @@ class Plan:
     neighbours: Mapping[str, tuple[str, ...]]
 
 
-def plan(settings: Settings) -> Plan:
+def plan(options: CityOptions, settings: Settings) -> Plan:
     """Decides who runs where; the second host has two trackers where there are more than two edges,
     as in STARE Fig. 7a, so that they have each other's states without the network.
 
     Raises LabError, NetworkError, SettingsError.
     """
-    city = City(settings.mobility_edges, settings.mobility_scanners, settings.lab_seed)
+    city = City(options.edges, options.scanners, settings.lab_seed)
     edges = list(dict.fromkeys(place.edge for place in city.places().values()))
     few = len(edges) - (len(edges) > 2)
     hosts = 1 if "lab.hosts" not in settings.given else settings.lab_hosts
@@ -82,15 +101,15 @@ def plan(settings: Settings) -> Plan:
     return Plan(city, network, dict(zip(edges, order, strict=True)), controller, near)
 
 
-def run(settings: Settings, lifecycle: Lifecycle) -> int:
+def run(options: CityOptions, settings: Settings, lifecycle: Lifecycle) -> int:
     """Returns the exit code: 0 only if every replica and every movement is as it should be."""
     began = time.monotonic()
     with Progress() as progress:
         folder, _ = prepare(settings)
-        where = plan(settings)
+        where = plan(options, settings)
         progress.say(f"network: {where.network.words()}")
-        with _bring_up(settings, lifecycle, where, folder, progress) as up:
-            status = up.track(settings, lifecycle, progress)
+        with _bring_up(options, settings, lifecycle, where, folder, progress) as up:
+            status = up.track(options, lifecycle, progress)
             with progress.stage("replicas and movements, compared with brute force"):
                 verdict = up.prove()
         shown = page.MobilityReport(
@@ -99,27 +118,24 @@ def run(settings: Settings, lifecycle: Lifecycle) -> int:
             where.city.places(),
             where.hosts | {"controller": where.controller},
             status,
-            {key: value for key, value in _shown(settings).items()},
+            dataclasses.asdict(options)
+            | {"lab.network": settings.lab_network, "lab.seed": settings.lab_seed},
             round(time.monotonic() - began, 1),
         )
         page.write(folder, shown)
     return 0 if verdict.exact else 1
 
 
-def _shown(settings: Settings) -> dict[str, Any]:
-    return {
-        each.metadata["key"]: getattr(settings, each.name)
-        for each in dataclasses.fields(Settings)
-        if each.metadata.get("key", "").startswith("mobility.")
-        or each.metadata.get("key") in {"lab.network", "lab.seed"}
-    }
-
-
 @contextmanager
 def _bring_up(
-    settings: Settings, lifecycle: Lifecycle, where: Plan, folder: Path, progress: Progress
+    options: CityOptions,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    where: Plan,
+    folder: Path,
+    progress: Progress,
 ) -> Iterator[_Running]:
-    network, loss = where.network, settings.mobility_loss / 100
+    network, loss = where.network, options.loss / 100
     with ExitStack() as stack:
         hosts = where.hosts.values()
         up = stack.enter_context(ReplicationLab(folder, network, hosts, where.controller, loss))
@@ -167,7 +183,7 @@ def _trackers(up: ReplicationLab, where: Plan, out: Path) -> dict[str, Child]:
         edge: up.child(
             f"tracker-{edge}",
             *(
-                "stackcast.jobs.embedded.tracker",
+                str(Path(__file__).with_name("tracker.py")),
                 "--edge",
                 edge,
                 "--city",
@@ -198,15 +214,16 @@ class _Running:
         self._sent: list[Any] = []
         self._converged = False
 
-    def track(self, settings: Settings, lifecycle: Lifecycle, progress: Progress) -> dict[str, Any]:
+    def track(
+        self, options: CityOptions, lifecycle: Lifecycle, progress: Progress
+    ) -> dict[str, Any]:
         """Has scanners report, and ends everybody; returns the network's counts."""
         stop = StopRequest()
-        each, speedup = settings.mobility_reports, settings.mobility_speedup
-        self._sent = self._where.city.reports(each)
+        self._sent = self._where.city.reports(options.reports)
         total = len(self._sent)
         with progress.stage(f"reports of {len(self._where.city.places())} scanners") as stage:
             feeding = in_background(
-                lambda: self._feed(speedup, stop, lambda n: progress.count(stage, n, total))
+                lambda: self._feed(options.speedup, stop, lambda n: progress.count(stage, n, total))
             )
 
             def finished() -> bool:
