@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from attribute_records import chain
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 from scapy_layers import EVENT_LAYERS
 
-from examples import examples
 from stackcast.udfs.errors import MessageError
 from stackcast.udfs.messages.attributes.encodings import ENCODINGS
 from stackcast.udfs.messages.attributes.events import REASONS, Events

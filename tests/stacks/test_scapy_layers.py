@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
@@ -27,7 +28,6 @@ from scapy_layers import (
     VirtualTrees,
 )
 
-from examples import examples
 from stackcast.udfs.errors import StackError
 from stackcast.udfs.messages import summaries
 from stackcast.udfs.messages.attributes.reference import write_event
