@@ -1,26 +1,27 @@
-"""Make the Delta tables that are missing; existing ones stay as they are, but for constraints of
-ours that have changed since, and for columns whose type was too narrow.
+"""Create the Delta tables that are missing. Tables that exist are not changed.
 
     spark-submit jobs/create_tables.py [FOLDER]
 
-With FOLDER, also fill empty tables from FOLDER/<table>.jsonl (one JSON object a row; a column that
-may be null may be left out): a network and first subscriptions, as ``stackcast lab up`` writes them
-to var/lab/network. The log says which subscriptions will not be live, and which are most likely not
-meant as they are.
+With FOLDER, empty tables are also filled from FOLDER/<table>.jsonl, which has one JSON object per
+row. Columns that may be null may be left out, times may be ISO 8601 text, and exact decimals may be
+numbers or text. ``stackcast lab up`` writes such files to var/lab/network. The log names
+subscriptions that will not be live, and those that probably do not mean what their author wants.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import datetime as dt
 import json
 import logging
 import sys
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.types import DoubleType, StructField, StructType, TimestampType
+from pyspark.sql.types import DecimalType, DoubleType, StructField, StructType, TimestampType
 
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
@@ -42,15 +43,21 @@ SHOWN = 20
 
 
 def main(arguments: list[str]) -> int:
-    return application.run(partial(create, arguments))
+    parser = argparse.ArgumentParser(
+        prog="create_tables.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="folder with rows")
+    return application.run(partial(create, parser.parse_args(arguments).folders))
 
 
-def create(folders: list[str], settings: Settings, _lifecycle: Lifecycle) -> int:
+def create(folders: list[Path], settings: Settings, _lifecycle: Lifecycle) -> int:
     tables = Tables(session.start("stackcast create_tables"), settings.tables)
     tables.create()
     log.info("%d tables are in %s", len(NAMES), tables.location)
     for folder in folders:
-        fill(tables, Path(folder))
+        fill(tables, folder)
     if folders:
         for line in remarks(tables, settings):
             log.warning("%s", line)
@@ -140,6 +147,13 @@ def _value(value: Any, field: StructField, where: str) -> Any:
             value = dt.datetime.fromisoformat(value)
         elif isinstance(value, int) and field.dataType == DoubleType():
             value = float(value)
+        elif value is not None and isinstance(field.dataType, DecimalType):
+            # The text of a float is the shortest that means it, so 0.1 becomes exactly 0.1.
+            value = Decimal(str(value))
+    except InvalidOperation:
+        raise TableError(
+            "BAD_ROW", f"{where}: column {field.name!r} is {value!r}, but must be a number"
+        ) from None
     except ValueError as error:
         raise TableError("BAD_ROW", f"{where}: column {field.name!r}: {error}") from None
     return value

@@ -9,12 +9,14 @@ import os
 import re
 import shutil
 import subprocess
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from paths import ROOT
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DecimalType, StructField, StructType
 
 from stackcast.jobs import create_tables, run_sql
 from stackcast.jobs.adapters.app import application
@@ -24,6 +26,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.lab.traffic.subscriptions import subscriptions
 from stackcast.udfs.errors import TableError
+from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.trees.broadcast import broadcast_trees
@@ -243,6 +246,29 @@ def test_rows_may_omit_nulls_and_write_times_as_text(
     assert times == {"a": None, "b": dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)}
 
 
+@pytest.mark.parametrize("tenth", ["0.1", '"0.1"'])
+def test_attributes_are_read_from_the_file_of_the_documentation(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path, tenth: str
+) -> None:
+    """Decimals have exactly the value that the file shows, as a number or as text."""
+    tables = copied(spark, empty_tables, tmp_path, "attributes")
+    document = (ROOT / "docs" / "attributes.md").read_text("utf-8")
+    lines = re.findall(r"^ {4}(\{\"id\": .*\})$", document, re.MULTILINE)
+    folder = write(tmp_path / "rows", {})
+    file = folder / "attributes.jsonl"
+    file.write_text("\n".join(lines).replace("0.1", tenth))
+    create_tables.fill(tables, folder)
+    expected = {
+        (row["id"], row["name"], row["type"], row["scale"], row["offset"])
+        for row in (json.loads(line, parse_int=Decimal, parse_float=Decimal) for line in lines)
+    }
+    found = {
+        (r["id"], r["name"], r["type"], r["scale"], r["offset"]) for r in tables.rows("attributes")
+    }
+    assert found == expected and Decimal("0.1") in {scale for *_, scale, _ in found}
+    assert Registry.from_rows(tables.rows("attributes"))
+
+
 @pytest.mark.parametrize(
     ("content", "code", "words"),
     [
@@ -270,6 +296,20 @@ def test_bad_rows_are_named_by_file_and_line(
     assert failure.value.code == code
     for word in words:
         assert word in failure.value.message
+
+
+@pytest.mark.parametrize("value", ['"a tenth"', "true", "[1]"])
+def test_a_decimal_that_is_no_number_is_named_by_file_line_and_column(
+    tmp_path: Path, value: str
+) -> None:
+    file = tmp_path / "attributes.jsonl"
+    file.write_text(f'{{"scale": 1}}\n{{"scale": {value}}}\n')
+    schema = StructType([StructField("scale", DecimalType(38, 18), nullable=False)])
+    with pytest.raises(TableError) as failure:
+        create_tables.read_rows(file, schema)
+    assert failure.value.code == "TABLE.BAD_ROW"
+    for part in (str(file), "line 2", "'scale'", "number"):
+        assert part in failure.value.message
 
 
 class Rows:
