@@ -33,6 +33,7 @@ from doc_steps import (
     SLOW_FILES,
     STATE_SERVICES,
     STEPS,
+    SWITCH_RUN,
     TSHARK,
 )
 from documents import DOOR, commands
@@ -118,6 +119,7 @@ ABBREVIATIONS = {
         "stackcast explain --partition 0 --sequence 4026531840 --properties-file var/lab/lab.conf"
     ),
     "stackcast states controller": STATE_SERVICES[0].line,
+    "stackcast switch run": SWITCH_RUN.line,
     f"{DOOR} jobs/state_stream.py table:NAME": (
         f"{MINE} jobs/state_stream.py table:sales.prices --by city"
     ),

@@ -97,17 +97,18 @@ VIRTUAL_ETHERNET_UP = Step(
     "sudo ip link set veth0 up && sudo ip link set host0 up", after=(VIRTUAL_ETHERNET,)
 )
 #: Commands that open interfaces. They run in a network namespace.
+SWITCH_RUN = Step(
+    "stackcast switch run --json p4/compiled/virtual_trees.json "
+    "--p4info p4/compiled/virtual_trees.p4info.txtpb "
+    "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
+    "--port 2=veth0",
+    ready='"p4runtime": "127.0.0.1:9559"',
+    after=(VIRTUAL_ETHERNET_UP,),
+)
 INTERFACES = (
     VIRTUAL_ETHERNET,
     VIRTUAL_ETHERNET_UP,
-    Step(
-        "stackcast switch run --json p4/compiled/virtual_trees.json "
-        "--p4info p4/compiled/virtual_trees.p4info.txtpb "
-        "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
-        "--port 2=veth0",
-        ready='"p4runtime": "127.0.0.1:9559"',
-        after=(VIRTUAL_ETHERNET_UP,),
-    ),
+    SWITCH_RUN,
     Step(
         "stackcast receive --interface eth1 --rerequest 10.64.0.9:26402",
         {"eth1": "lo"},
