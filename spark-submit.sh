@@ -27,6 +27,7 @@
 #     camus        filters in a switch and at a host, with sockets and as a queue; compile time
 #     compile      the cost of compiling subscriptions
 #     console      how smoothly the console's map moves
+#     dataframes   the time that rules over the rows of a DataFrame take, as mapInArrow and as UDFs
 #     encodings    all encodings compared with BIER, Elmo, unicast, brokers and OpenFlow multicast
 #     kernels      the cost of putting messages into frames
 #     match        the cost of decoding events and finding their receivers
