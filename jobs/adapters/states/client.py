@@ -52,15 +52,15 @@ class StatesClient:
         such as ``("127.0.0.1", 65431)``:
 
         >>> with StatesClient("sensor", first) as sensor, StatesClient("reader", second) as reader:
-        ...     reader.subscribe("rooms")
-        ...     reader.subscribe("doors")
-        ...     sensor.publish("rooms", b"21 degrees")
-        ...     sensor.publish("doors", b"open")
+        ...     reader.subscribe("office")
+        ...     reader.subscribe("alarm")
+        ...     sensor.publish("office", b"21 degrees")
+        ...     sensor.publish("alarm", b"off")
         ...     sensor.flush()
         ...     for _ in range(2):
         ...         update = next(reader.updates(timeout=30))
-        ...     print(reader.value("rooms"), reader.values("doors"))
-        b'21 degrees' {'sensor': b'open'}
+        ...     print(reader.value("office"), reader.values("alarm"))
+        b'21 degrees' {'sensor': b'off'}
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class StatesClient:
         return {name: update.data for name, update in found.items()}
 
     def flush(self, timeout: float = 30.0) -> None:
-        """Waits until the replica controller has all that was published.
+        """Wait until the replica controller has every update of this program.
 
         Raises StateError ``NOT_SAFE`` if it takes longer.
         """
@@ -143,9 +143,9 @@ class StatesClient:
                     )
 
     def updates(self, timeout: float | None = None) -> Iterator[Update]:
-        """Yields updates as they come, each once; ends when none came for so many seconds.
+        """Yield each update once, as it arrives; end if none arrives for this number of seconds.
 
-        Who reads slowly, or late, gets the last `MOST_UNREAD`.
+        A program that reads slowly or late gets the last `MOST_UNREAD`.
         """
         while True:
             with self._lock:

@@ -31,7 +31,7 @@ class Replica:
         middleware --listen ADDRESS``. ``first`` and ``second`` are the addresses of these two,
         such as ``("127.0.0.1", 65431)``:
 
-        >>> sensor, reader = Replica("rooms", "sensor", first), Replica("rooms", "reader", second)
+        >>> sensor, reader = Replica("office", "sensor", first), Replica("office", "reader", second)
         >>> with sensor, reader:
         ...     sensor.publish(b"21 degrees")
         ...     sensor.flush()
@@ -81,15 +81,15 @@ class Replica:
         self._client.publish(self.state, data)
 
     def flush(self, timeout: float = 30.0) -> None:
-        """Waits until the replica controller has all that was published.
+        """Wait until the replica controller has every update of this program.
 
         Raises StateError ``NOT_SAFE`` if it takes longer.
         """
         self._client.flush(timeout)
 
     def updates(self, timeout: float | None = None) -> Iterator[Update]:
-        """Yields updates as they come, each once; ends when none came for so many seconds.
+        """Yield each update once, as it arrives; end if none arrives for this number of seconds.
 
-        Who reads slowly, or late, gets the last 4,096.
+        A program that reads slowly or late gets the last 4,096.
         """
         return self._client.updates(timeout)
