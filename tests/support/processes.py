@@ -84,6 +84,7 @@ DEFAULT_SECONDS = 4
 LONG = {
     "test_doc_lab": 700,
     "test_wheel": 400,
+    "test_py_files": 300,
     "test_kills": 1500,
     "test_retune_service": 600,
     "test_shared_kernel_cache": 700,
