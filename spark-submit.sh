@@ -37,7 +37,7 @@
 #     trees        virtual trees and header stacks
 #
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compiles the programs in p4/
-#   ./spark-submit.sh make docs                  writes the table of settings in docs/operations.md
+#   ./spark-submit.sh make docs                  writes the tables of settings and options in docs/operations.md
 #   ./spark-submit.sh make p4runtime             generates the modules of P4Runtime's messages in schemas/p4runtime
 #   ./spark-submit.sh make audit [--pip-audit PATH]    reports known vulnerabilities of the locked versions
 #   ./spark-submit.sh make packages --uv PATH    writes the hashes of Python packages in conf/packages
@@ -443,7 +443,7 @@ case "${1:-}" in
       *\ --deploy-mode\ cluster\ * | *deployMode=cluster\ *) ;;
       *) export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1} ;;
     esac
-    case " $* " in *_stream.py\ * | *rerequest.py\ * | *\ --demo\ *) compile_kernels ;; esac
+    case " $* " in *\ --help\ *) ;; *_stream.py\ * | *rerequest.py\ * | *\ --demo\ *) compile_kernels ;; esac
     exec "$SPARK_HOME/bin/spark-submit" "$@"
     ;;
 esac

@@ -16,9 +16,9 @@ from stackcast.installation import var_folder
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.jobs.embedded.feed import feed
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions, lab_option
 from stackcast.lab.fabric.hosts import external_hosts
 from stackcast.lab.fabric.network import read_description
-from stackcast.lab.fabric.topologies import NetworkOptions
 from stackcast.lab.traffic.packets import check_records, open_records
 from stackcast.lab.traffic.topic_log import TopicLog
 from stackcast.lab.traffic.trading_session import TradingSession
@@ -36,9 +36,7 @@ _SHOWN_HOSTS = 20
 #: From one look of --watch to the next.
 _LOOK_S = 1.0
 
-Folder = Annotated[
-    Path | None, typer.Option("--folder", help="Folder of the lab; by default var/lab.")
-]
+Folder = Annotated[Path | None, typer.Option("--folder", **lab_option("folder"))]
 
 
 @app.command()
@@ -46,35 +44,29 @@ def up(
     *,
     folder: Folder = None,
     network: Annotated[
-        str,
-        typer.Option(
-            "--network",
-            help="Network of topohub (topozoo/Abilene), or GraphML file; by default a fabric.",
-        ),
-    ] = "",
-    pods: Annotated[int, typer.Option("--pods", min=1, help="Number of pods in the fabric.")] = 4,
-    racks: Annotated[int, typer.Option("--racks", min=1, help="Number of racks in each pod.")] = 2,
-    hosts: Annotated[
-        int | None,
-        typer.Option(
-            "--hosts",
-            min=1,
-            help="Number of hosts on each rack (2), or on each node of --network (1).",
-        ),
+        str | None,
+        typer.Option("--network", **lab_option("network")),
     ] = None,
-    planes: Annotated[
-        int, typer.Option("--planes", min=1, help="Number of planes of spine switches.")
-    ] = 2,
-    spines: Annotated[
-        int, typer.Option("--spines", min=1, help="Number of spine switches in each plane.")
-    ] = 2,
+    pods: Annotated[int, typer.Option("--pods", **lab_option("pods"))] = DEFAULT.pods,
+    racks: Annotated[int, typer.Option("--racks", **lab_option("racks"))] = DEFAULT.racks,
+    hosts: Annotated[int | None, typer.Option("--hosts", **lab_option("hosts"))] = None,
+    planes: Annotated[int, typer.Option("--planes", **lab_option("planes"))] = DEFAULT.planes,
+    spines: Annotated[int, typer.Option("--spines", **lab_option("spines"))] = DEFAULT.spines,
+    publishers: Annotated[
+        int, typer.Option("--publishers", **lab_option("publishers"))
+    ] = DEFAULT.publishers,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Number of partitions of the topics.")
     ] = 2,
     subscriptions: Annotated[
-        int, typer.Option("--subscriptions", min=0, help="Number of generated subscriptions.")
-    ] = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the generated subscriptions.")] = 1,
+        int,
+        typer.Option(
+            "--subscriptions", **lab_option("subscriptions", "number of generated subscriptions")
+        ),
+    ] = daemon.LabOptions.subscriptions,
+    seed: Annotated[
+        int, typer.Option("--seed", **lab_option("seed", "seed of the generated subscriptions"))
+    ] = DEFAULT.seed,
     match: Annotated[
         Literal["spark", "network"],
         typer.Option(
@@ -106,21 +98,21 @@ def up(
     """Start the broker and the network, which run until 'stackcast lab down'."""
     if encoding not in ENCODINGS:
         raise typer.BadParameter(f"{encoding!r} is none of {', '.join(ENCODINGS)}")
-    where = _folder(folder)
+    asked = RunOptions(
+        folder=str(_folder(folder)),
+        network=network,
+        pods=pods,
+        racks=racks,
+        hosts=hosts,
+        planes=planes,
+        spines=spines,
+        publishers=publishers,
+    )
+    where = asked.path
     options = daemon.LabOptions(
         folder=str(where),
-        network=NetworkOptions(
-            pods=pods,
-            racks=racks,
-            hosts=hosts or 2,
-            planes=planes,
-            spines=spines,
-            name=network,
-            hosts_per_switch=hosts or 1,
-            encoding=encoding,
-            label_bits=int(label_bits),
-        ),
-        partitions=partitions,
+        network=asked.network_options(encoding, int(label_bits)),
+        partitions=max(partitions, publishers),
         subscriptions=subscriptions,
         seed=seed,
         external=external_hosts(external_host or ()),
@@ -206,13 +198,15 @@ def feed_command(
         str,
         typer.Option(
             "--speed",
-            help="Speed: full, recorded (by timestamps), or a number of packets per second.",
+            **lab_option(
+                "speed", "full, recorded (by timestamps), or a number of packets per second"
+            ),
         ),
     ] = "full",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the generated session.")] = 1,
-    symbols: Annotated[
-        int, typer.Option("--symbols", help="Number of stocks in the generated session.")
-    ] = 200,
+    seed: Annotated[
+        int, typer.Option("--seed", **lab_option("seed", "seed of the generated session"))
+    ] = DEFAULT.seed,
+    symbols: Annotated[int, typer.Option("--symbols", **lab_option("symbols"))] = DEFAULT.symbols,
 ) -> None:
     """Send all packets of a session to the publisher's switch of a lab whose switches match.
 
@@ -228,7 +222,7 @@ def feed_command(
         raise typer.Exit(1)
     publisher, endpoint = next(iter(state["ingress"].items()))
     network = read_description(where / "network.json")
-    settings = Settings(lab_speed=speed, lab_seed=seed)
+    settings = Settings()
     sink = open_sink(SinkOptions("udp", endpoint=endpoint, window=deployment.WINDOW))
     session = TradingSession(generated, seed, symbols)
     try:
@@ -238,7 +232,13 @@ def feed_command(
             TopicLog(state["bootstrap_servers"], settings.topic) as log,
         ):
             checked = check_records(iter(source), False)
-            fed = feed(settings, network.host(publisher), sink, checked, stop, _show_fed, topic=log)
+            host = network.host(publisher)
+            fed = feed(
+                *(settings, host, sink, checked, stop, _show_fed),
+                topic=log,
+                speed=speed,
+                seed=seed,
+            )
     finally:
         sink.close()
     typer.echo(
@@ -271,7 +271,7 @@ def down(folder: Folder = None) -> None:
 
 
 def _folder(folder: Path | None) -> Path:
-    return (folder or var_folder() / "lab").absolute()
+    return RunOptions(folder=folder and str(folder)).path
 
 
 def _addresses(state: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Attribute/value events from Kafka to exactly the hosts that subscribed (KUNDEL).
 
     spark-submit [--properties-file conf/X.conf] jobs/attribute_stream.py [--take-over]
-        [--accept-truncation]
+        [--accept-truncation] [--speed 1000] [--messages 20000] [--network topozoo/Arnes] ...
 
 As jobs/itch_stream.py, for events of any attributes, in JSON or binary, one a record. Where no
 broker is configured it shows sensors, first on a line of three switches that match by
@@ -20,20 +20,34 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.stream import checks, micro_batches
 from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
 from stackcast.udfs.messages.attributes.registry import FORMAT
 
 
-def deliver(settings: Settings, lifecycle: Lifecycle, consent: Consent = NO_CONSENT) -> int:
+def main(arguments: list[str]) -> int:
+    parser = micro_batches.command_line(__doc__)
+    add_arguments(parser, without=("symbols", "session"))
+    asked = parser.parse_args(arguments)
+    consent = Consent(asked.take_over, asked.accept_truncation)
+    return application.run(partial(deliver, consent=consent, options=RunOptions.of(asked)))
+
+
+def deliver(
+    settings: Settings,
+    lifecycle: Lifecycle,
+    consent: Consent = NO_CONSENT,
+    options: RunOptions = DEFAULT,
+) -> int:
     settings = formats.of_settings(settings, FORMAT)
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
         from stackcast.jobs.embedded import runs  # noqa: PLC0415
 
-        return runs.sensors(settings, lifecycle)
+        return runs.sensors(settings, options, lifecycle)
+    options.require_none("have no effect, because spark.stackcast.kafka.bootstrap.servers is set")
     checks.beside_switches(settings)
     return micro_batches.run(settings, lifecycle, "stackcast attribute_stream", consent)
 
 
 if __name__ == "__main__":
-    consent = micro_batches.consent(sys.argv[1:], __doc__)
-    sys.exit(application.run(partial(deliver, consent=consent)))
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """The console: shows a deployment in the browser, from its tables and its stream's health.
 
     spark-submit [--properties-file conf/X.conf] jobs/console.py [--listen HOST:PORT] [--stream URL]
-    spark-submit jobs/console.py --demo
+    spark-submit jobs/console.py --demo [--speed 40] [--network topozoo/Abilene] ...
 
 Give it the properties of the stream. Everything is read from tables, from the stream's HTTP server
 (spark.stackcast.metrics.port) and, for previews of rules, from the topic; the stream never waits
@@ -47,6 +47,7 @@ from stackcast.jobs.adapters.console.subscriptions import SubscriptionsView
 from stackcast.jobs.adapters.console.trees import TreesView
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded.options import RunOptions, add_arguments
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.network.catalogue import geography, graphml_graph, topohub_graph
 
@@ -58,6 +59,11 @@ _ANYWHERE = ("0.0.0.0", "::", "")
 
 def main(arguments: list[str]) -> int:
     asked = parser().parse_args(arguments)
+    if not asked.demo:
+        try:
+            RunOptions.of(asked).require_none("need --demo")
+        except SettingsError as error:
+            parser().error(error.message)
     return application.run(partial(demonstrate if asked.demo else serve, asked))
 
 
@@ -105,6 +111,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="start the embedded lab with continuous traffic, and show it",
     )
+    add_arguments(made)
     return made
 
 
@@ -129,9 +136,10 @@ def demonstrate(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecy
     from stackcast.jobs.embedded.progress import Progress  # noqa: PLC0415
     from stackcast.lab.fabric.topologies import LINE  # noqa: PLC0415
 
-    with Progress() as progress, demo.running(settings, lifecycle, progress) as running:
-        if asked.topology is None and running.lab_network not in ("fabric", LINE):
-            asked.topology = running.lab_network
+    options = RunOptions.of(asked)
+    with Progress() as progress, demo.running(settings, options, lifecycle, progress) as running:
+        if asked.topology is None and options.network_name not in ("", LINE):
+            asked.topology = options.network_name
         return serve(asked, running, lifecycle, progress.say)
 
 

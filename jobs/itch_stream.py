@@ -1,7 +1,7 @@
 """The main job: raw ITCH packets from Kafka to exactly the hosts that subscribed.
 
     spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py [--take-over]
-        [--accept-truncation]
+        [--accept-truncation] [--speed 1000] [--messages 20000] [--network topozoo/Arnes] ...
 
 Runs until SIGTERM, which ends it after the batch in progress. One stream alone sends what a topic
 has: while one with another checkpoint does, or died doing so, a start is refused, or with
@@ -21,19 +21,33 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.stream import checks, micro_batches
 from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
 
 
-def deliver(settings: Settings, lifecycle: Lifecycle, consent: Consent = NO_CONSENT) -> int:
+def main(arguments: list[str]) -> int:
+    parser = micro_batches.command_line(__doc__)
+    add_arguments(parser)
+    asked = parser.parse_args(arguments)
+    consent = Consent(asked.take_over, asked.accept_truncation)
+    return application.run(partial(deliver, consent=consent, options=RunOptions.of(asked)))
+
+
+def deliver(
+    settings: Settings,
+    lifecycle: Lifecycle,
+    consent: Consent = NO_CONSENT,
+    options: RunOptions = DEFAULT,
+) -> int:
     settings = formats.of_settings(settings, "itch")
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
         from stackcast.jobs.embedded import runs  # noqa: PLC0415
 
-        return runs.trading_session(settings, lifecycle)
+        return runs.trading_session(settings, options, lifecycle)
+    options.require_none("have no effect, because spark.stackcast.kafka.bootstrap.servers is set")
     checks.beside_switches(settings)
     return micro_batches.run(settings, lifecycle, "stackcast itch_stream", consent)
 
 
 if __name__ == "__main__":
-    consent = micro_batches.consent(sys.argv[1:], __doc__)
-    sys.exit(application.run(partial(deliver, consent=consent)))
+    sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,8 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded import machine
 from stackcast.jobs.embedded.kinds import in_background
-from stackcast.jobs.embedded.lab import fill, network_options, prepare, refresh
+from stackcast.jobs.embedded.lab import fill, prepare, refresh
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
 from stackcast.jobs.embedded.replication import ReplicationLab
 from stackcast.lab.fabric.topologies import load_network
@@ -81,32 +82,28 @@ class Plan:
     neighbours: Mapping[str, tuple[str, ...]]
 
 
-def plan(options: CityOptions, settings: Settings) -> Plan:
+def plan(city: City, settings: Settings, lab: RunOptions) -> Plan:
     """Decides who runs where; the second host has two trackers where there are more than two edges,
     as in STARE Fig. 7a, so that they have each other's states without the network.
 
     Raises LabError, NetworkError, SettingsError.
     """
-    city = City(options.edges, options.scanners, settings.lab_seed)
     edges = list(dict.fromkeys(place.edge for place in city.places().values()))
     few = len(edges) - (len(edges) > 2)
-    hosts = 1 if "lab.hosts" not in settings.given else settings.lab_hosts
-    settings = dataclasses.replace(
-        settings, lab_publishers=few + 1, lab_hosts=hosts, given=settings.given | {"lab.hosts"}
-    )
-    network = load_network(network_options(settings))
+    lab = dataclasses.replace(lab, publishers=few + 1, hosts=lab.hosts or 1)
+    network = load_network(lab.network_options(settings.encoding, settings.label_bits))
     *names, controller = network.publishers()
     order = [names[0], names[1], *names[1:]] if few < len(edges) else list(names)
     near = neighbours(city.places().values(), _NEAR)
     return Plan(city, network, dict(zip(edges, order, strict=True)), controller, near)
 
 
-def run(options: CityOptions, settings: Settings, lifecycle: Lifecycle) -> int:
+def run(options: CityOptions, lab: RunOptions, settings: Settings, lifecycle: Lifecycle) -> int:
     """Returns the exit code: 0 only if every replica and every movement is as it should be."""
     began = time.monotonic()
     with Progress() as progress:
-        folder, _ = prepare(settings)
-        where = plan(options, settings)
+        folder, _ = prepare(settings, lab)
+        where = plan(City(options.edges, options.scanners, lab.seed), settings, lab)
         progress.say(f"network: {where.network.words()}")
         with _bring_up(options, settings, lifecycle, where, folder, progress) as up:
             status = up.track(options, lifecycle, progress)
@@ -119,7 +116,7 @@ def run(options: CityOptions, settings: Settings, lifecycle: Lifecycle) -> int:
             where.hosts | {"controller": where.controller},
             status,
             dataclasses.asdict(options)
-            | {"lab.network": settings.lab_network, "lab.seed": settings.lab_seed},
+            | {"network": lab.network_name or "fabric", "seed": lab.seed},
             round(time.monotonic() - began, 1),
         )
         page.write(folder, shown)

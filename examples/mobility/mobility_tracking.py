@@ -1,7 +1,7 @@
 """Track devices in a city by replicated state, and compare the result with brute force (STARE I-A).
 
-    ./spark-submit.sh [--conf ...] examples/mobility/mobility_tracking.py [--edges 6] [--scanners 3]
-        [--reports 9] [--speedup 10] [--loss 1]
+    ./spark-submit.sh examples/mobility/mobility_tracking.py [--edges 6] [--scanners 3]
+        [--reports 9] [--speedup 10] [--loss 1] [--network topozoo/Abilene] ...
 
 The program starts a lab: switches that replicate states, a middleware on each host, the replica
 controller, WiFi scanners that report devices, and a tracker for each edge cloud. A tracker holds
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 
 import city_run
@@ -22,12 +23,14 @@ from city_run import CityOptions
 from stackcast.jobs.adapters.app import application
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.embedded.options import RunOptions, add_arguments
 from stackcast.udfs.errors import SettingsError
 
 
 def main(arguments: list[str]) -> int:
-    options = CityOptions(**vars(parser().parse_args(arguments)))
-    return application.run(partial(track, options))
+    asked = parser().parse_args(arguments)
+    options = CityOptions(**{each.name: getattr(asked, each.name) for each in fields(CityOptions)})
+    return application.run(partial(track, options, RunOptions.of(asked)))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,6 +53,10 @@ def parser() -> argparse.ArgumentParser:
             default=getattr(CityOptions, name),
             help=f"{text} (default: %(default)s)",
         )
+    add_arguments(
+        made,
+        without=("publishers", "subscriptions", "messages", "symbols", "session", "speed"),
+    )
     return made
 
 
@@ -64,7 +71,7 @@ def _whole_number(least: int, most: int) -> Callable[[str], int]:
     return number
 
 
-def track(options: CityOptions, settings: Settings, lifecycle: Lifecycle) -> int:
+def track(options: CityOptions, lab: RunOptions, settings: Settings, lifecycle: Lifecycle) -> int:
     if not settings.embedded:
         raise SettingsError(
             "BAD_VALUE",
@@ -72,7 +79,7 @@ def track(options: CityOptions, settings: Settings, lifecycle: Lifecycle) -> int
             "spark.stackcast.kafka.bootstrap.servers. See docs/states.md for how the programs of a "
             "deployment replicate states",
         )
-    return city_run.run(options, settings, lifecycle)
+    return city_run.run(options, lab, settings, lifecycle)
 
 
 if __name__ == "__main__":

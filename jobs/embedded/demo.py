@@ -14,6 +14,7 @@ from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.embedded.kinds import SessionRun, in_background
 from stackcast.jobs.embedded.lab import RunningLab, bring_up
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
 from stackcast.lab.traffic.packets import new_packets, open_records
 from stackcast.lab.traffic.publisher import publish
@@ -22,8 +23,7 @@ from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.stop_request import StopRequest
 
 #: Where nothing else is asked for: records a second, and messages until they come again.
-SPEED = "40"
-MESSAGES = 20_000
+DEFAULTS = {"speed": "40", "messages": 20_000}
 #: Batches leave room for what a page asks of Spark.
 TRIGGER = "1 second"
 #: One record of so many is cut off, so that there are dead letters to look at.
@@ -32,14 +32,16 @@ _LOOK_SECONDS = 0.2
 
 
 @contextmanager
-def running(settings: Settings, lifecycle: Lifecycle, progress: Progress) -> Iterator[Settings]:
+def running(
+    settings: Settings, options: RunOptions, lifecycle: Lifecycle, progress: Progress
+) -> Iterator[Settings]:
     """Brings up lab, stream and traffic; yields the settings of the deployment.
 
     All of it is taken down at the end, whatever came in between. Raises SettingsError BAD_VALUE
     where the settings name a Kafka, a match or a format that the lab's session is not for, and as
     `stackcast.jobs.embedded.lab.bring_up` and `stackcast.jobs.adapters.stream.micro_batches.start`.
     """
-    settings, kind = _demonstrated(settings), SessionRun()
+    settings, kind = _demonstrated(settings), SessionRun(options.with_defaults(**DEFAULTS))
     with ExitStack() as stack:
         up = stack.enter_context(bring_up(settings, lifecycle, kind, progress))
         # Damaged records are a part of the show, and a page of it tells of them.
@@ -52,7 +54,7 @@ def running(settings: Settings, lifecycle: Lifecycle, progress: Progress) -> Ite
             stack.callback(delivery.close)
         check_batch = delivery.last_batch.check
         streaming = in_background(lambda: lifecycle.run(query, stop.is_set, check_batch))
-        publishing = in_background(lambda: _publish(up, stop))
+        publishing = in_background(lambda: _publish(up, kind, stop))
         refreshing = in_background(lambda: _refresh(up, stop))
         try:
             yield up.settings
@@ -72,8 +74,6 @@ def _demonstrated(settings: Settings) -> Settings:
             "spark.stackcast.kafka.bootstrap.servers, .match and .format",
         )
     own = {
-        "lab_speed": ("lab.speed", SPEED),
-        "lab_messages": ("lab.messages", MESSAGES),
         "trigger": ("trigger", TRIGGER),
         "latency": ("latency", "microbatch"),
     }
@@ -83,13 +83,14 @@ def _demonstrated(settings: Settings) -> Settings:
     return dataclasses.replace(settings, **values)
 
 
-def _publish(up: RunningLab, stop: StopRequest) -> None:
+def _publish(up: RunningLab, kind: SessionRun, stop: StopRequest) -> None:
     """Publishes the session, again and again."""
     settings = up.settings
     servers = settings.kafka["bootstrap.servers"]
     while not stop.is_set():
-        packets = _packets(up.source, settings.lab_seed)
-        publish(servers, settings.topic, packets, packets=True, speed=settings.lab_speed, stop=stop)
+        packets = _packets(up.source, kind.options.seed)
+        speed = kind.options.speed
+        publish(servers, settings.topic, packets, packets=True, speed=speed, stop=stop)
 
 
 def _packets(source: Path, seed: int) -> Iterator[bytes]:

@@ -76,23 +76,25 @@ def feed(
     progress: Callable[[int, int], None] = _log,
     share: Share = ALL,
     topic: TopicLog | None = None,
+    *,
+    speed: str = "full",
+    seed: int = 1,
 ) -> Fed:
     """Sends a session's messages; returns when the far end has processed every packet.
 
     ``stop`` ends it early. ``progress`` is told messages and packets now and then. share: of the
     records, in a session of its own. topic: where each packet is on record before it is sent, under
     the number of its place there, each of several publishers' in a partition of their own; without
-    it, a packet has the number of its first message.
+    it, a packet has the number of its first message. speed: as `Speed.parse` reads it. seed: of the
+    sizes of packets.
     Raises SinkError, LabError ``PACKET_TOO_LARGE``, KafkaError ``NOT_PUBLISHED``.
     """
     began = shown = time.monotonic()
     group = int(ipaddress.IPv4Address(settings.group))
     sent: list[tuple[int, int, bytes]] = []
     messages = 0
-    pace = Speed.parse(settings.lab_speed)
-    packets = paced(
-        new_packets(share.take(records), session_of(share.number), settings.lab_seed), pace, stop
-    )
+    pace = Speed.parse(speed)
+    packets = paced(new_packets(share.take(records), session_of(share.number), seed), pace, stop)
     at_once = _AT_ONCE if pace.kind == "full" else 1
     while several := list(islice(packets, at_once)):
         payloads = [packet for packet, _ in several]
@@ -120,6 +122,8 @@ def feed_events(
     progress: Callable[[int, int], None] = _log,
     share: Share = ALL,
     topic: TopicLog | None = None,
+    *,
+    speed: str = "full",
 ) -> Fed:
     """Sends JSON records as attribute/value events, as `feed` does.
 
@@ -128,7 +132,7 @@ def feed_events(
     Raises SinkError, MessageError for a record that is no event.
     """
     began = shown = time.monotonic()
-    pace = Speed.parse(settings.lab_speed)
+    pace = Speed.parse(speed)
     sent: list[tuple[int, int, bytes]] = []
     named = "attributes.encoding" in settings.given
     encodings = (settings.attributes_encoding,) if named else tuple(GROUPS)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire import Sink
 from stackcast.jobs.embedded import feed as network_feed
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions
 from stackcast.lab.proof import attribute_reader, receipts, verification
 from stackcast.lab.traffic import sensors
 from stackcast.lab.traffic.packets import open_records
@@ -36,18 +37,26 @@ from stackcast.udfs.stop_request import StopRequest
 Wait = Callable[[], Path]
 T = TypeVar("T")
 
-#: Sensors' records are one event each, so a run of them has fewer than a trading session.
-EVENTS = 20_000
 FAULTS = 0.01
 
 
 class RunKind(ABC):
-    """One kind of run. ``noun``: what its messages are called in logs."""
+    """One kind of run.
+
+    Attributes:
+        noun: name of its messages in logs.
+        defaults: values of options that depend on the kind.
+        options: options of the lab, with these defaults.
+    """
 
     noun: str
+    defaults: Mapping[str, Any]
 
     in_topic: bool = False
     """Whether what goes straight into the network may be in a topic too, for a stream beside it."""
+
+    def __init__(self, options: RunOptions = DEFAULT) -> None:
+        self.options = options.with_defaults(network="fabric", speed="full", **self.defaults)
 
     @abstractmethod
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
@@ -75,8 +84,8 @@ class RunKind(ABC):
         return deployment.rows(
             network,
             p4runtime,
-            settings.lab_subscriptions,
-            settings.lab_seed,
+            self.options.subscriptions,
+            self.options.seed,
             match=settings.match,
             message_format=settings.format,
         )
@@ -95,6 +104,15 @@ class RunKind(ABC):
         """Returns the proof's reader of what `feed` says was sent; None for packets of messages."""
         return None
 
+    def _partitions(self, settings: Settings) -> int:
+        """Return the number of partitions of the topic.
+
+        Each of several publishers has one. If switches match, the events of one publisher have one
+        order.
+        """
+        publishers = self.options.publishers
+        return publishers if settings.match == "network" else max(2, publishers)
+
     receipt: Callable[[bytes], receipts.Receipt] = staticmethod(receipts.packet_receipt)
     """Reads a datagram that a host received from switches that match."""
 
@@ -106,10 +124,11 @@ class SessionRun(RunKind):
     """ITCH messages in MoldUDP64 packets."""
 
     noun = "messages"
+    defaults: ClassVar = {"messages": 100_000, "subscriptions": 1000}
     in_topic = True
 
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
-        return _session(settings, folder)
+        return _session(self.options, folder)
 
     def publish(
         self, settings: Settings, source: Path | None, stop: StopRequest,
@@ -117,15 +136,15 @@ class SessionRun(RunKind):
     ) -> Published:  # fmt: skip
         servers, topic = settings.kafka["bootstrap.servers"], settings.topic
         if source is None:
-            return publish(servers, topic, (), partitions=_partitions(settings))
+            return publish(servers, topic, (), partitions=self._partitions(settings))
         with open_records(source) as messages:
             return publish(
                 servers,
                 topic,
                 messages,
-                speed=settings.lab_speed,
-                seed=settings.lab_seed,
-                partitions=_partitions(settings),
+                speed=self.options.speed,
+                seed=self.options.seed,
+                partitions=self._partitions(settings),
                 stop=stop,
                 progress=progress,
             )
@@ -137,27 +156,43 @@ class SessionRun(RunKind):
     ) -> network_feed.Fed:  # fmt: skip
         with open_records(source) as records:
             return network_feed.feed(
-                settings, publisher, sink, records, stop, progress, share, topic
+                settings,
+                publisher,
+                sink,
+                records,
+                stop,
+                progress,
+                share,
+                topic,
+                speed=self.options.speed,
+                seed=self.options.seed,
             )
 
 
 class SensorRun(RunKind):
-    """Attribute/value events, a JSON object a line."""
+    """Attribute/value events, a JSON object a line.
+
+    A record is one event, so a run has fewer messages than a trading session. Rules overlap in many
+    attributes, so fewer of them make as many table entries.
+    """
 
     noun = "events"
+    defaults: ClassVar = {"messages": 20_000, "subscriptions": 200}
     receipt = staticmethod(receipts.event_receipt)
     framing = attribute_reader.FRAMES
 
     @contextmanager
     def source(self, settings: Settings, folder: Path) -> Iterator[Wait]:
-        count = settings.lab_messages if "lab.messages" in settings.given else EVENTS
         path = folder / "sensors.jsonl"
         matched = settings.match == "network"
 
         def write() -> Path:
             # What goes straight onto a wire has ids already, and cannot be damaged JSON.
             made = sensors.events(
-                count, settings.lab_seed, 0.0 if matched else FAULTS, late=not matched
+                self.options.messages,
+                self.options.seed,
+                0.0 if matched else FAULTS,
+                late=not matched,
             )
             path.write_bytes(b"".join(record + b"\n" for record in made))
             return path
@@ -168,8 +203,8 @@ class SensorRun(RunKind):
         return deployment.rows(
             network,
             p4runtime,
-            settings.lab_subscriptions,
-            settings.lab_seed,
+            self.options.subscriptions,
+            self.options.seed,
             match=settings.match,
             message_format=settings.format,
             late=settings.match != "network",
@@ -183,8 +218,8 @@ class SensorRun(RunKind):
             settings.kafka["bootstrap.servers"],
             settings.topic,
             () if source is None else source.read_bytes().splitlines(),
-            speed=settings.lab_speed,
-            partitions=_partitions(settings),
+            speed=self.options.speed,
+            partitions=self._partitions(settings),
             stop=stop,
             progress=progress,
         )
@@ -197,7 +232,16 @@ class SensorRun(RunKind):
         registry = formats.registry_of(tables, settings.widths)
         records = source.read_bytes().splitlines()
         return network_feed.feed_events(
-            settings, publisher, registry, sink, records, stop, progress, share, topic
+            settings,
+            publisher,
+            registry,
+            sink,
+            records,
+            stop,
+            progress,
+            share,
+            topic,
+            speed=self.options.speed,
         )
 
     def registry(
@@ -216,14 +260,6 @@ class SensorRun(RunKind):
         return attribute_reader.frame_reader()
 
 
-def _partitions(settings: Settings) -> int:
-    """Each of several publishers has a partition; where switches match, the events of one have one
-    order."""
-    return (
-        settings.lab_publishers if settings.match == "network" else max(2, settings.lab_publishers)
-    )
-
-
 def in_background(work: Callable[[], T]) -> Future[T]:
     """Runs ``work`` on a thread that does not keep the program alive."""
     future: Future[T] = Future()
@@ -239,22 +275,20 @@ def in_background(work: Callable[[], T]) -> Future[T]:
 
 
 @contextmanager
-def _session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
+def _session(options: RunOptions, folder: Path) -> Iterator[Callable[[], Path]]:
     """Generates the session in a process of its own; yields a function that waits for the file."""
-    if settings.lab_session:
-        path = Path(settings.lab_session)
-        if not path.is_file():
-            raise LabError(
-                "NO_SESSION", f"there is no file {path}: set spark.stackcast.lab.session"
-            )
-        yield lambda: path
+    if options.session:
+        recorded = Path(options.session)
+        if not recorded.is_file():
+            raise LabError("NO_SESSION", f"there is no file {recorded}: check --session")
+        yield lambda: recorded
         return
     path = folder / "session.NASDAQ_ITCH50"
     command = [sys.executable, "-m", "stackcast.lab.traffic.trading_session", "--out", str(path)]
     for option, value in (
-        ("--messages", settings.lab_messages),
-        ("--seed", settings.lab_seed),
-        ("--symbols", settings.lab_symbols),
+        ("--messages", options.messages),
+        ("--seed", options.seed),
+        ("--symbols", options.symbols),
     ):
         command += [option, str(value)]
     with (folder / "generate.log").open("wb") as output:

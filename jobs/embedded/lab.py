@@ -20,8 +20,9 @@ from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded import machine
 from stackcast.jobs.embedded.kinds import RunKind, in_background
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
-from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.lab.fabric.topologies import load_network
 from stackcast.lab.up import deployment
 from stackcast.lab.up.lab import Lab
 from stackcast.udfs.errors import LabError, SettingsError
@@ -61,8 +62,8 @@ def bring_up(
 
     Raises SettingsError ``BAD_VALUE``, LabError, NetworkError, TableError.
     """
-    folder, network = prepare(settings)
-    if settings.lab_publishers > 1 and "publisher" not in settings.given:
+    folder, network = prepare(settings, kind.options)
+    if kind.options.publishers > 1 and "publisher" not in settings.given:
         settings = dataclasses.replace(settings, publisher=",".join(network.publishers()))
     progress.say(f"network: {network.words()}")
     settings = dataclasses.replace(settings, tables=str(folder / "tables"))
@@ -107,41 +108,25 @@ def _ways(settings: Settings, ingress: Mapping[str, str]) -> dict[str, str]:
     return {"sink_publishers": ",".join(f"{name}={way}" for name, way in ingress.items())}
 
 
-def prepare(settings: Settings) -> tuple[Path, Network]:
+def prepare(settings: Settings, options: RunOptions) -> tuple[Path, Network]:
     """Returns the lab's folder and network.
 
     Raises SettingsError ``BAD_VALUE``, LabError, NetworkError.
     """
-    folder = Path(settings.lab_folder).absolute()
+    folder = options.path
     if settings.sink != "udp":
         raise SettingsError(
             "BAD_VALUE",
             f"spark.stackcast.sink is {settings.sink!r}, but the embedded lab is reached by udp "
             "only: configure a broker and tables of your own for other sinks",
         )
-    if settings.lab_session and folder in Path(settings.lab_session).absolute().parents:
+    if options.session and folder in Path(options.session).absolute().parents:
         raise SettingsError(
             "BAD_VALUE",
-            f"spark.stackcast.lab.session is {settings.lab_session!r}, which lies in the lab's own "
-            "folder; every run empties that: move the file elsewhere",
+            f"--session names {options.session}, which is in the lab's own folder, and every run "
+            "empties that folder: move the file to another one",
         )
-    return folder, load_network(network_options(settings))
-
-
-def network_options(settings: Settings) -> NetworkOptions:
-    """Returns the choice of the lab's network that the settings make."""
-    return NetworkOptions(
-        pods=settings.lab_pods,
-        racks=settings.lab_racks,
-        hosts=settings.lab_hosts,
-        planes=settings.lab_planes,
-        spines=settings.lab_spines,
-        hosts_per_switch=settings.lab_hosts if "lab.hosts" in settings.given else 1,
-        name="" if settings.lab_network == "fabric" else settings.lab_network,
-        encoding=settings.encoding,
-        label_bits=settings.label_bits,
-        publishers=settings.lab_publishers,
-    )
+    return folder, load_network(options.network_options(settings.encoding, settings.label_bits))
 
 
 def open_tables(settings: Settings, progress: Progress) -> tuple[SparkSession, Tables]:

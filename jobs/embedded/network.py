@@ -180,7 +180,9 @@ class NetworkProof(RunProof):
             told = {host for rule in self._rules for host in rule.receivers}
             self._summaries = hold_summaries(folder, told, _ends(fed, fed.topic))
         compared = verification.compare(owed, receipts(folder, kind.receipt), pruned=True)
-        super().__init__(settings, network, folder, status, owed, compared, kind.framing)
+        super().__init__(
+            settings, kind.options, network, folder, status, owed, compared, kind.framing
+        )
 
     @property
     def exact(self) -> bool:

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.lab.proof import verification
 from stackcast.lab.report import page
 from stackcast.udfs.network.drawing import drawing
 from stackcast.udfs.network.network import Network
 
-#: Settings that the page has in any case, beside those that were given.
-_SHOWN = {
-    *("format", "latency", "match", "lab.network", "lab.messages", "lab.subscriptions"),
-    *("lab.seed", "lab.speed"),
-}
+#: Settings and options that the page always shows, besides those that were given.
+_SETTINGS = {"format", "latency", "match"}
+_OPTIONS = ("network", "messages", "subscriptions", "seed", "speed")
 
 
 class RunProof(ABC):
@@ -34,6 +33,7 @@ class RunProof(ABC):
     def __init__(
         self,
         settings: Settings,
+        options: RunOptions,
         network: Network,
         folder: Path,
         status: Mapping[str, Any],
@@ -42,6 +42,7 @@ class RunProof(ABC):
         framing: verification.Framing = verification.PACKETS,
     ) -> None:
         self._settings = settings
+        self._options = options
         self._network = network
         self._folder = folder
         self._status = status
@@ -103,9 +104,14 @@ class RunProof(ABC):
             "settings": {
                 field.metadata["key"]: getattr(self._settings, field.name)
                 for field in dataclasses.fields(Settings)
-                if field.metadata.get("key") in _SHOWN | self._settings.given
-            },
+                if field.metadata.get("key") in _SETTINGS | self._settings.given
+            }
+            | self._shown_options(),
         }
+
+    def _shown_options(self) -> dict[str, Any]:
+        values = {name: getattr(self._options, name) for name in _OPTIONS}
+        return {f"--{name}": value for name, value in (values | self._options.changed()).items()}
 
 
 def shown_subscriptions(

@@ -7,27 +7,25 @@ import dataclasses
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.embedded import network, stream
-from stackcast.jobs.embedded.kinds import RunKind, SensorRun, SessionRun
+from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
 from stackcast.lab.fabric.topologies import LINE
-
-#: Rules of sensors overlap in many attributes, so fewer of them make as many table entries.
-SUBSCRIPTIONS = 200
 
 #: On the line: what a switch's one table is asked to hold, and the software switches to match.
 LINE_SUBSCRIPTIONS = 40
 LINE_EVENTS = 2_000
 
 
-def trading_session(settings: Settings, lifecycle: Lifecycle) -> int:
+def trading_session(settings: Settings, options: RunOptions, lifecycle: Lifecycle) -> int:
     """Runs once, by what ``spark.stackcast.match`` says. Returns the exit code."""
     way = network if settings.match == "network" else stream
     with Progress() as progress:
-        return way.run(settings, lifecycle, SessionRun(), progress)
+        return way.run(settings, lifecycle, SessionRun(options), progress)
 
 
-def sensors(settings: Settings, lifecycle: Lifecycle) -> int:
-    """Runs sensors on a line of switches, then on the network that the settings name.
+def sensors(settings: Settings, options: RunOptions, lifecycle: Lifecycle) -> int:
+    """Runs sensors on a line of switches, then on the network that the options name.
 
     First the testbed of the text (KUNDEL IV): three switches in a row, which match by themselves,
     and events in both encodings. Then the fabric, with JSON from Kafka and the stream, unless the
@@ -35,18 +33,25 @@ def sensors(settings: Settings, lifecycle: Lifecycle) -> int:
     is not 0.
     """
     with Progress() as progress:
-        return _sensors(settings, lifecycle, SensorRun(), progress)
+        return _sensors(settings, options, lifecycle, progress)
 
 
-def _sensors(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progress) -> int:
-    if "lab.subscriptions" not in settings.given:
-        settings = dataclasses.replace(settings, lab_subscriptions=SUBSCRIPTIONS)
-    if "lab.network" not in settings.given:
+def _sensors(
+    settings: Settings, options: RunOptions, lifecycle: Lifecycle, progress: Progress
+) -> int:
+    kind = SensorRun(options)
+    if options.network is None:
         progress.say("sensors on a line of three switches, which match")
-        code = network.run(_on_line(settings), lifecycle, kind, progress, keep_spark=True)
+        code = network.run(
+            dataclasses.replace(settings, match="network"),
+            lifecycle,
+            SensorRun(_on_line(kind.options)),
+            progress,
+            keep_spark=True,
+        )
         if code or lifecycle.stopping.is_set():
             return code
-    progress.say(f"sensors on the network {settings.lab_network}")
+    progress.say(f"sensors on the network {kind.options.network}")
     if settings.match == "network":
         return network.run(settings, lifecycle, kind, progress)
     if "attributes.unknown" not in settings.given:
@@ -55,13 +60,12 @@ def _sensors(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: 
     return stream.run(settings, lifecycle, kind, progress)
 
 
-def _on_line(settings: Settings) -> Settings:
+def _on_line(options: RunOptions) -> RunOptions:
     return dataclasses.replace(
-        settings,
-        match="network",
-        lab_network=LINE,
-        lab_folder=f"{settings.lab_folder}-line",
-        lab_subscriptions=min(settings.lab_subscriptions, LINE_SUBSCRIPTIONS),
-        lab_messages=min(settings.lab_messages, LINE_EVENTS),
-        given=settings.given | {"lab.messages", "lab.hosts"},
+        options,
+        network=LINE,
+        folder=f"{options.path}-line",
+        subscriptions=min(options.subscriptions or 0, LINE_SUBSCRIPTIONS),
+        messages=min(options.messages or LINE_EVENTS, LINE_EVENTS),
+        hosts=options.hosts or 2,
     )

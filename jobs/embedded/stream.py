@@ -175,7 +175,7 @@ class StreamProof(RunProof):
         self._latencies = latency.latencies(
             received, latency.arrivals(folder, list(received)), stamps
         )
-        super().__init__(settings, network, folder, status, expected, compared)
+        super().__init__(settings, kind.options, network, folder, status, expected, compared)
 
     @property
     def exact(self) -> bool:

@@ -82,15 +82,14 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
 
     ``lab.conf`` is complete, since Spark reads no ``spark-defaults.conf`` beside a properties file.
     """
-    publisher, endpoint = next(iter(lab.ingress.items()))
     ours = {
         "kafka.bootstrap.servers": lab.bootstrap_servers,
         "match": match,
         "encoding": lab.network.labels.encoding,
         "label.bits": label_bits(lab.network.labels),
-        "publisher": publisher,
+        "publisher": ",".join(lab.ingress),
         "sink": "udp",
-        "sink.udp.endpoint": endpoint,
+        **publisher_endpoints(lab.ingress),
         "sink.udp.window": WINDOW,
         "tables": lab.folder / "tables",
         "checkpoint": lab.folder / "checkpoint",
@@ -102,6 +101,17 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
     for table, content in rows(lab.network, lab.p4runtime, count, seed, now, match).items():
         lines = "".join(json.dumps(row) + "\n" for row in content)
         (folder / f"{table}.jsonl").write_text(lines)
+
+
+def publisher_endpoints(ingress: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that lead the frames of each publisher to its switch.
+
+    Args:
+        ingress: endpoint of each publisher's tunnel, by name.
+    """
+    if len(ingress) == 1:
+        return {"sink.udp.endpoint": next(iter(ingress.values()))}
+    return {"sink.publishers": ",".join(f"{name}={way}" for name, way in ingress.items())}
 
 
 def _properties(ours: Mapping[str, object]) -> str:

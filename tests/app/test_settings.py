@@ -40,10 +40,7 @@ def test_without_any_setting_the_embedded_lab_is_meant():
     settings = Settings.read([])
     assert settings == Settings(p4_folder=str(COMPILED_P4)) and settings.embedded
     assert (settings.topic, settings.dead_letter_topic) == ("itch.raw", "itch.dead")
-    assert (settings.lab_messages, settings.lab_subscriptions) == (100_000, 1000)
     assert settings.sink == "udp" and settings.tables == "var/tables"
-    # Hosts of the default network.
-    assert settings.lab_pods * settings.lab_racks * settings.lab_hosts == 16
 
 
 def test_every_setting_can_be_given_by_its_key():
@@ -88,7 +85,7 @@ def test_properties_of_spark_itself_are_not_looked_at():
     ("key", "nearest"),
     [
         ("topics", "topic"),
-        ("lab.mesages", "lab.messages"),
+        ("summary.prt", "summary.port"),
         ("sink.udp.endpont", "sink.udp.endpoint"),
         ("maxLabel", "maxLabels"),
         ("Topic", "topic"),
@@ -98,6 +95,20 @@ def test_an_unknown_key_is_named_with_the_nearest_one(key: str, nearest: str):
     error = refused(key, "1")
     assert error.code == "SETTINGS.UNKNOWN_KEY" and error.key == PREFIX + key
     assert PREFIX + key in error.message and f"did you mean {PREFIX}{nearest}?" in error.message
+
+
+@pytest.mark.parametrize(
+    ("key", "option"),
+    [
+        ("lab.speed", "jobs/itch_stream.py --speed"),
+        ("lab.folder", "jobs/itch_stream.py --folder"),
+        ("mobility.edges", "examples/mobility/mobility_tracking.py --edges"),
+    ],
+)
+def test_a_key_that_is_an_option_is_an_unknown_key_and_named_with_the_option(key: str, option: str):
+    error = refused(key, "1")
+    assert error.code == "SETTINGS.UNKNOWN_KEY" and error.key == PREFIX + key
+    assert error.message.endswith(f"give an option to the program, as in {option}")
 
 
 def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
@@ -134,14 +145,12 @@ def test_stacks_have_as_many_labels_as_the_program_of_their_encoding_parses():
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("lab.messages", "many", "a whole number"),
-        ("lab.messages", "", "a whole number"),
-        ("lab.messages", "1.5", "a whole number"),
-        ("lab.messages", "-1", "of 1 or more"),
-        ("lab.messages", "9" * 30, "from 1 to 9223372036854775807"),
+        ("maxLabels", "many", "a whole number"),
+        ("maxLabels", "", "a whole number"),
+        ("maxLabels", "1.5", "a whole number"),
+        ("maxOffsetsPerTrigger", "-1", "of 1 or more"),
+        ("maxOffsetsPerTrigger", "9" * 30, "from 1 to 9223372036854775807"),
         ("p4runtime.electionId", str(1 << 63), "from 1 to 9223372036854775807"),
-        ("lab.symbols", "3", "from 4 to 10000"),
-        ("lab.speed", "..", "packets per second"),
         ("startingOffsets", "{x}", "offsets as JSON"),
         ("maxOffsetsPerTrigger", "0", "of 1 or more"),
         ("multicast.port", "0", "from 1 to 65535"),
@@ -159,7 +168,6 @@ def test_stacks_have_as_many_labels_as_the_program_of_their_encoding_parses():
         ("multicast.group", "10.0.0.1", "multicast group"),
         ("multicast.group", "224.0.0.256", "multicast group"),
         ("sink.udp.endpoint", "switch1", "host:port"),
-        ("lab.speed", "fast", "full, recorded"),
         ("topic", "", "something"),
         ("checkpoint", "  ", "something"),
     ],
@@ -172,12 +180,13 @@ def test_a_malformed_value_is_named_with_its_key(key: str, value: str, words: st
 
 
 def test_values_that_people_write_are_taken():
-    settings = read(lab_messages="1_000_000", trigger="10 seconds", multicast_group="239.255.0.1")
-    assert (settings.lab_messages, settings.trigger) == (1_000_000, "10 seconds")
+    settings = read(
+        maxOffsetsPerTrigger="1_000_000", trigger="10 seconds", multicast_group="239.255.0.1"
+    )
+    assert (settings.max_offsets_per_trigger, settings.trigger) == (1_000_000, "10 seconds")
     assert settings.group == "239.255.0.1"
     assert read(startingOffsets='{"itch.raw":{"0":23}}').starting_offsets[0] == "{"
     assert read(sink_udp_endpoint="[::1]:9").udp_endpoint == "[::1]:9"
-    assert read(lab_speed="2500.5").lab_speed == "2500.5"
     assert read(sink_udp_endpoint="").udp_endpoint == ""
 
 
@@ -239,13 +248,13 @@ def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPat
     # The programs are those of the package.
     assert settings.p4_folder == str(COMPILED_P4)
     monkeypatch.setenv("STACKCAST_VAR", "/data")
-    assert Settings.read([]).lab_folder == "/data/lab"
-    assert Settings.read([(PREFIX + "lab.folder", "var/lab")]).lab_folder == "var/lab"
+    assert Settings.read([]).tables == "/data/tables"
+    assert Settings.read([(PREFIX + "tables", "var/tables")]).tables == "var/tables"
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_no_property_makes_anything_but_settings_or_their_error(key: str, value: str):
-    for name in (key, "lab.messages", "trigger", "multicast.group", "lab.speed"):
+    for name in (key, "maxLabels", "trigger", "multicast.group", "publisher.by"):
         try:
             Settings.read([(PREFIX + name, value)])
         except SettingsError as error:

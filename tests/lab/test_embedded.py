@@ -34,6 +34,7 @@ from waiting import until
 from stackcast.jobs import attribute_stream, console, itch_stream
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.lab.fabric.topologies import NetworkOptions, load_network
 from stackcast.lab.traffic.packets import write_records
 from stackcast.lab.traffic.trading_session import TradingSession
@@ -60,25 +61,21 @@ KEYS = {
 }
 #: Limit against hangs, in seconds: where kernels are not compiled yet, a run takes minutes.
 LIMIT_S = 600
-#: A run that does not end soon, on a network that is up soon.
+NO_SETTINGS: Mapping[str, object] = {}
+#: Options of a run that does not end soon, on a network that is up soon.
 LASTING = {
-    "lab.messages": 20_000,
-    "lab.speed": 200,
-    "lab.subscriptions": 100,
-    "lab.pods": 1,
-    "lab.hosts": 1,
-    "lab.planes": 1,
-    "lab.spines": 1,
-    "maxOffsetsPerTrigger": 500,
+    "messages": 20_000,
+    "speed": "200",
+    "subscriptions": 100,
+    "pods": 1,
+    "hosts": 1,
+    "planes": 1,
+    "spines": 1,
 }
-#: A run of seconds on few switches.
-SMALL = {
-    "lab.messages": 1_500,
-    "lab.subscriptions": 100,
-    "lab.pods": 2,
-    "lab.planes": 1,
-    "lab.spines": 1,
-}
+#: Settings of such a run.
+SHORT_BATCHES = {"maxOffsetsPerTrigger": 500}
+#: Options of a run of seconds on few switches.
+SMALL = {"messages": 1_500, "subscriptions": 100, "pods": 2, "planes": 1, "spines": 1}
 
 
 def read_report(folder: Path) -> dict[str, Any]:
@@ -98,6 +95,7 @@ class Program:
     Args:
         folder: folder of the output, and of the lab.
         job: file of the job, with its arguments.
+        options: options of the lab.
         settings: settings without their common prefix.
         shipped: start Spark with the options that users have, not with those for a quick start.
     """
@@ -106,7 +104,8 @@ class Program:
         self,
         folder: Path,
         job: Sequence[str],
-        settings: Mapping[str, object],
+        options: Mapping[str, object],
+        settings: Mapping[str, object] = NO_SETTINGS,
         *,
         shipped: bool = False,
     ) -> None:
@@ -114,18 +113,19 @@ class Program:
         self._mark = uuid.uuid4().hex
         self._log = folder / "output.txt"
         command = ["./spark-submit.sh"]
-        for key, value in embedded_jobs.properties({"lab.folder": self.lab, **settings}):
+        for key, value in embedded_jobs.properties(settings):
             command += ["--conf", f"{key}={value}"]
-        options = jvm.as_shipped() if shipped else {}
+        command += [*job, *embedded_jobs.arguments({"folder": self.lab, **options})]
+        environment = jvm.as_shipped() if shipped else {}
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*command, *job],
+                command,
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, **options, "STACKCAST_TEST_MARK": self._mark},
+                env={**os.environ, **environment, "STACKCAST_TEST_MARK": self._mark},
             )
 
     @property
@@ -175,8 +175,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
     """Starts one job as a program, by default the main job."""
     programs: list[Program] = []
 
-    def start(*job: str, **settings: object) -> Program:
-        programs.append(Program(tmp_path, job or ("jobs/itch_stream.py",), settings))
+    def start(options: Mapping[str, object], *job: str, **settings: object) -> Program:
+        programs.append(Program(tmp_path, job or ("jobs/itch_stream.py",), options, settings))
         return programs[-1]
 
     yield start
@@ -197,7 +197,9 @@ class Run:
 class Runner(Protocol):
     """Runs a job to its end, and checks that its exit code is 0."""
 
-    def __call__(self, job: str, settings: Mapping[str, object]) -> Run: ...
+    def __call__(
+        self, job: str, options: Mapping[str, Any], settings: Mapping[str, object] = NO_SETTINGS
+    ) -> Run: ...
 
 
 @pytest.fixture(params=["in_session", pytest.param("as_program", marks=pytest.mark.long)])
@@ -206,8 +208,10 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Runner:
     if request.param == "in_session":
         return request.getfixturevalue("run_in_session")
 
-    def run(job: str, settings: Mapping[str, object]) -> Run:
-        program = Program(tmp_path, [f"jobs/{job}.py"], settings)
+    def run(
+        job: str, options: Mapping[str, Any], settings: Mapping[str, object] = NO_SETTINGS
+    ) -> Run:
+        program = Program(tmp_path, [f"jobs/{job}.py"], options, settings)
         assert program.wait() == 0, program.output[-3000:]
         program.assert_gone()
         return Run(program.lab, program.output, program.log)
@@ -237,9 +241,12 @@ def run_in_session(
     jobs = {"itch_stream": itch_stream.deliver, "attribute_stream": attribute_stream.deliver}
     caplog.set_level("INFO")
 
-    def run(job: str, settings: Mapping[str, object]) -> Run:
+    def run(
+        job: str, options: Mapping[str, Any], settings: Mapping[str, object] = NO_SETTINGS
+    ) -> Run:
         folder = tmp_path / "lab"
-        code = embedded_jobs.run(jobs[job], {"lab.folder": folder, **settings}, monkeypatch)
+        work = partial(jobs[job], options=RunOptions(folder=str(folder), **options))
+        code = embedded_jobs.run(work, settings, monkeypatch)
         printed = "".join(capfd.readouterr())
         assert code == 0, printed[-3000:]
         assert FolderLock(folder).holder() is None
@@ -257,7 +264,7 @@ class TestFirstCommand:
     def program(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         folder = tmp_path_factory.mktemp("first")
         job = ["jobs/itch_stream.py"]
-        program = Program(folder, job, {"lab.messages": self.MESSAGES}, shipped=True)
+        program = Program(folder, job, {"messages": self.MESSAGES}, shipped=True)
         try:
             program.wait()
             yield program
@@ -322,23 +329,23 @@ def test_other_stacks_and_tunnels_between_islands_deliver_the_same(
 ):
     if tunnels:
         monkeypatch.setattr("stackcast.jobs.embedded.lab.load_network", islands)
-    result = run_in_session("itch_stream", {**SMALL, **settings})
+    result = run_in_session("itch_stream", SMALL, settings)
     network = json.loads((result.lab / "network.json").read_text())
     between = [link for link in network["links"] if link["neighbor_port"] is not None]
     assert len(between) == 12 and all(bool(link.get("tunnel")) == tunnels for link in between)
     report = read_report(result.lab)
     assert_exact(report, at_least=100)
-    assert report["messages_in"] == SMALL["lab.messages"]
+    assert report["messages_in"] == SMALL["messages"]
     assert 0 < report["link_bytes"] < report["broadcast_bytes"]
     assert "Delivered exactly" in result.output
 
 
 @pytest.mark.long
 def test_where_the_switches_match_hosts_get_the_same_and_summaries_count_it(run: Runner):
-    result = run("itch_stream", {"match": "network", **SMALL})
+    result = run("itch_stream", SMALL, {"match": "network"})
     report = read_report(result.lab)
     assert report.keys() >= KEYS - {"batches"}
-    assert report["messages_in"] == SMALL["lab.messages"]
+    assert report["messages_in"] == SMALL["messages"]
     assert_exact(report, at_least=100)
     assert report["misnumbered"] == 0
     # Few rules do not beat unicast, because the first switch gets the whole feed.
@@ -351,7 +358,7 @@ def test_where_the_switches_match_hosts_get_the_same_and_summaries_count_it(run:
 
 
 def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fabric(run: Runner):
-    small = {**SMALL, "lab.messages": 1_000, "lab.subscriptions": 40, "lab.hosts": 1}
+    small = {**SMALL, "messages": 1_000, "subscriptions": 40, "hosts": 1}
     result = run("attribute_stream", small)
     folder_of_line = result.lab.with_name("lab-line")
     fabric, line = read_report(result.lab), read_report(folder_of_line)
@@ -406,9 +413,10 @@ def test_a_demonstration_delivers_until_it_is_asked_to_stop(
     capfd: pytest.CaptureFixture[str],
 ):
     lifecycle = embedded_jobs.SharedSparkLifecycle()
-    options = console.parser().parse_args(["--demo", "--listen", "127.0.0.1:0"])
-    job = partial(console.demonstrate, options)
-    settings = {"lab.folder": tmp_path / "lab", "trigger": "200 milliseconds", **SMALL}
+    options = embedded_jobs.arguments({"folder": tmp_path / "lab", **SMALL})
+    asked = console.parser().parse_args(["--demo", "--listen", "127.0.0.1:0", *options])
+    job = partial(console.demonstrate, asked)
+    settings = {"trigger": "200 milliseconds"}
     printed = ""
 
     def address() -> str:
@@ -435,7 +443,7 @@ def test_a_demonstration_delivers_until_it_is_asked_to_stop(
 
 @pytest.mark.long
 def test_ctrl_c_takes_all_of_a_demonstration_down(start):
-    program = start("jobs/console.py", "--demo", "--listen", "127.0.0.1:0", **SMALL)
+    program = start(SMALL, "jobs/console.py", "--demo", "--listen", "127.0.0.1:0")
     program.wait_for("/#token=")
     wait_for_deliveries(CONSOLE_ADDRESS.findall(program.output)[-1], program)
     assert "dead letters" not in program.output.partition("/#token=")[2], "they are in the log"
@@ -446,7 +454,7 @@ def test_ctrl_c_takes_all_of_a_demonstration_down(start):
 
 @pytest.mark.parametrize("moment", ["broker 127", pytest.param("batch 0", marks=pytest.mark.long)])
 def test_ctrl_c_leaves_no_process_and_no_lock(start, moment: str):
-    program = start(**LASTING)
+    program = start(LASTING, **SHORT_BATCHES)
     program.wait_for(moment)
     program.interrupt()
     assert program.wait() != 0
@@ -457,7 +465,7 @@ def test_ctrl_c_leaves_no_process_and_no_lock(start, moment: str):
 @pytest.mark.parametrize("moment", ["plan and workers (", "header stacks of", "batch 0"])
 def test_ctrl_c_in_a_stream_prints_no_error(start, moment: str):
     """The session must not stop under tasks of a slice."""
-    program = start(latency="realtime", **LASTING)
+    program = start(LASTING, latency="realtime", **SHORT_BATCHES)
     program.wait_for(moment)
     program.interrupt()
     assert program.wait() == application.INTERRUPTED
@@ -473,8 +481,8 @@ def test_sigterm_ends_the_run_after_the_batch_in_progress(start, tmp_path: Path)
     nx.write_graphml(nx.cycle_graph(4), tmp_path / "ring.graphml")
     records = tmp_path / "day.NASDAQ_ITCH50.gz"
     write_records(records, TradingSession(messages=20_000, seed=9, symbols=20))
-    own = {"lab.network": tmp_path / "ring.graphml", "lab.session": records}
-    program = start(**{**LASTING, **own})
+    own = {"network": tmp_path / "ring.graphml", "session": records}
+    program = start({**LASTING, **own}, **SHORT_BATCHES)
     program.wait_for("batch 1")  # the first may find the topic empty
     program.process.terminate()
     program.wait()
@@ -492,7 +500,7 @@ def test_sigterm_ends_the_run_after_the_batch_in_progress(start, tmp_path: Path)
 
 @pytest.mark.long
 def test_a_killed_run_takes_its_processes_with_it(start):
-    program = start(**LASTING)
+    program = start(LASTING, **SHORT_BATCHES)
     program.wait_for("broker 127")
     program.process.kill()
     program.process.wait()
@@ -501,7 +509,7 @@ def test_a_killed_run_takes_its_processes_with_it(start):
 
 @pytest.mark.long
 def test_a_program_with_a_wrong_setting_prints_one_clear_line(start):
-    program = start(**{"lab.network": "topozoo/Abilen"})
+    program = start({"network": "topozoo/Abilen"})
     assert program.wait() == application.FAILED
     assert all(word in program.output for word in ("LAB.UNKNOWN_NETWORK", "Abilene"))
     assert "Traceback" not in program.output
@@ -509,15 +517,23 @@ def test_a_program_with_a_wrong_setting_prints_one_clear_line(start):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("options", "settings", "words"),
     [
-        ({"lab.network": "topozoo/Abilen"}, ["LAB.UNKNOWN_NETWORK", "Abilene"]),
-        ({"sinc": "udp"}, ["SETTINGS.UNKNOWN_KEY", "spark.stackcast.sink"]),
+        ({"network": "topozoo/Abilen"}, {}, ["LAB.UNKNOWN_NETWORK", "Abilene"]),
         (
+            {"speed": "9"},
+            {"kafka.bootstrap.servers": "127.0.0.1:1"},
+            ["SETTINGS.BAD_VALUE", "(--speed)", "spark.stackcast.kafka.bootstrap.servers"],
+        ),
+        ({}, {"lab.speed": "9"}, ["SETTINGS.UNKNOWN_KEY", "jobs/itch_stream.py --speed"]),
+        ({}, {"sinc": "udp"}, ["SETTINGS.UNKNOWN_KEY", "spark.stackcast.sink"]),
+        (
+            {},
             {"kafka.boostrap.servers": "broker:9092"},
             ["SETTINGS.NO_BROKER", "spark.stackcast.kafka.bootstrap.servers"],
         ),
         (
+            {},
             {
                 "match": "network",
                 "summary.port": "0",
@@ -528,6 +544,7 @@ def test_a_program_with_a_wrong_setting_prints_one_clear_line(start):
     ],
 )
 def test_a_wrong_setting_is_one_clear_line_before_a_spark_starts(
+    options: dict[str, str],
     settings: dict[str, str],
     words: list[str],
     tmp_path: Path,
@@ -535,11 +552,14 @@ def test_a_wrong_setting_is_one_clear_line_before_a_spark_starts(
     caplog: pytest.LogCaptureFixture,
 ):
     """The job runs in this process, and fails where it starts a Spark."""
-    properties = embedded_jobs.properties({"lab.folder": tmp_path / "lab", **settings})
+    properties = embedded_jobs.properties(settings)
+    # Options of the lab are an error together with a broker.
+    folder = {} if "kafka.bootstrap.servers" in settings else {"folder": tmp_path / "lab"}
+    arguments = embedded_jobs.arguments({**folder, **options})
     monkeypatch.setattr(session, "properties", lambda: properties)
     monkeypatch.setattr(session, "start", lambda *_: pytest.fail("a Spark starts"))
     monkeypatch.setattr(application, "set_up", lambda: None)
     monkeypatch.setattr(application, "Lifecycle", embedded_jobs.SharedSparkLifecycle)
-    assert application.run(itch_stream.deliver) == application.FAILED
+    assert itch_stream.main(arguments) == application.FAILED
     (record,) = caplog.records
     assert all(word in record.getMessage() for word in words) and record.exc_info is None

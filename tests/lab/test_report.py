@@ -95,7 +95,7 @@ def sample(filter_text: str = "price > 50.25") -> ReportData:
             "version": "0.1.0",
             "network": "1 switches, 2 subscribers, 1 publisher, 3 links",
             "labels": "32 bits",
-            "settings": {"lab.seed": 7},
+            "settings": {"--seed": 7},
         },
     )
 
@@ -223,7 +223,7 @@ def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> 
     assert detail.count("does not send out of it") == 1, "what a stop is must be said once"
     assert "1,234 matches" in detail
     page = window.text("body")
-    for told in ("2026-11-23 12:00:00 UTC", "version 0.1.0", "lab.seed", "32 bits"):
+    for told in ("2026-11-23 12:00:00 UTC", "version 0.1.0", "--seed", "32 bits"):
         assert told in page
     assert "2 records" in window.run("return document.querySelector('.histogram').innerHTML")
     assert "1.5 s" in page and "micro-batches: from the record" in page

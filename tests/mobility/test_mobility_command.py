@@ -15,15 +15,12 @@ from paths import ROOT
 from city_run import CityOptions
 from mobility_tracking import main, track
 from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.embedded.options import RunOptions
 
 pytestmark = pytest.mark.integration
 
 #: Two racks, and a city of a minute in two seconds; the second host has two trackers.
-SHORT = {
-    "lab.pods": 1,
-    "lab.planes": 1,
-    "lab.spines": 1,
-}
+LAB = {"pods": 1, "planes": 1, "spines": 1}
 OPTIONS = CityOptions(edges=3, scanners=2, reports=4, speedup=60, loss=3)
 
 
@@ -36,18 +33,15 @@ def test_replicas_converge_though_links_lose_frames(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    settings = {"lab.folder": tmp_path / "lab", **SHORT}
+    lab = {"folder": str(tmp_path / "lab"), **LAB}
     if program:
-        command = ["./spark-submit.sh"]
-        for key, value in embedded_jobs.properties(settings):
-            command += ["--conf", f"{key}={value}"]
-        command.append("examples/mobility/mobility_tracking.py")
-        for key, value in asdict(OPTIONS).items():
-            command += [f"--{key}", str(value)]
+        options = embedded_jobs.arguments({**asdict(OPTIONS), **lab})
+        command = ["./spark-submit.sh", "examples/mobility/mobility_tracking.py", *options]
         code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
     else:
         request.getfixturevalue("spark")
-        code = embedded_jobs.run(partial(track, OPTIONS), settings, monkeypatch)
+        job = partial(track, OPTIONS, RunOptions(**lab))
+        code = embedded_jobs.run(job, {}, monkeypatch)
     output = capfd.readouterr()
     assert code == 0, (output.out + output.err)[-3000:]
     assert "Converged: all 4 replicas" in output.out

@@ -13,7 +13,7 @@ from paths import ROOT
 from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
 from stackcast.udfs import errors
 from stackcast.udfs.messages.readers import REASONS
-from tests.make.docs import COMMAND, OPERATIONS, with_settings
+from tests.make.docs import COMMAND, OPERATIONS, with_tables
 
 pytestmark = pytest.mark.unit
 
@@ -116,9 +116,9 @@ def properties(path: Path) -> list[tuple[str, str]]:
     return [(key, value.strip()) for key, value in pairs]
 
 
-def test_the_table_of_settings_matches_the_code():
+def test_the_tables_of_settings_and_options_match_the_code():
     text = OPERATIONS.read_text()
-    assert text == with_settings(text), f"run: {COMMAND}"
+    assert text == with_tables(text), f"run: {COMMAND}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)

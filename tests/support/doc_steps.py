@@ -292,14 +292,18 @@ STATES_IN_SPARK = (
 )
 #: Variants of the main jobs, with a lab of their own.
 VARIANTS = (
-    Step(f"{DOOR} --conf spark.stackcast.lab.publishers=5 jobs/itch_stream.py", prints="exact"),
+    Step(f"{DOOR} jobs/itch_stream.py --publishers 5", prints="exact"),
+    Step(
+        f"{DOOR} jobs/itch_stream.py --speed 1000 --messages 20000 --network topozoo/Arnes",
+        prints="exact",
+    ),
     Step(
         f"{DOOR} --conf spark.stackcast.match=network jobs/attribute_stream.py",
         prints="exact",
     ),
     Step(
-        f"{DOOR} --conf spark.stackcast.match=network --conf spark.stackcast.lab.network=fabric "
-        "--conf spark.stackcast.lab.subscriptions=5000 jobs/attribute_stream.py",
+        f"{DOOR} --conf spark.stackcast.match=network jobs/attribute_stream.py --network fabric "
+        "--subscriptions 5000",
         prints="exact",
     ),
 )

@@ -31,6 +31,11 @@ def properties(settings: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(f"spark.stackcast.{key}", str(value)) for key, value in settings.items()]
 
 
+def arguments(options: Mapping[str, object]) -> list[str]:
+    """Return the command line of options of the lab."""
+    return [word for key, value in options.items() for word in (f"--{key}", str(value))]
+
+
 def run(
     job: Job,
     settings: Mapping[str, object],

@@ -58,16 +58,17 @@ _PUBLISHERS = Form(
 )
 _PUBLISHER_BY = Form(r"partition|(header|field):\S+", "partition, header:NAME or field:NAME")
 _ENDPOINT = Form(r"|.+:\d{1,5}", "host:port")
-_SPEED = Form(
-    r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9][0-9]*",
-    "full, recorded or packets per second",
-)
 #: Also among the settings of a batch in the ledger, where partitions stand in place of places.
 INGRESSES = "sink.ingresses"
 #: Formats that subscriptions may be written for, each for its own job.
 FORMATS = ("itch", "attributes")
 #: Room for a full stack and the longest message, with labels of 16 bits and with wider ones.
 _LEAST_MTU, _LEAST_WIDE_MTU = 256, 384
+#: Starts of keys that are no settings, and the program that has options in place of them.
+_OPTIONS = {
+    "lab.": "jobs/itch_stream.py",
+    "mobility.": "examples/mobility/mobility_tracking.py",
+}
 #: Settings that only a deployment of one's own needs.
 _DEPLOYMENT = {"tables", "checkpoint", "sink.udp.endpoint", "sink.af_packet.interface"}
 
@@ -402,50 +403,6 @@ class Settings:
     )
     states_tls_key: str = setting("states.tls.key", "", "PEM file of its private key")
 
-    lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
-    lab_messages: int = setting(
-        "lab.messages",
-        100_000,
-        "Messages of the generated session; of sensors 20,000 unless set",
-        least=1,
-    )
-    lab_symbols: int = setting("lab.symbols", 200, "Symbols traded in it", least=4, most=10_000)
-    lab_subscriptions: int = setting(
-        "lab.subscriptions", 1000, "Subscriptions in the lab's table; of sensors 200 unless set"
-    )
-    lab_seed: int = setting("lab.seed", 1, "Seed of session and subscriptions")
-    lab_session: str = setting(
-        "lab.session", "", "A Nasdaq BinaryFILE (.gz too) to publish in place of a generated one"
-    )
-    lab_speed: str = setting(
-        "lab.speed",
-        "full",
-        "full, recorded (by the ITCH timestamps) or packets per second",
-        form=_SPEED,
-    )
-    lab_network: str = setting(
-        "lab.network", "fabric", "fabric, line, a topohub name, or a GraphML file"
-    )
-    lab_publishers: int = setting(
-        "lab.publishers",
-        1,
-        "Publishers of the lab, feed1, feed2 and so on; several share the session, a partition of "
-        "the topic each",
-        least=1,
-    )
-    lab_pods: int = setting("lab.pods", 4, "Pods of the fabric", least=1)
-    lab_racks: int = setting("lab.racks", 2, "Racks of a pod", least=1)
-    lab_hosts: int = setting(
-        "lab.hosts",
-        2,
-        "Hosts of a rack; of each node of another network, where it is 1 unless set",
-        least=1,
-    )
-    lab_planes: int = setting(
-        "lab.planes", 2, "Planes of spines; fabric switches of a pod", least=1
-    )
-    lab_spines: int = setting("lab.spines", 2, "Spines of a plane", least=1)
-
     #: Not to be printed: passwords are among them.
     kafka: dict[str, str] = field(default_factory=dict, repr=False)
     #: Keys that were given, without the prefix.
@@ -599,6 +556,9 @@ def _meaning(setting_field: Any) -> str:
 def _unknown(key: str, name: str, known: dict[str, Any]) -> SettingsError:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {PREFIX}{near[0]}?" if near else "; docs/operations.md lists all keys"
+    for start, program in _OPTIONS.items():
+        if name.startswith(start):
+            hint = f"; give an option to the program, as in {program} --{name.removeprefix(start)}"
     return SettingsError("UNKNOWN_KEY", f"there is no setting {key}{hint}", key=key)
 
 

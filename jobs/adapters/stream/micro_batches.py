@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
@@ -51,8 +50,8 @@ class Consent(NamedTuple):
 NO_CONSENT = Consent()
 
 
-def consent(arguments: Sequence[str], description: str) -> Consent:
-    """Reads the command line of a stream's job."""
+def command_line(description: str) -> argparse.ArgumentParser:
+    """Return a parser for the command line of a stream's job, with the fields of `Consent`."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -62,8 +61,7 @@ def consent(arguments: Sequence[str], description: str) -> Consent:
         action="store_true",
         help="continue from where Kafka has truncated the log, in new sessions",
     )
-    asked = parser.parse_args(arguments)
-    return Consent(asked.take_over, asked.accept_truncation)
+    return parser
 
 
 def run(settings: Settings, lifecycle: Lifecycle, name: str, consent: Consent = NO_CONSENT) -> int:

@@ -1,0 +1,207 @@
+"""Options of the lab: arguments of the jobs that run it, and options of ``stackcast lab``.
+
+`RunOptions` defines name, default, limits and help of each option. `add_arguments` makes arguments
+of a job of them, `lab_option` an option of a command. Importing this module loads nothing of the
+lab, so that jobs can read their command line first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackcast.installation import var_folder
+from stackcast.udfs.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stackcast.lab.fabric.topologies import NetworkOptions
+
+_LARGEST = (1 << 63) - 1
+_SPEED = re.compile(r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9][0-9]*", re.ASCII)
+
+
+def _number(default: int | None, text: str, least: int = 1, most: int = _LARGEST) -> Any:
+    """Define an option that is a whole number."""
+
+    def parse(value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            limits = (
+                f"from {least} to {most}" if most < max(_LARGEST, number) else f"of {least} or more"
+            )
+            raise argparse.ArgumentTypeError(f"{value!r} is not a whole number {limits}")
+        return number
+
+    return _option(
+        default,
+        text,
+        "NUMBER",
+        parse,
+        **({"min": least} if most == _LARGEST else {"min": least, "max": most}),
+    )
+
+
+def _option(
+    default: Any, text: str, metavar: str, parse: Callable[[str], Any], **limits: int
+) -> Any:
+    return field(
+        default=default,
+        metadata={"text": text, "metavar": metavar, "parse": parse, "limits": limits},
+    )
+
+
+def _speed(text: str) -> str:
+    if not _SPEED.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not full, recorded or packets per second")
+    return text
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a value is missing")
+    return text
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a lab and its traffic. An option that is None has a default that the run sets."""
+
+    folder: str | None = _option(None, "folder of the lab; by default var/lab", "FOLDER", _text)
+    network: str | None = _option(
+        None,
+        "network: fabric, line (three switches), a name of topohub such as topozoo/Abilene, or a "
+        "GraphML file; by default a fabric",
+        "NAME",
+        _text,
+    )
+    pods: int = _number(4, "number of pods in the fabric")
+    racks: int = _number(2, "number of racks in each pod")
+    hosts: int | None = _number(
+        None, "number of hosts on each rack (2), or on each node of another network (1)"
+    )
+    planes: int = _number(2, "number of planes of spine switches, and of fabric switches in a pod")
+    spines: int = _number(2, "number of spine switches in each plane")
+    publishers: int = _number(
+        1, "number of publishers, feed1, feed2 and so on, each with a partition of the topic"
+    )
+    subscriptions: int | None = _number(
+        None, "number of generated subscriptions; by default 1000, or 200 for sensors", least=0
+    )
+    seed: int = _number(1, "seed of generated subscriptions and messages", least=0)
+    messages: int | None = _number(
+        None,
+        "number of generated messages; by default 100,000, or 20,000 for sensors and --demo",
+    )
+    symbols: int = _number(200, "number of stocks in the generated session", least=4, most=10_000)
+    session: str | None = _option(
+        None, "Nasdaq BinaryFILE, .gz or not, to publish instead of a generated one", "FILE", _text
+    )
+    speed: str | None = _option(
+        None,
+        "full, recorded (by timestamps), or a number of packets per second; by default full, or 40 "
+        "with --demo",
+        "SPEED",
+        _speed,
+    )
+
+    @staticmethod
+    def of(arguments: argparse.Namespace) -> RunOptions:
+        """Return the options in a parsed command line that has those of `add_arguments`."""
+        names = {option.name for option in fields(RunOptions)}
+        return RunOptions(**{k: v for k, v in vars(arguments).items() if k in names})
+
+    def with_defaults(self, **defaults: Any) -> RunOptions:
+        """Return these options with a value for each one that is None."""
+        missing = {k: value for k, value in defaults.items() if getattr(self, k) is None}
+        return replace(self, **missing)
+
+    @property
+    def path(self) -> Path:
+        """The absolute path of the lab's folder."""
+        return Path(self.folder or var_folder() / "lab").absolute()
+
+    @property
+    def network_name(self) -> str:
+        """The name of the network; empty for the fabric."""
+        return "" if self.network in (None, "fabric") else str(self.network)
+
+    def network_options(self, encoding: str, label_bits: int) -> NetworkOptions:
+        """Return the choice of the lab's network, with labels of an encoding."""
+        # Jobs that run without a lab import this module for their command line.
+        from stackcast.lab.fabric.topologies import NetworkOptions  # noqa: PLC0415
+
+        return NetworkOptions(
+            pods=self.pods,
+            racks=self.racks,
+            hosts=self.hosts or 2,
+            planes=self.planes,
+            spines=self.spines,
+            hosts_per_switch=self.hosts or 1,
+            name=self.network_name,
+            encoding=encoding,
+            label_bits=label_bits,
+            publishers=self.publishers,
+        )
+
+    def changed(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, by name."""
+        return {
+            option.name: getattr(self, option.name)
+            for option in fields(self)
+            if getattr(self, option.name) != option.default
+        }
+
+    def require_none(self, reason: str) -> None:
+        """Raise SettingsError ``BAD_VALUE`` if an option of the lab is given.
+
+        Args:
+            reason: why there is no lab, as the end of the message.
+        """
+        if changed := self.changed():
+            names = ", ".join(f"--{name}" for name in changed)
+            raise SettingsError("BAD_VALUE", f"options of the embedded lab ({names}) {reason}")
+
+
+#: The options of a run without arguments.
+DEFAULT = RunOptions()
+
+
+def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Add the options to the command line of a job.
+
+    Args:
+        parser: parser of the job.
+        without: names of options that the job does not have.
+    """
+    group = parser.add_argument_group("options of the embedded lab")
+    for option in fields(RunOptions):
+        if option.name in without:
+            continue
+        default = "" if option.default is None else " (default: %(default)s)"
+        group.add_argument(
+            f"--{option.name}",
+            metavar=option.metadata["metavar"],
+            type=option.metadata["parse"],
+            default=option.default,
+            help=option.metadata["text"] + default,
+        )
+
+
+def lab_option(name: str, text: str = "") -> dict[str, Any]:
+    """Return an option's arguments of ``typer.Option``: help and limits.
+
+    Args:
+        name: field of `RunOptions`.
+        text: help, if it differs from that of the jobs.
+    """
+    (option,) = (each for each in fields(RunOptions) if each.name == name)
+    words = text or option.metadata["text"]
+    limits: dict[str, int] = option.metadata["limits"]
+    return {"help": f"{words[0].upper()}{words[1:]}.", **limits}

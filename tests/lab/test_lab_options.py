@@ -1,0 +1,117 @@
+"""Options of the lab: on the command lines of jobs, and as options of ``stackcast lab up``."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from stackcast.cli.main import app
+from stackcast.jobs import console
+from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
+from stackcast.lab.up.deployment import publisher_endpoints
+from stackcast.udfs.errors import SettingsError
+
+pytestmark = pytest.mark.unit
+
+
+def read(*arguments: str) -> RunOptions:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return RunOptions.of(parser.parse_args(arguments))
+
+
+def test_each_option_is_an_argument_and_none_is_the_default():
+    assert read() == DEFAULT and DEFAULT.changed() == {}
+    values = {"seed": 7, "pods": 7, "hosts": 7, "symbols": 7, "speed": "2500.5", "network": "line"}
+    for option in fields(RunOptions):
+        value = values.get(option.name, 7 if "int" in str(option.type) else "x")
+        options = read(f"--{option.name}", str(value))
+        assert options.changed() == {option.name: value}
+    assert read("--messages", "1_000_000").messages == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("messages", "many", "not a whole number of 1 or more"),
+        ("messages", "", "not a whole number of 1 or more"),
+        ("messages", "1.5", "not a whole number of 1 or more"),
+        ("messages", "0", "not a whole number of 1 or more"),
+        ("messages", "9" * 30, "not a whole number from 1 to 9223372036854775807"),
+        ("subscriptions", "-1", "not a whole number of 0 or more"),
+        ("symbols", "3", "not a whole number from 4 to 10000"),
+        ("speed", "fast", "not full, recorded or packets per second"),
+        ("speed", "0", "not full, recorded or packets per second"),
+        ("speed", "..", "not full, recorded or packets per second"),
+        ("network", " ", "a value is missing"),
+    ],
+)
+def test_an_invalid_value_is_refused_with_the_name_of_the_option(
+    name: str, value: str, words: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        read(f"--{name}={value}")
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert f"argument --{name}: " in error and words in error
+
+
+def test_defaults_depend_on_the_kind_of_the_run():
+    session, sensors = SessionRun().options, SensorRun().options
+    assert (session.messages, session.subscriptions) == (100_000, 1000)
+    assert (sensors.messages, sensors.subscriptions) == (20_000, 200)
+    assert session.speed == sensors.speed == "full"
+    assert SensorRun(RunOptions(messages=5)).options.messages == 5
+
+
+def test_a_fabric_has_two_hosts_on_each_rack_and_another_network_one_on_each_node():
+    options = DEFAULT.network_options("hops", 16)
+    assert options.name == "" and options.pods * options.racks * options.hosts == 16
+    assert options.hosts_per_switch == 1 and options.encoding == "hops"
+    line = RunOptions(network="line", hosts=3).network_options("hops", 16)
+    assert (line.name, line.hosts_per_switch) == ("line", 3)
+    assert RunOptions(network="fabric").network_options("hops", 16) == options
+
+
+def test_the_folder_is_in_the_folder_of_generated_files(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("STACKCAST_VAR", "/data")
+    assert DEFAULT.path == Path("/data/lab")
+    assert RunOptions(folder="var/lab").path == Path("var/lab").absolute()
+
+
+def test_options_are_refused_where_no_lab_runs(capsys: pytest.CaptureFixture[str]):
+    DEFAULT.require_none("have no effect")
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*\(--pods, --speed\) have no effect"):
+        RunOptions(pods=3, speed="9").require_none("have no effect")
+    with pytest.raises(SystemExit):
+        console.main(["--speed", "9"])
+    assert "(--speed) need --demo" in capsys.readouterr().err
+
+
+def test_settings_of_a_lab_lead_each_publisher_to_its_switch():
+    assert publisher_endpoints({"feed1": "127.0.0.1:1"}) == {"sink.udp.endpoint": "127.0.0.1:1"}
+    several = publisher_endpoints({"feed1": "127.0.0.1:1", "feed2": "127.0.0.1:2"})
+    assert several == {"sink.publishers": "feed1=127.0.0.1:1,feed2=127.0.0.1:2"}
+
+
+@pytest.mark.parametrize("command", ["up", "feed"])
+def test_the_command_has_the_same_options_with_the_same_limits(
+    command: str, capsys: pytest.CaptureFixture[str]
+):
+    group = typer.main.get_command(app).commands["lab"]  # type: ignore[attr-defined]
+    parameters = {each.name: each for each in group.commands[command].params}
+    common = [each for each in fields(RunOptions) if each.name in parameters]
+    assert len(common) == {"up": 10, "feed": 4}[command]
+    for option in common:
+        if option.default is not None:
+            assert parameters[option.name].default == option.default
+        if option.metadata["limits"]:
+            too_low = option.metadata["limits"]["min"] - 1
+            with pytest.raises(SystemExit) as ended:
+                app(["lab", command, f"--{option.name}={too_low}"])
+            assert ended.value.code == 2 and f"--{option.name}" in capsys.readouterr().err
