@@ -17,7 +17,7 @@ from stackcast.lab.report import page
 from stackcast.udfs.network.drawing import drawing
 from stackcast.udfs.network.network import Network
 
-#: Settings and options that the page always shows, besides those that were given.
+#: Settings and options that the page always shows, in addition to those that were given.
 _SETTINGS = {"format", "latency", "match"}
 _OPTIONS = ("network", "messages", "subscriptions", "seed", "speed")
 
