@@ -32,7 +32,7 @@ for size in (10, 1_000_000):
 """
 
 
-@pytest.mark.parametrize("encrypted", ["true", "false"])
+@pytest.mark.parametrize("encrypted", ["true", pytest.param("false", marks=pytest.mark.long)])
 def test_tasks_get_the_value(encrypted: str) -> None:
     output = subprocess.check_output(
         [sys.executable, "-c", PROGRAM, encrypted], cwd=ROOT, text=True, timeout=300

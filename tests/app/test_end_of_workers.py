@@ -24,6 +24,7 @@ def processes(spark) -> set[int]:
     return {row.id for row in spark.range(0, 2, 1, 2).mapInArrow(report, "id long").collect()}
 
 
+@pytest.mark.long
 def test_workers_that_wait_end_and_new_ones_start_for_new_tasks(spark):
     before = processes(spark)
     assert all(map(still_runs, before))

@@ -220,6 +220,7 @@ def test_a_damaged_checkpoint_is_reported_by_one_error(same):
 # --- records that Kafka has deleted -------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_deleted_records_are_counted_and_skipped_only_on_demand(deployment, itch):
     deployment.publish(records()[:40])
     deployment.set(max_offsets_per_trigger=10)
@@ -271,6 +272,7 @@ def test_a_new_topic_of_the_same_name_ends_the_stream_and_is_refused_at_the_next
         look(deployment)
 
 
+@pytest.mark.long
 def test_partitions_that_are_added_are_read_from_their_first_record(deployment, itch):
     deployment.publish(records()[:40])
 

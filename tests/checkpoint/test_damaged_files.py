@@ -39,6 +39,9 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda content: content[: len(content) // 2],
     "garbage": lambda content: random.Random(len(content)).randbytes(len(content)),
 }
+cut_and_others = pytest.mark.parametrize(
+    "damage", ["cut", *(pytest.param(d, marks=pytest.mark.long) for d in DAMAGES if d != "cut")]
+)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +92,7 @@ def test_every_kind_of_file_is_among_those_that_are_damaged_here(same):
     assert not files - known
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@cut_and_others
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_damaged_file_is_one_error_that_names_it_and_a_way_out(same, kind, damage):
     file = newest(same, kind)
@@ -100,7 +103,7 @@ def test_a_damaged_file_is_one_error_that_names_it_and_a_way_out(same, kind, dam
     assert str(file) in told and re.search(r"restore|Restore", told), told
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@cut_and_others
 def test_what_nothing_is_lost_with_is_mended(same, itch, damage):
     for kind in MENDED:
         file = newest(same, kind)

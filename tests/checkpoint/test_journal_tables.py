@@ -158,6 +158,7 @@ def test_files_of_both_kinds_of_folder_behave_the_same(
     assert [row[0] for row in text] == ["other"]
 
 
+@pytest.mark.long
 def test_versions_of_far_away_tables_are_looked_up_a_batch_ahead(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

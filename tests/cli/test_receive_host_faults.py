@@ -241,6 +241,7 @@ def test_a_snooping_bridge_learns_a_host_again_that_has_several_receivers(_: Pat
         assert command.sequences == unprivileged.sequences == [1 << 26, 3 << 26]
 
 
+@pytest.mark.long
 @in_network_namespace
 def test_an_interface_that_was_deleted_and_created_again_is_joined_again(_: Path) -> None:
     def create() -> None:

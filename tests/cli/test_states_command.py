@@ -79,6 +79,7 @@ def subscribed(hosts: StateHosts, port: int, name: str) -> Iterator[Iterator[tup
         assert process.wait(WAIT_S) == 0
 
 
+@pytest.mark.long
 def test_a_state_outlives_its_controller_by_what_is_in_kafka(broker: Broker) -> None:
     stored = ("--topics", "outlives", "--bootstrap", broker.bootstrap_servers)
     with state_hosts(2, started=False) as hosts:

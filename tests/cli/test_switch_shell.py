@@ -80,6 +80,7 @@ def test_the_shell_reads_a_switch_and_by_default_cannot_write(
     assert device.entries() == set(SOME)
 
 
+@pytest.mark.long
 def test_with_an_election_id_the_shell_writes(properties: Path, device: FaultyDevice) -> None:
     done = run_shell(properties, DELETE, "s1", "--election-id", str(1 << 70))
     assert done.returncode == 0, done.stderr

@@ -149,6 +149,7 @@ def check(page: Browser, call: str, *arguments: object) -> object:
     return page.run(f"{CHECKS}; return {call}", *arguments)
 
 
+@pytest.mark.long
 def test_everything_can_be_done_by_a_finger_on_a_telephone(
     window: tuple[Browser, str, Deployment],
 ):
@@ -182,9 +183,8 @@ def test_everything_can_be_done_by_a_finger_on_a_telephone(
         page.fingers(False)
 
 
-@pytest.mark.parametrize(
-    "dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_view_fits_every_width_and_can_be_read(
     window: tuple[Browser, str, Deployment], tmp_path: Path, dark: bool
 ):

@@ -124,6 +124,7 @@ def test_packets_are_published_unchanged(broker):
     assert records(broker, "unchanged", partitions=1) == [packets]
 
 
+@pytest.mark.long
 def test_the_broker_starts_on_another_port_if_a_program_takes_the_first_one(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         calls = itertools.count()

@@ -18,6 +18,7 @@ def test_what_a_host_forges_does_not_leave_its_switch(tmp_path: Path):
     assert counters["drops"] == {f"ingress.dropped[{REASONS.index('NO_PUBLISHER')}]": 1}
 
 
+@pytest.mark.long
 def test_receivers_lose_nothing_where_a_forged_summary_comes_through(tmp_path: Path):
     heard, _ = attack(tmp_path, trusted=True)
     for name, found in heard.items():
@@ -25,6 +26,7 @@ def test_receivers_lose_nothing_where_a_forged_summary_comes_through(tmp_path: P
         assert (found.statistics["suspicious"], found.statistics["late"]) == (1, 0)
 
 
+@pytest.mark.long
 def test_receivers_with_keys_leave_forged_summaries_of_any_form_alone(tmp_path: Path):
     heard, _ = attack(tmp_path, trusted=True, keys=True)
     # Host h1 has the key of what is made up for h1: it may doubt itself, and has all the same.

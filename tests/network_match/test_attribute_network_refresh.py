@@ -89,6 +89,7 @@ def deployed(spark: SparkSession, tables: Tables, tmp_path: Path) -> Iterator[De
         yield Deployment(spark, tables, lab)
 
 
+@pytest.mark.long
 def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
     deployed: Deployment, tmp_path: Path
 ):

@@ -78,6 +78,7 @@ def test_its_neighbours_are_delivered_explained_and_sent_again(deployment):
     assert (counted["packets"], counted["frames"], counted["dead_letters"]) == (5, 5, 0)
 
 
+@pytest.mark.long
 def test_the_error_of_the_connector_names_the_record(deployment):
     publish(deployment)
     deployment.set(fetch="connector")

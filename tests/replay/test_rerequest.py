@@ -369,6 +369,7 @@ def conf(values: dict[str, object]) -> str:
     return " ".join(f"--conf {key}={value}" for key, value in own.items()) + " pyspark-shell"
 
 
+@pytest.mark.long
 def test_service_and_receivers_as_programs_repair_losses(stream, tmp_path):
     """Run the job and the command in their own processes, until SIGTERM ends them."""
     settings = stream.settings
@@ -465,6 +466,7 @@ def complete(file: Path) -> list[bytes]:
     return datagrams
 
 
+@pytest.mark.long
 def test_events_of_attributes_are_sent_again_and_explained(spark, broker, empty_tables, tmp_path):
     """The stream registers names while it runs; answers use the ids that a batch used."""
     rules = {"warm": ("h1", "temp > 20"), "damp": ("h2", "hum > 15 and temp < 25")}

@@ -130,6 +130,7 @@ def test_a_run_takes_its_tiers_and_counts_the_others(
     assert "1 that need p4c (--p4c)" in last
 
 
+@pytest.mark.long
 def test_the_parts_together_run_what_all_adds_each_in_one_part(folder: Path) -> None:
     passed = [run(folder, "-n", "0", "--part", str(part))[0] for part in range(tiers.PARTS)]
     assert sorted(name for names in passed for name in names) == sorted(

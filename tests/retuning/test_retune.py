@@ -601,6 +601,7 @@ def test_a_strategy_that_takes_too_long_is_left_out(
     assert "asked to stop" in outcome.error
 
 
+@pytest.mark.long
 def test_the_record_has_the_heaviest_publications_of_a_window_and_a_version(
     deployment: Deployment,
 ) -> None:

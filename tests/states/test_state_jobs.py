@@ -329,6 +329,7 @@ def test_a_change_of_a_table_reaches_the_memory_of_programs_that_its_filters_cho
     run_with(publish, after)
 
 
+@pytest.mark.long
 def test_records_of_a_topic_are_updates_that_filters_choose(
     hosts: StateHosts, tables: Tables, broker: Broker, tmp_path: Path
 ) -> None:

@@ -486,6 +486,7 @@ def test_matches_lists_which_rules_an_advertisement_covers(story: Story):
     assert {row["publisher"] for row in rows} == {PUBLISHER}
 
 
+@pytest.mark.long
 def test_sql_lists_the_receivers_of_an_event_and_refuses_to_change_an_attribute(
     story: Story, capsys
 ):
@@ -506,6 +507,7 @@ def test_sql_lists_the_receivers_of_an_event_and_refuses_to_change_an_attribute(
 # Unknown attributes, and a crash.
 
 
+@pytest.mark.long
 def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_first_try(
     spark: SparkSession, lab: Lab, filled: Path, tmp_path: Path
 ):
@@ -559,9 +561,10 @@ def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_fi
 # Binary input.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "encoding"),
-    [("id_pairs", "bitmask"), pytest.param("bitmask", "id_pairs", marks=pytest.mark.long)],
+    [("id_pairs", "bitmask"), ("bitmask", "id_pairs")],
 )
 def test_binary_events_arrive_with_their_payload_next_to_damaged_records(
     spark: SparkSession,

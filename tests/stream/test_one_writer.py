@@ -81,9 +81,8 @@ def stalled(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[threadi
             gate.set()
 
 
-@pytest.mark.parametrize(
-    "latency", [pytest.param("microbatch", marks=pytest.mark.long), "realtime"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("latency", ["microbatch", "realtime"])
 def test_a_stream_that_lost_its_place_ends_before_it_sends(
     deployment: Deployment,
     itch: Specification,

@@ -66,6 +66,7 @@ def test_ranges_of_summaries_have_no_gap_over_restarts_where_offsets_have_gaps(
     assert len({max(s.until for s in summaries) for summaries in by_host.values()}) == 1
 
 
+@pytest.mark.long
 def test_a_batch_that_runs_again_sends_the_same_ranges(deployment: Deployment) -> None:
     publish_in_transactions(deployment, records()[:4])
     deployment.run()
@@ -84,6 +85,7 @@ def test_a_batch_that_runs_again_sends_the_same_ranges(deployment: Deployment) -
         assert set(host_summaries) <= set(before[host])
 
 
+@pytest.mark.long
 def test_replaced_plans_leave_no_files(deployment: Deployment, spark: SparkSession) -> None:
     folder = Path(str(spark.sparkContext._temp_dir))
     packets = iter(records())
@@ -112,6 +114,7 @@ def sizes(deployment: Deployment, batches: list[dict[str, Any]]) -> list[int]:
     return totals
 
 
+@pytest.mark.long
 def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_the_same(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,6 +147,7 @@ def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_t
     assert again == first
 
 
+@pytest.mark.long
 def test_the_first_batch_assumes_the_record_size_of_the_topic(deployment: Deployment) -> None:
     assert deployment.topics.usual_record() == PACKET
     name = f"large-{deployment.settings.topic}"

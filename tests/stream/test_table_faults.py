@@ -149,6 +149,7 @@ def test_editors_at_once_and_maintenance_lose_no_edit_and_no_notification(
     assert outcome.received > 0
 
 
+@pytest.mark.long
 def test_a_batch_whose_versions_are_gone_names_the_file_to_remove(deployment):
     deployment.publish(records()[:40])
     deployment.run()
@@ -174,6 +175,7 @@ def test_a_batch_whose_versions_are_gone_names_the_file_to_remove(deployment):
     assert messages(second["h1"]) - messages(first["h1"])
 
 
+@pytest.mark.long
 def test_versions_that_vanish_under_a_running_stream_leave_the_last_plan_live(deployment, caplog):
     """An editor changes and cleans a table after a batch has seen its version."""
     deployment.publish(records()[:40])
@@ -244,6 +246,7 @@ def test_a_full_disk_is_reported_in_one_line_and_loses_nothing(broker, filled, t
     assert result["counted"] == result["expected"] > 100, result
 
 
+@pytest.mark.long
 def test_a_clock_that_jumps_loses_no_notification_and_no_row(deployment, itch, monkeypatch):
     shift = dt.timedelta()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from kafka_topics import kafka_topic
@@ -40,12 +39,9 @@ from stackcast.udfs.stop_request import StopRequest
 pytestmark = pytest.mark.integration
 
 
-def modes(first: str) -> list[Any]:
-    """Returns the modes; all but one run with the long tests."""
-    return [m if m == first else pytest.param(m, marks=pytest.mark.long) for m in MODES]
-
-
-@pytest.mark.parametrize("mode", modes("tasks"))
+@pytest.mark.parametrize(
+    "mode", ["tasks", *(pytest.param(m, marks=pytest.mark.long) for m in MODES if m != "tasks")]
+)
 def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_new_sessions(
     mode, spark, broker, filled, itch, tmp_path
 ):
@@ -71,6 +67,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_ne
     check_generation(deployment, itch, after, frames)
 
 
+@pytest.mark.long
 def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
     spark, broker, filled, tmp_path
 ):
@@ -161,7 +158,8 @@ def sent_from(deployment: Deployment, session: bytes, offset: int) -> int:
     return min(number for number in numbers if number >= offset << OFFSET_SHIFT)
 
 
-@pytest.mark.parametrize("mode", modes("real time"))
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
 def test_a_running_stream_ends_with_the_error_and_sends_nothing_of_the_new_records(
     mode, spark, broker, filled, tmp_path
 ):
@@ -182,6 +180,7 @@ def test_a_running_stream_ends_with_the_error_and_sends_nothing_of_the_new_recor
     assert len(deployment.frames()) == frames
 
 
+@pytest.mark.long
 def test_a_restart_of_the_broker_that_loses_nothing_ends_nothing(
     spark, broker, filled, itch, tmp_path
 ):

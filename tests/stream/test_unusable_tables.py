@@ -62,7 +62,13 @@ REWRITTEN = {
 }
 
 
-@pytest.mark.parametrize("edit", REWRITTEN)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "enabled as text",
+        *(pytest.param(e, marks=pytest.mark.long) for e in REWRITTEN if e != "enabled as text"),
+    ],
+)
 def test_a_table_with_other_columns_is_named_and_the_last_good_version_stays_live(
     deployment: Deployment, itch: Specification, edit: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -265,6 +265,7 @@ def leader(
     deployment.reset()
 
 
+@pytest.mark.long
 class TestLeaderThatIsSuspended:
     def test_it_overwrites_nothing_of_a_later_leader_when_it_continues(
         self, deployment: Deployment, leader: StoppingJob
@@ -540,6 +541,7 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
     deployment.reset()
 
 
+@pytest.mark.long
 def test_the_exit_code_of_the_job_says_whether_all_switches_are_in_step(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

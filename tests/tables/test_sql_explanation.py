@@ -84,7 +84,10 @@ def wanted(rules: list[Rule], event: dict[str, int], specification: Specificatio
     return list(Interpreter(rules, specification).step(event).receivers)
 
 
-@pytest.mark.parametrize("indexed", [False, True], ids=["diagram", "index"])
+@pytest.mark.parametrize(
+    "indexed",
+    [pytest.param(False, id="diagram", marks=pytest.mark.long), pytest.param(True, id="index")],
+)
 def test_a_filter_answers_as_its_rules_do(
     spark: SparkSession, itch: Specification, indexed: bool
 ) -> None:
@@ -120,7 +123,10 @@ def test_a_filter_answers_as_its_rules_do(
         spark.sql("SELECT * FROM who_gets(price => '429496.7296')").collect()
 
 
-@pytest.mark.parametrize("indexed", [False, True], ids=["diagram", "index"])
+@pytest.mark.parametrize(
+    "indexed",
+    [pytest.param(False, id="diagram", marks=pytest.mark.long), pytest.param(True, id="index")],
+)
 def test_prefixes_wide_fields_and_absent_ones_are_answered(
     spark: SparkSession, indexed: bool
 ) -> None:

@@ -180,6 +180,7 @@ def test_a_long_answer_is_cut_and_an_error_names_its_statement(
         assert raw not in message
 
 
+@pytest.mark.long
 def test_a_missing_table_is_one_clear_line_of_a_job_that_plain_spark_submit_runs(
     tmp_path: Path,
 ) -> None:

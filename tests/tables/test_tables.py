@@ -1,4 +1,4 @@
-"""Real Delta tables: layout, versions, transactions, change feed, names in SQL, and checkpoints."""
+"""Real Delta tables: layout, versions, transactions, change feed, and checkpoints."""
 
 from __future__ import annotations
 
@@ -229,7 +229,14 @@ def by_first_column(rows: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: next(iter(row.values())))
 
 
-@pytest.mark.parametrize("name", ["egress_ledger", "switch_entries", "live_subscriptions"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "live_subscriptions",
+        pytest.param("egress_ledger", marks=pytest.mark.long),
+        pytest.param("switch_entries", marks=pytest.mark.long),
+    ],
+)
 def test_spark_and_delta_rs_read_the_same_rows_from_each_other(
     spark: SparkSession, tables: Tables, name: str
 ) -> None:
@@ -262,6 +269,7 @@ def test_no_thread_of_arrow_runs_python_when_a_program_ends(shared_tables: Table
     assert files.type_name == "subtree" and files.base_fs.type_name == "local"
 
 
+@pytest.mark.long
 def test_rows_that_a_deletion_vector_marks_as_deleted_are_not_read(
     spark: SparkSession, tables: Tables
 ) -> None:
@@ -411,7 +419,7 @@ def test_a_writer_knows_which_version_is_its_own(shared_tables: Tables) -> None:
         assert shared_tables.version(name) == before + 1 + wrote
 
 
-@pytest.mark.parametrize("place", ["{}", "file://{}"])
+@pytest.mark.parametrize("place", ["{}", pytest.param("file://{}", marks=pytest.mark.long)])
 def test_rows_computed_from_an_older_version_are_not_written(
     spark: SparkSession, shared_tables: Tables, place: str
 ) -> None:
@@ -442,83 +450,6 @@ def test_rows_computed_from_an_older_version_are_not_written(
     assert tables.replace_changed(name, stored[1:], keys, stored, newest + 2)
     assert tables.version(name) == newest + 3
     assert len(tables.rows(name)) == 2
-
-
-def test_sql_names_follow_the_deployment_that_was_attached(
-    spark: SparkSession, shared_tables: Tables, tmp_path: Path
-) -> None:
-    shared_tables.overwrite("links", [link(7)])
-    shared_tables.attach()
-    spark.sql(f"UPDATE {shared_tables.sql_name('links')} SET weight = 2.5 WHERE link_id = 7")
-    assert [row["weight"] for row in shared_tables.rows("links")] == [2.5]
-    # The names now belong to a second deployment in the same session; no row is lost.
-    second = Tables(spark, str(tmp_path / "second"))
-    second.create("links")
-    assert second.rows("links") == []
-    with pytest.raises(TableError) as failure:
-        second.attach()
-    assert failure.value.code == "TABLE.MISSING"
-    assert "subscriptions" in failure.value.message
-    spark.sql("DROP SCHEMA stackcast CASCADE")
-    assert [row["link_id"] for row in shared_tables.rows("links")] == [7]
-    shared_tables.attach()
-    assert spark.sql(f"SELECT link_id FROM {shared_tables.sql_name('links')}").collect() == [(7,)]
-
-
-def test_a_table_of_another_owner_is_never_dropped_for_its_name(
-    spark: SparkSession, shared_tables: Tables, tmp_path: Path
-) -> None:
-    shared_tables.attach()
-    # A name whose folder was deleted is free again.
-    spark.sql(f"DROP TABLE {shared_tables.sql_name('hosts')}")
-    deleted = tmp_path / "deleted"
-    spark.sql(
-        f"CREATE TABLE {shared_tables.sql_name('hosts')} (a INT) USING delta LOCATION '{deleted}'"
-    )
-    shutil.rmtree(deleted)
-    shared_tables.attach()
-    spark.sql(f"DROP TABLE {shared_tables.sql_name('links')}")
-    spark.sql(f"CREATE TABLE {shared_tables.sql_name('links')} USING delta AS SELECT 42 AS theirs")
-    try:
-        with pytest.raises(TableError, match=r"NAME_TAKEN: stackcast\.links .* MANAGED"):
-            shared_tables.attach()
-        assert spark.sql(f"SELECT theirs FROM {shared_tables.sql_name('links')}").collect() == [
-            (42,)
-        ]
-    finally:
-        spark.sql(f"DROP TABLE {shared_tables.sql_name('links')}")
-    shared_tables.attach()
-
-
-@pytest.mark.parametrize("where", ["{0}", "file://{0}", "no_such_schema"])
-def test_the_error_of_a_missing_table_names_it_and_the_remedy(
-    spark: SparkSession, tmp_path: Path, where: str
-) -> None:
-    nothing = Tables(spark, where.format(tmp_path / "nothing"))
-    for call in (lambda: nothing.version("hosts"), nothing.attach):
-        with pytest.raises(TableError) as failure:
-            call()
-        assert failure.value.code == "TABLE.MISSING"
-        assert failure.value.table in ("hosts", "subscriptions")
-        assert failure.value.table in failure.value.message
-        assert "create_tables" in failure.value.message
-
-
-def test_tables_can_live_in_a_schema_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
-    spark.sql(f"CREATE SCHEMA lake LOCATION '{tmp_path}/lake'")
-    try:
-        named = Tables(spark, "lake")
-        named.create("links")
-        named.create("links")
-        assert named.version("links") == 0
-        named.append("links", [link(3)], ("writer", 1))
-        named.append("links", [link(3)], ("writer", 1))
-        assert named.version("links") == 1
-        assert named.rows("links", 0) == []
-        assert named.rows("links") == [link(3)]
-        assert named.sql_name("links") == "lake.links"
-    finally:
-        spark.sql("DROP SCHEMA lake CASCADE")
 
 
 #: Notifications, last key and digest.

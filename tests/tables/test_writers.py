@@ -40,7 +40,7 @@ def local_tables(spark: SparkSession, folder: Path) -> Tables:
     return Tables(spark, str(folder))
 
 
-@pytest.fixture(params=["{}", "file://{}"])
+@pytest.fixture(params=["{}", pytest.param("file://{}", marks=pytest.mark.long)])
 def anywhere(request: pytest.FixtureRequest, spark: SparkSession, folder: Path) -> Tables:
     """Tables in a folder, and behind a URL, which only Spark reads."""
     return Tables(spark, request.param.format(folder))
