@@ -30,7 +30,7 @@ def test_importing_it_loads_neither_spark_nor_numba() -> None:
 
 def test_there_are_at_most_twenty_names_and_each_is_there() -> None:
     assert len(stackcast.__all__) <= 20
-    assert {*stackcast.__all__} <= {*dir(stackcast)}
+    assert dir(stackcast) == sorted(stackcast.__all__)
     assert all(getattr(stackcast, name) for name in stackcast.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Subscriptions'"):
         _ = stackcast.Subscriptions
