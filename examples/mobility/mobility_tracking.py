@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 
@@ -23,7 +22,7 @@ from city_run import CityOptions
 from stackcast.jobs.adapters.app import application
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.embedded.options import RunOptions, add_arguments
+from stackcast.jobs.embedded.options import RunOptions, add_arguments, whole_number
 from stackcast.udfs.errors import SettingsError
 
 
@@ -49,26 +48,19 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(
             f"--{name}",
             metavar="NUMBER",
-            type=_whole_number(least, most),
+            type=whole_number(least, most),
             default=getattr(CityOptions, name),
             help=f"{text} (default: %(default)s)",
         )
     add_arguments(
         made,
         without=("publishers", "subscriptions", "messages", "symbols", "session", "speed"),
+        texts={
+            "hosts": "number of hosts on each rack, or on each node of another network; by default 1",
+            "seed": "seed of the generated city and its reports",
+        },
     )
     return made
-
-
-def _whole_number(least: int, most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not (text.isdecimal() and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {least} to {most}"
-            )
-        return int(text)
-
-    return number
 
 
 def track(options: CityOptions, lab: RunOptions, settings: Settings, lifecycle: Lifecycle) -> int:

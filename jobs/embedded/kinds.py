@@ -279,8 +279,6 @@ def _session(options: RunOptions, folder: Path) -> Iterator[Callable[[], Path]]:
     """Generates the session in a process of its own; yields a function that waits for the file."""
     if options.session:
         recorded = Path(options.session)
-        if not recorded.is_file():
-            raise LabError("NO_SESSION", f"there is no file {recorded}: check --session")
         yield lambda: recorded
         return
     path = folder / "session.NASDAQ_ITCH50"

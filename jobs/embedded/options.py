@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ _LARGEST = (1 << 63) - 1
 _SPEED = re.compile(r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9][0-9]*", re.ASCII)
 
 
-def _number(default: int | None, text: str, least: int = 1, most: int = _LARGEST) -> Any:
-    """Define an option that is a whole number."""
+def whole_number(least: int, most: int = _LARGEST) -> Callable[[str], int]:
+    """Return a function that parses an argument, a whole number within these limits."""
 
     def parse(value: str) -> int:
         try:
@@ -39,11 +39,16 @@ def _number(default: int | None, text: str, least: int = 1, most: int = _LARGEST
             raise argparse.ArgumentTypeError(f"{value!r} is not a whole number {limits}")
         return number
 
+    return parse
+
+
+def _number(default: int | None, text: str, least: int = 1, most: int = _LARGEST) -> Any:
+    """Define an option that is a whole number."""
     return _option(
         default,
         text,
         "NUMBER",
-        parse,
+        whole_number(least, most),
         **({"min": least} if most == _LARGEST else {"min": least, "max": most}),
     )
 
@@ -66,6 +71,12 @@ def _speed(text: str) -> str:
 def _text(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("a value is missing")
+    return text
+
+
+def _file(text: str) -> str:
+    if not Path(_text(text)).is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text!r}")
     return text
 
 
@@ -101,7 +112,7 @@ class RunOptions:
     )
     symbols: int = _number(200, "number of stocks in the generated session", least=4, most=10_000)
     session: str | None = _option(
-        None, "Nasdaq BinaryFILE, .gz or not, to publish instead of a generated one", "FILE", _text
+        None, "Nasdaq BinaryFILE, .gz or not, to publish instead of a generated one", "FILE", _file
     )
     speed: str | None = _option(
         None,
@@ -173,12 +184,17 @@ class RunOptions:
 DEFAULT = RunOptions()
 
 
-def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser,
+    without: Collection[str] = (),
+    texts: Mapping[str, str] | None = None,
+) -> None:
     """Add the options to the command line of a job.
 
     Args:
         parser: parser of the job.
         without: names of options that the job does not have.
+        texts: help of options that differs from that of the other jobs, by name of the option.
     """
     group = parser.add_argument_group("options of the embedded lab")
     for option in fields(RunOptions):
@@ -190,7 +206,7 @@ def add_arguments(parser: argparse.ArgumentParser, without: Collection[str] = ()
             metavar=option.metadata["metavar"],
             type=option.metadata["parse"],
             default=option.default,
-            help=option.metadata["text"] + default,
+            help=(texts or {}).get(option.name, option.metadata["text"]) + default,
         )
 
 

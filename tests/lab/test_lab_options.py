@@ -25,9 +25,12 @@ def read(*arguments: str) -> RunOptions:
     return RunOptions.of(parser.parse_args(arguments))
 
 
-def test_each_option_is_an_argument_and_none_is_the_default():
+def test_each_option_is_an_argument_and_none_is_the_default(tmp_path: Path):
     assert read() == DEFAULT and DEFAULT.changed() == {}
+    session = tmp_path / "session"
+    session.touch()
     values = {"seed": 7, "pods": 7, "hosts": 7, "symbols": 7, "speed": "2500.5", "network": "line"}
+    values["session"] = str(session)
     for option in fields(RunOptions):
         value = values.get(option.name, 7 if "int" in str(option.type) else "x")
         options = read(f"--{option.name}", str(value))
@@ -49,6 +52,8 @@ def test_each_option_is_an_argument_and_none_is_the_default():
         ("speed", "0", "not full, recorded or packets per second"),
         ("speed", "..", "not full, recorded or packets per second"),
         ("network", " ", "a value is missing"),
+        ("session", "", "a value is missing"),
+        ("session", "missing.bin", "there is no file 'missing.bin'"),
     ],
 )
 def test_an_invalid_value_is_refused_with_the_name_of_the_option(
@@ -59,6 +64,16 @@ def test_an_invalid_value_is_refused_with_the_name_of_the_option(
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert f"argument --{name}: " in error and words in error
+
+
+def test_a_job_may_describe_an_option_in_its_own_words():
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, without=("pods",), texts={"seed": "seed of the city"})
+    text = " ".join(parser.format_help().split())
+    assert (
+        "seed of the city (default: 1)" in text and "generated subscriptions and mess" not in text
+    )
+    assert "number of racks in each pod" in text and "--pods" not in text
 
 
 def test_defaults_depend_on_the_kind_of_the_run():
