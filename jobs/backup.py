@@ -37,8 +37,12 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("folder", type=Path, metavar="FOLDER")
-    made.add_argument("--take-over", action="store_true", help="from a stream that has the topic")
-    made.add_argument("--restore", action="store_true", help="from FOLDER, in place of into it")
+    made.add_argument(
+        "--take-over", action="store_true", help="end the stream that has the topic first"
+    )
+    made.add_argument(
+        "--restore", action="store_true", help="restore from FOLDER instead of writing it"
+    )
     return made
 
 

@@ -56,7 +56,8 @@ def parser() -> argparse.ArgumentParser:
         made,
         without=("publishers", "subscriptions", "messages", "symbols", "session", "speed"),
         texts={
-            "hosts": "number of hosts on each rack, or on each node of another network; by default 1",
+            "hosts": "number of hosts on each rack, or on each node of another network; "
+            "by default 1",
             "seed": "seed of the generated city and its reports",
         },
     )

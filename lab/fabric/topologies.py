@@ -72,8 +72,8 @@ def load_network(options: NetworkOptions) -> Network:
         if error.what != "UNKNOWN_NETWORK":
             raise
         message = (
-            f"{error.message} (a GraphML file has a name in .graphml, and {LINE!r} is three "
-            "switches in a row)"
+            f"{error.message} (--network also takes a GraphML file, with a name in .graphml; "
+            f"{LINE!r} is three switches in a row)"
         )
         raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
     if str(read.dropped):

@@ -64,7 +64,8 @@ def claim(folder: Path) -> None:
 def _not_a_lab(folder: Path, why: str) -> LabError:
     return LabError(
         "NOT_A_LAB",
-        f"{folder} {why}: name a new or empty folder for the lab, which removes what is in its own",
+        f"{folder} {why}: give the lab a new or empty folder with --folder, because it removes "
+        "what is in its own",
         folder=str(folder),
     )
 

@@ -55,7 +55,11 @@ def command_line(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--take-over", action="store_true", help="from a stream that has the topic")
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="end the stream that has the topic, and take its place",
+    )
     parser.add_argument(
         OPTION,
         action="store_true",
