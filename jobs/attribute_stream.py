@@ -26,8 +26,14 @@ from stackcast.udfs.messages.attributes.registry import FORMAT
 
 def main(arguments: list[str]) -> int:
     parser = micro_batches.command_line(__doc__)
-    add_arguments(parser, without=("symbols", "session"))
+    add_arguments(
+        parser,
+        without=("symbols", "session"),
+        texts={"speed": "full, or a number of events per second; by default full"},
+    )
     asked = parser.parse_args(arguments)
+    if asked.speed == "recorded":
+        parser.error("argument --speed: events of sensors have no timestamps of a recording")
     consent = Consent(asked.take_over, asked.accept_truncation)
     return application.run(partial(deliver, consent=consent, options=RunOptions.of(asked)))
 

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from stackcast.cli.main import app
-from stackcast.jobs import console
+from stackcast.jobs import attribute_stream, console
 from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
 from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
 from stackcast.lab.up.deployment import publisher_endpoints
@@ -64,6 +64,13 @@ def test_an_invalid_value_is_refused_with_the_name_of_the_option(
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert f"argument --{name}: " in error and words in error
+
+
+def test_the_speed_of_sensors_cannot_be_that_of_a_recording(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        attribute_stream.main(["--speed", "recorded"])
+    assert ended.value.code == 2
+    assert "argument --speed: events of sensors" in capsys.readouterr().err
 
 
 def test_a_job_may_describe_an_option_in_its_own_words():
