@@ -75,7 +75,7 @@ def clashes(folder: Path) -> set[str]:
     """Return the names in a folder that hide a library if the folder is first on the path."""
     libraries = set(importlib.metadata.packages_distributions()) | set(sys.stdlib_module_names)
     names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
-    return names & (libraries | {"stackcast"})
+    return names & (libraries | {"stackcast"}) - {"__pycache__"}
 
 
 @pytest.mark.parametrize("folder", ["jobs", "examples/mobility"])
