@@ -12,23 +12,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime as dt
-import json
 import logging
 import sys
-from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql.types import DecimalType, DoubleType, StructField, StructType, TimestampType
 
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning import formats
-from stackcast.jobs.adapters.tables.tables import GRANTS, NAMES, SENIORITY, Tables
+from stackcast.jobs.adapters.tables.definitions import NAMES, definition
+from stackcast.jobs.adapters.tables.row_files import read_rows
+from stackcast.jobs.adapters.tables.tables import GRANTS, SENIORITY, Tables
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.filters.grants import Grants
 from stackcast.udfs.filters.rule_warnings import SubscriptionWarnings
@@ -106,7 +102,7 @@ def fill(tables: Tables, folder: Path) -> None:
             "NO_ROWS", f"{folder} has no rows of any table: expected <table>.jsonl, as hosts.jsonl"
         )
     # All are read before any is written.
-    read = {path: read_rows(path, tables.read(path.stem).schema) for path in paths}
+    read = {path: read_rows(path, definition(path.stem).columns) for path in paths}
     for path, rows in read.items():
         if tables.read(path.stem).isEmpty():
             try:
@@ -116,47 +112,6 @@ def fill(tables: Tables, folder: Path) -> None:
             log.info("%s: %d rows from %s", path.stem, len(rows), path)
         else:
             log.info("%s has rows already and stays as it is", path.stem)
-
-
-def read_rows(path: Path, schema: StructType) -> list[dict[str, Any]]:
-    """Rows of a file, with the types of the table. Raises TableError BAD_ROW."""
-    rows = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise TableError("BAD_ROW", f"{where}: no JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise TableError("BAD_ROW", f"{where}: no JSON object")
-        unknown = sorted(set(row) - set(schema.names))
-        if unknown:
-            raise TableError(
-                "BAD_ROW",
-                f"{where}: there is no column {unknown[0]!r}; there are {', '.join(schema.names)}",
-            )
-        rows.append({f.name: _value(row.get(f.name), f, where) for f in schema.fields})
-    return rows
-
-
-def _value(value: Any, field: StructField, where: str) -> Any:
-    if value is None and not field.nullable:
-        raise TableError("BAD_ROW", f"{where}: column {field.name!r} is missing")
-    try:
-        if isinstance(value, str) and field.dataType == TimestampType():
-            value = dt.datetime.fromisoformat(value)
-        elif isinstance(value, int) and field.dataType == DoubleType():
-            value = float(value)
-        elif value is not None and isinstance(field.dataType, DecimalType):
-            # The text of a float is the shortest that means it, so 0.1 becomes exactly 0.1.
-            value = Decimal(str(value))
-    except InvalidOperation:
-        raise TableError(
-            "BAD_ROW", f"{where}: column {field.name!r} is {value!r}, but must be a number"
-        ) from None
-    except ValueError as error:
-        raise TableError("BAD_ROW", f"{where}: column {field.name!r}: {error}") from None
-    return value
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from stackcast.jobs.adapters.switches import sessions as switch_sessions
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.program import Programs
 from stackcast.jobs.adapters.switches.results import RefreshResult
+from stackcast.jobs.adapters.tables.definitions import NAMES
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
-from stackcast.jobs.adapters.tables.tables import NAMES
 from stackcast.lab.proof.verification import Key, Receipt
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.switches.entry import GROUPS, difference, replicas

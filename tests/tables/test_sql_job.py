@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from paths import ROOT
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DecimalType, StructField, StructType
 
 from stackcast.jobs import create_tables, run_sql
 from stackcast.jobs.adapters.app import application
@@ -297,20 +296,6 @@ def test_bad_rows_are_named_by_file_and_line(
     assert failure.value.code == code
     for word in words:
         assert word in failure.value.message
-
-
-@pytest.mark.parametrize("value", ['"a tenth"', "true", "[1]"])
-def test_a_decimal_that_is_no_number_is_named_by_file_line_and_column(
-    tmp_path: Path, value: str
-) -> None:
-    file = tmp_path / "attributes.jsonl"
-    file.write_text(f'{{"scale": 1}}\n{{"scale": {value}}}\n')
-    schema = StructType([StructField("scale", DecimalType(38, 18), nullable=False)])
-    with pytest.raises(TableError) as failure:
-        create_tables.read_rows(file, schema)
-    assert failure.value.code == "TABLE.BAD_ROW"
-    for part in (str(file), "line 2", "'scale'", "number"):
-        assert part in failure.value.message
 
 
 class Rows:

@@ -26,7 +26,8 @@ from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
 from stackcast.jobs.adapters.checkpoint.told import ToldHosts
 from stackcast.jobs.adapters.tables import local
-from stackcast.jobs.adapters.tables.tables import LAYOUT, LEDGER, NAMES, Tables
+from stackcast.jobs.adapters.tables.definitions import LAYOUT, NAMES
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
 from stackcast.udfs.delivery.told import Told
 from stackcast.udfs.errors import StreamError, TableError
 from stackcast.udfs.filters.matching.carried import pack, unpack

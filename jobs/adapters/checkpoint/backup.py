@@ -19,7 +19,8 @@ from stackcast.jobs.adapters.app.places import sync
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.files import LocalFolder, open_folder
 from stackcast.jobs.adapters.checkpoint.progress import position
-from stackcast.jobs.adapters.tables.tables import NAMES, Tables
+from stackcast.jobs.adapters.tables.definitions import NAMES
+from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import TableError
 

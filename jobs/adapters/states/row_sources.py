@@ -22,7 +22,8 @@ from stackcast.jobs.adapters.states.row_states import (
     table_values,
     touched,
 )
-from stackcast.jobs.adapters.tables.tables import NAMES, Tables
+from stackcast.jobs.adapters.tables.definitions import NAMES
+from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import StateError, TableError
 
 log = logging.getLogger(__name__)

@@ -34,8 +34,9 @@ from stackcast.jobs.adapters.fetch.client import NO_EPOCH
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.slices import beginnings
 from stackcast.jobs.adapters.stream.truncation import Leaders, Truncation
+from stackcast.jobs.adapters.tables.definitions import NAMES
 from stackcast.jobs.adapters.tables.recorded_topics import ReadBefore, read_before
-from stackcast.jobs.adapters.tables.tables import LEDGER, NAMES, Tables
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
 from stackcast.udfs.errors import KafkaError, SettingsError, StackcastError, StreamError
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from stackcast.udfs.messages.sequence import MAX_OFFSET, Topic

@@ -7,7 +7,6 @@ name of a schema (``catalog.schema``). In both cases SQL sees the tables under `
 from __future__ import annotations
 
 import datetime as dt
-import string
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
@@ -21,48 +20,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
-from stackcast import schemas
 from stackcast.jobs.adapters.app.places import qualified
-from stackcast.jobs.adapters.tables import edited, local
+from stackcast.jobs.adapters.tables import definitions, edited, local
+from stackcast.jobs.adapters.tables.definitions import LAYOUT, NAMES, definition
 from stackcast.jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from stackcast.udfs.errors import TableError
-
-#: Every table, what people write first.
-NAMES = (
-    "subscriptions",
-    "subscription_seniority",
-    "live_subscriptions",
-    "rejected_subscriptions",
-    "subscription_warnings",
-    "advertisements",
-    "grants",
-    "attributes",
-    "matches",
-    "switches",
-    "hosts",
-    "links",
-    "filter_entries",
-    "filter_leaves",
-    "virtual_trees",
-    "header_stacks",
-    "switch_entries",
-    "switch_status",
-    "switch_drops",
-    "network_versions",
-    "delivery_statistics",
-    "publication_statistics",
-    "egress_ledger",
-    "rerequest_statistics",
-    "writers",
-    "state_filters",
-    "vnfs",
-    "states",
-    "state_publishers",
-    "state_subscriptions",
-    "state_positions",
-    "state_recoveries",
-)
-
 
 #: Those that several rooms name.
 TREES = "virtual_trees"
@@ -76,11 +38,6 @@ DROPS = "switch_drops"
 REREQUESTS = "rerequest_statistics"
 PUBLICATIONS = "publication_statistics"
 LEDGER = "egress_ledger"
-
-#: Layout of all tables, in their property ``stackcast.layout``. A change of what is in them raises
-#: the number. Layout 3 added ids, generations and leader epochs of topics to `egress_ledger`,
-#: layout 4 `subscription_seniority`, and subscribers to `rejected_subscriptions`.
-LAYOUT = 4
 
 #: Above so many new commits, reading a table anew takes no longer than looking at each.
 MOST_COMMITS = 100
@@ -133,25 +90,19 @@ class Tables:
             list(pool.map(self._create, names or NAMES))
 
     def _create(self, name: str) -> None:
-        text = string.Template(schemas.read_text(f"tables/{name}.sql"))
-        statement = text.substitute(table=self._statement_name(name), layout=LAYOUT)
-        if not (self._local and local.create(self._path(name), *self._parsed(statement))):
-            self._spark.sql(statement)
+        if not (self._local and self._create_locally(name)):
+            self._spark.sql(definitions.statement(name, self._statement_name(name)))
 
-    def _parsed(self, statement: str) -> tuple[str, str, dict[str, str]]:
-        """Schema as JSON, comment and properties of a statement that makes a table."""
-        state: Any = self._spark._jsparkSession.sessionState()
-        jvm: Any = self._spark._jvm
-        plan = state.sqlParser().parsePlan(statement)
-        given = jvm.scala.jdk.javaapi.CollectionConverters.asJava(plan.tableSpec().properties())
+    def _create_locally(self, name: str) -> bool:
+        defined = definition(name)
         prefix = "spark.databricks.delta.properties.defaults."
         usual = {
             f"delta.{key.removeprefix(prefix)}": value
             for key, value in self._spark.conf.getAll.items()
             if key.startswith(prefix)
         }
-        own = {str(e.getKey()): str(e.getValue()) for e in given.entrySet().toArray()}
-        return str(plan.tableSchema().json()), str(plan.tableSpec().comment().get()), usual | own
+        properties = usual | dict(defined.properties)
+        return local.create(self._path(name), defined.schema, defined.comment, properties)
 
     def _statement_name(self, name: str) -> str:
         """Returns what a statement calls the table, attached or not."""
@@ -352,9 +303,7 @@ class Tables:
         text 'false' is true.
         """
         if name not in self._columns:
-            text = string.Template(schemas.read_text(f"tables/{name}.sql"))
-            statement = text.substitute(table=self._statement_name(name), layout=LAYOUT)
-            self._columns[name] = edited.column_types(self._parsed(statement)[0])
+            self._columns[name] = edited.column_types(definition(name).schema)
         found = local.schema(self._path(name), version) if self._local else None
         columns = edited.column_types(found or self.read(name, version).schema.json())
         edited.check_columns(self._label(name, version), self._columns[name], columns)
