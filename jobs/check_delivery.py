@@ -34,6 +34,7 @@ from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.replay.replay import records_gone
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -108,7 +109,7 @@ class Evidence:
         tables = Tables(spark, settings.tables)
         self._topics = Topics(spark, settings)
         self._topics.wait()
-        self._specification = formats.specification_of(settings, tables)
+        self._specification = specification_of(settings, tables)
         kind = SensorRun() if settings.format == ATTRIBUTES else SessionRun()
         self._made = RecordedBatches(settings, tables, kind, self._specification)
 

@@ -3,7 +3,7 @@
     spark-submit jobs/create_tables.py [FOLDER]
 
 With FOLDER, empty tables are also filled from FOLDER/<table>.jsonl, which has one JSON object per
-row. Columns that may be null may be left out, times may be ISO 8601 text, and exact decimals may be
+row. Columns that may be null may be left out, times are ISO 8601 text, and exact decimals may be
 numbers or text. ``stackcast lab up`` writes such files to var/lab/network. The log names
 subscriptions that will not be live, and those that probably do not mean what their author wants.
 """
@@ -16,12 +16,13 @@ import logging
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
-from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.tables.definitions import NAMES, definition
 from stackcast.jobs.adapters.tables.row_files import read_rows
 from stackcast.jobs.adapters.tables.tables import GRANTS, SENIORITY, Tables
@@ -49,7 +50,9 @@ def main(arguments: list[str]) -> int:
 
 
 def create(folders: list[Path], settings: Settings, _lifecycle: Lifecycle) -> int:
-    tables = Tables(session.start("stackcast create_tables"), settings.tables)
+    # Tables in a folder of this machine mostly need no session, which takes seconds to start.
+    spark: Any = session.LateSession("stackcast create_tables")
+    tables = Tables(spark, settings.tables)
     tables.create()
     log.info("%d tables are in %s", len(NAMES), tables.location)
     for folder in folders:
@@ -73,7 +76,7 @@ def remarks(tables: Tables, settings: Settings) -> list[str]:
         if not any(row["format"] == form for row in rows):
             continue
         settings = dataclasses.replace(settings, format=form)
-        specification = formats.specification_of(settings, tables)
+        specification = specification_of(settings, tables)
         seniority = partial(tables.rows, SENIORITY)
         quota = settings.rule_quota
         chosen, refused = select(rows, form, FORMATS, specification, seniority, quota)
@@ -104,7 +107,7 @@ def fill(tables: Tables, folder: Path) -> None:
     # All are read before any is written.
     read = {path: read_rows(path, definition(path.stem).columns) for path in paths}
     for path, rows in read.items():
-        if tables.read(path.stem).isEmpty():
+        if tables.is_empty(path.stem):
             try:
                 tables.append(path.stem, rows)
             except SQL_ERRORS as error:

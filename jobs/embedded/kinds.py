@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire import Sink
 from stackcast.jobs.embedded import feed as network_feed
@@ -229,7 +230,7 @@ class SensorRun(RunKind):
         stop: StopRequest, progress: Callable[[int, int], None],
         share: network_feed.Share = network_feed.ALL, topic: TopicLog | None = None,
     ) -> network_feed.Fed:  # fmt: skip
-        registry = formats.registry_of(tables, settings.widths)
+        registry = registry_of(tables, settings.widths)
         records = source.read_bytes().splitlines()
         return network_feed.feed_events(
             settings,
@@ -247,7 +248,7 @@ class SensorRun(RunKind):
     def registry(
         self, settings: Settings, tables: Tables, version: int | None = None
     ) -> Registry | None:
-        return formats.registry_of(tables, settings.widths, version)
+        return registry_of(tables, settings.widths, version)
 
     def reader(self, settings: Settings, specification: Specification) -> verification.RecordReader:
         return attribute_reader.event_reader(

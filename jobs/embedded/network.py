@@ -19,7 +19,7 @@ from typing import Any
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
-from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, Tables
 from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.jobs.embedded.feed import Fed, Share
@@ -154,7 +154,7 @@ class NetworkProof(RunProof):
         status: Mapping[str, Any],
     ) -> None:
         self._fed = fed
-        self._specification = formats.specification_of(settings, tables)
+        self._specification = specification_of(settings, tables)
         self._rejected = [Rejection.from_row(row) for row in tables.rows(REJECTED)]
         self._read = kind.frame_reader()
         self._registry = kind.registry(settings, tables)

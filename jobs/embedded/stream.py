@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.kafka import Topics
@@ -154,7 +154,7 @@ class StreamProof(RunProof):
         self._published = published
         self._mode = mode
         self._tables = tables
-        self._specification = formats.specification_of(settings, tables)
+        self._specification = specification_of(settings, tables)
         self._recorded = RecordedBatches(settings, tables, kind, self._specification)
         topics = Topics(spark, settings)
         self._records, times = topics.read_timed()

@@ -15,7 +15,7 @@ TBLPROPERTIES (
   'delta.appendOnly' = 'true',
   'delta.isolationLevel' = 'Serializable',
   'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 63',
-  'delta.constraints.name_is_word' = 'name RLIKE \'^[A-Za-z_][A-Za-z0-9_]{0,62}$$\'',
+  'delta.constraints.name_is_word' = 'regexp_like(name, \'^[A-Za-z_][A-Za-z0-9_]{0,62}$$\')',
   'delta.constraints.type_known' = 'type IN (\'unsigned\', \'signed\', \'decimal\', \'timestamp\', \'float\', \'text\')',
   'delta.constraints.scale_positive' = 'scale > 0'
 )

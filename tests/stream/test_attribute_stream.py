@@ -28,6 +28,7 @@ from stackcast.jobs import run_sql
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -314,9 +315,7 @@ class Deployment:
         specification = REGISTRY.specification()
         for row in self.ledger:
             versions = dict(row["versions"])
-            registry = formats.registry_of(
-                self.tables, self.settings.widths, versions["attributes"]
-            )
+            registry = registry_of(self.tables, self.settings.widths, versions["attributes"])
             specification = registry.specification()
             rows, _ = select(
                 self.tables.rows("subscriptions", versions["subscriptions"]),

@@ -48,7 +48,7 @@ COLUMNS = pa.schema(
         ("exact", '"0.10"', Decimal("0.1")),
         # A float has no 21 digits.
         ("exact", "123.000000000000000001", Decimal("123.000000000000000001")),
-        ("exact", '"99999999999999999999.999999999999999999"', Decimal("1e20") - Decimal("1e-18")),
+        ("exact", '"99999999999999999999.999999999999999999"', Decimal(f"{'9' * 20}.{'9' * 18}")),
         ("exact", "0e30", Decimal(0)),
         ("time", '"2026-01-31T10:30:00+01:00"', dt.datetime(2026, 1, 31, 9, 30, tzinfo=dt.UTC)),
         ("time", '"2026-01-31 09:30"', dt.datetime(2026, 1, 31, 9, 30, tzinfo=dt.UTC)),

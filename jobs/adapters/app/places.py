@@ -8,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.app import session
+
 
 def qualified(spark: SparkSession, place: str) -> str:
     """Returns a place with scheme and host where its path alone leads elsewhere than to this
@@ -15,7 +17,7 @@ def qualified(spark: SparkSession, place: str) -> str:
     if "/" not in place or "://" in place or place.startswith("file:"):
         return place
     hadoop: Any = spark._jvm.org.apache.hadoop.fs
-    configuration = spark._jsc.hadoopConfiguration()
+    configuration = session.hadoop_configuration(spark)
     if hadoop.FileSystem.getDefaultUri(configuration).getScheme() == "file":
         return place
     path = hadoop.Path(place)

@@ -189,6 +189,11 @@ class LateSession:
         self._session: SparkSession | None = None
 
     @property
+    def started(self) -> bool:
+        """Whether the session has started."""
+        return self._session is not None
+
+    @property
     def _jvm(self) -> Any:
         """The JVM, which is there before a session is: Kafka's client needs none."""
         _ensure_jvm()
@@ -199,6 +204,24 @@ class LateSession:
             if self._session is None:
                 self._session = start(self._name)
         return getattr(self._session, name)
+
+
+def configuration(spark: SparkSession | LateSession) -> dict[str, str]:
+    """Returns the properties of a session. A `LateSession` is not started for that: before its
+    start, it has those that were submitted."""
+    if isinstance(spark, LateSession) and not spark.started:
+        return dict(properties())
+    return dict(spark.conf.getAll)
+
+
+def hadoop_configuration(spark: SparkSession | LateSession) -> Any:
+    """Returns Hadoop's configuration as a session has it, without starting a `LateSession`."""
+    if isinstance(spark, LateSession) and not spark.started:
+        spark_package = spark._jvm.org.apache.spark
+        submitted = spark_package.SparkConf()
+        return spark_package.deploy.SparkHadoopUtil.get().newConfiguration(submitted)
+    context: Any = spark._jsc
+    return context.hadoopConfiguration()
 
 
 def properties() -> list[tuple[str, str]]:

@@ -6,17 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
-from stackcast import schemas
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.planning.specifications import registry_of, specification_of
 from stackcast.jobs.adapters.tables.tables import GRANTS, Tables
 from stackcast.udfs.errors import SettingsError
-from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.messages.attributes.reference import read_event
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
 from stackcast.udfs.messages.reference import read_message
-from stackcast.udfs.messages.specification import Specification, parse_specification
 from stackcast.udfs.network.labels import MAX_LABELS
 from stackcast.udfs.stacks.frame import message_capacity
 
@@ -72,22 +69,6 @@ def of_settings(settings: Settings, job: str) -> Settings:
             f"{made.widths.bitmask} attributes beside a full stack",
         )
     return made
-
-
-def specification_of(settings: Settings, tables: Tables) -> Specification:
-    """The specification, where it is of attributes as their table is now.
-
-    Raises AttributeTableError where that table cannot be used.
-    """
-    if settings.format == ATTRIBUTES:
-        return registry_of(tables, settings.widths).specification()
-    text = schemas.read_text(f"messages/{settings.format}.spec")
-    return parse_specification(text, settings.format)
-
-
-def registry_of(tables: Tables, widths: Widths, version: int | None = None) -> Registry:
-    """All attributes, as of a version of their table."""
-    return Registry.from_rows(tables.rows(ATTRIBUTES, version), widths)
 
 
 def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -> Format:

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
-from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.tables.tables import SENIORITY, Tables
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.filters.advertisements import check_advertisements, select_advertisements
@@ -24,7 +24,7 @@ def clients_by_tables(
 ) -> Clients:
     """Returns who may receive what by subscriptions and advertisements; where those do not compile,
     by what was received."""
-    specification = formats.specification_of(settings, tables)
+    specification = specification_of(settings, tables)
     subscriptions, _ = select(
         tables.rows("subscriptions"),
         settings.format,

@@ -15,7 +15,7 @@ from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.progress import Progress, position
-from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.stream import checks
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.input import fetch_of
@@ -152,7 +152,7 @@ def _start(
     topics.ensure_dead_letters()
     real_time = in_real_time(spark, settings, len(topics.end_offsets()))
     tables = Tables(spark, settings.tables)
-    timestamps = needs_arrival(formats.specification_of(settings, tables))
+    timestamps = needs_arrival(specification_of(settings, tables))
     check = partial(
         checks.before_start,
         *(spark, settings, tables, topics),

@@ -9,7 +9,7 @@ from functools import partial
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.tables.attribute_registry import register
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -44,7 +44,7 @@ class NewAttributes:
         if not self._registers:
             return
         try:
-            registry = formats.registry_of(self._tables, self._widths)
+            registry = registry_of(self._tables, self._widths)
             names = unknown_names(records, registry)
             if not names:
                 return

@@ -8,8 +8,11 @@ False and changes nothing, and the caller uses Spark.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
@@ -43,6 +46,9 @@ _COMMIT_ALONE = PostCommitHookProperties(create_checkpoint=False, cleanup_expire
 #: Commits from one checkpoint of a log to the next, unless the table sets it: Delta's default.
 _CHECKPOINT_INTERVAL = "10"
 
+#: Properties that make delta-rs require a version of the protocol in which constraints are checked.
+_FEATURES = ("delta.enableChangeDataFeed",)
+
 #: Linux writes data to disk after at most half of this time.
 _WRITTEN_SECONDS = 60.0
 
@@ -62,9 +68,11 @@ def create(path: str, schema: str, comment: str, properties: Mapping[str, str]) 
     """
     # delta-rs requires support for constraints only together with support for change feeds.
     constraints = any(key.startswith("delta.constraints.") for key in properties)
-    if constraints and properties.get("delta.enableChangeDataFeed") != "true":
-        return False
+    features = {key for key, value in properties.items() if key in _FEATURES and value == "true"}
     try:
+        if constraints and not features:
+            _commit_constrained(Path(path), schema, comment, properties)
+            return True
         DeltaTable.create(
             path,
             Schema.from_json(schema),
@@ -77,6 +85,53 @@ def create(path: str, schema: str, comment: str, properties: Mapping[str, str]) 
         log.debug("Spark makes %s: %s", path, error)
         return False
     return True
+
+
+def _commit_constrained(
+    path: Path, schema: str, comment: str, properties: Mapping[str, str]
+) -> None:
+    """Commit version 0 of a table whose only feature is constraints, unless the table exists.
+
+    Raises:
+        OSError: the commit could not be written.
+    """
+    now = time.time_ns() // 1_000_000
+    actions = (
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": "CREATE TABLE",
+                "operationParameters": {"properties": json.dumps(dict(properties))},
+                "engineInfo": "Stackcast",
+            }
+        },
+        # Writers of this version check constraints.
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}},
+        {
+            "metaData": {
+                "id": str(uuid.uuid4()),
+                "description": comment,
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema,
+                "partitionColumns": [],
+                "configuration": dict(properties),
+                "createdTime": now,
+            }
+        },
+    )
+    log_folder = path / "_delta_log"
+    log_folder.mkdir(parents=True, exist_ok=True)
+    if any(log_folder.glob("*.json")):
+        return
+    complete = log_folder / f".{uuid.uuid4()}.tmp"
+    complete.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    try:
+        # Fails if another program has just committed this version.
+        os.link(complete, log_folder / f"{0:020d}.json")
+    except FileExistsError:
+        log.debug("%s exists", path)
+    finally:
+        complete.unlink()
 
 
 def properties(path: str) -> dict[str, str] | None:
@@ -124,6 +179,15 @@ def rows(
         conditions = [ds.field(name) >= value for name, value in (since or {}).items()]
         condition = reduce(and_, conditions) if conditions else None
         return _pylist(dataset(path, version).to_table(list(columns) or None, filter=condition))
+    except _ERRORS as error:
+        log.debug("Spark reads %s: %s", path, error)
+        return None
+
+
+def is_empty(path: str) -> bool | None:
+    """Returns whether a table has no rows, or None if Spark must look."""
+    try:
+        return bool(dataset(path).head(1).num_rows == 0)
     except _ERRORS as error:
         log.debug("Spark reads %s: %s", path, error)
         return None

@@ -20,8 +20,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
+from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.places import qualified
-from stackcast.jobs.adapters.tables import definitions, edited, local
+from stackcast.jobs.adapters.tables import catalog_names, definitions, edited, local
 from stackcast.jobs.adapters.tables.definitions import LAYOUT, NAMES, definition
 from stackcast.jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from stackcast.udfs.errors import TableError
@@ -98,7 +99,7 @@ class Tables:
         prefix = "spark.databricks.delta.properties.defaults."
         usual = {
             f"delta.{key.removeprefix(prefix)}": value
-            for key, value in self._spark.conf.getAll.items()
+            for key, value in session.configuration(self._spark).items()
             if key.startswith(prefix)
         }
         properties = usual | dict(defined.properties)
@@ -110,42 +111,25 @@ class Tables:
         return f"delta.`{path}`" if self._by_path else self.sql_name(name)
 
     def attach(self) -> None:
-        """Give the tables their SQL names in this session.
+        """Give the tables their SQL names in this session, without reading them.
 
-        Raises TableError MISSING, NAME_TAKEN.
+        In a folder of this machine, tables that are missing get no name.
+
+        Raises:
+            TableError: MISSING, if there is no table of subscriptions; NAME_TAKEN.
         """
-        for name in NAMES:
-            self.version(name)
+        self.version(SUBSCRIPTIONS)
         if not self._by_path:
             return
         # A folder of its own: who drops the schema loses that folder, not the tables.
         folder = _quoted(self._path(".schema"))
         self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema} LOCATION {folder}")
+        places: dict[str, str | None] = {}
         for name in NAMES:
-            self._check_droppable(name)
-        for name in NAMES:
-            # The name may still mean a table of another place, which stays as it is.
-            self._spark.sql(f"DROP TABLE IF EXISTS {self.sql_name(name)}")
-            place = _quoted(self._path(name))
-            self._spark.sql(f"CREATE TABLE {self.sql_name(name)} USING delta LOCATION {place}")
-
-    def _check_droppable(self, name: str) -> None:
-        """A metastore may know the name already; dropping an external table deletes no row."""
-        full = self.sql_name(name)
-        # What the metastore says: Spark's own catalog would look for the folder, which may be gone.
-        catalog: Any = self._spark._jsparkSession.sessionState().catalog()
-        identifier = self._identifier(name)
-        if not catalog.tableExists(identifier):
-            return
-        kind = catalog.getTableMetadata(identifier).tableType().name()
-        if kind != "EXTERNAL":
-            raise TableError(
-                "NAME_TAKEN",
-                f"{full} is there already and of type {kind}, and the name is needed for the table "
-                f"in {self.location}: rename that one, or set spark.stackcast.tables to the name "
-                "of a schema of your own",
-                table=name,
-            )
+            missing = self._local and self._log(name).version() is None
+            place = f"file:{self._path(name)}" if self._local else self._path(name)
+            places[self.sql_name(name)] = None if missing else place
+        catalog_names.put(self._spark, places)
 
     def version(self, name: str) -> int:
         """Returns the current version. On a local path it looks for new commits (10 us), else it
@@ -153,11 +137,11 @@ class Tables:
 
         Raises TableError MISSING, NEWER_LAYOUT.
         """
-        if name not in self._readable:
-            self._check_layout(name)
         newest = self._log(name).version() if self._local else self._spark_log(name).version()
         if newest is None:
             raise self._missing(name)
+        if name not in self._readable:
+            self._check_layout(name)
         return newest
 
     def _check_layout(self, name: str) -> None:
@@ -332,15 +316,35 @@ class Tables:
         return _pylist(frame.groupBy(key).agg(functions.max(order).alias(order), last))
 
     def committed_at(self, name: str, version: int) -> dt.datetime | None:
-        """Returns when a version was committed, by its log; None where the log has it no more."""
+        """Returns when a version was committed, or None if the log no longer has it."""
+        milliseconds = self.commit_info(name, version).get("timestamp")
+        if milliseconds is None:
+            return None
+        return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+
+    def commit_info(self, name: str, version: int) -> dict[str, Any]:
+        """Returns what Delta notes about a commit: ``timestamp`` (milliseconds since 1970),
+        ``operation``, ``operationParameters``, ``operationMetrics`` and others; empty if the log
+        no longer has it."""
         if self._local:
-            found = actions(self._log(name).commit(version) or "")
-            times = [a["commitInfo"].get("timestamp") for a in found if "commitInfo" in a]
-            known = [dt.datetime.fromtimestamp(t / 1000, dt.UTC) for t in times if t is not None]
-            return known[0] if known else None
+            noted = actions(self._log(name).commit(version) or "")
+            infos = [action["commitInfo"] for action in noted if "commitInfo" in action]
+            return infos[0] if infos else {}
         history = self._delta(name).history(self.version(name) - version + 1)
-        rows = _pylist(history.where(functions.col("version") == version).select("timestamp"))
-        return rows[0]["timestamp"] if rows else None
+        rows = _pylist(
+            history.where(functions.col("version") == version).select(
+                functions.unix_millis("timestamp").alias("timestamp"),
+                *("operation", "operationParameters", "operationMetrics"),
+            )
+        )
+        return rows[0] if rows else {}
+
+    def is_empty(self, name: str) -> bool:
+        """Returns whether a table has no rows. Raises TableError MISSING."""
+        self.version(name)
+        if self._local and (empty := local.is_empty(self._path(name))) is not None:
+            return empty
+        return bool(self.read(name).isEmpty())
 
     def changes(self, name: str, version: int) -> DataFrame:
         """A stream of the table's change data feed, from ``version`` on."""
