@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,43 @@ def test_statements_end_with_a_semicolon_and_are_brought_back_by_the_arrow_keys(
     assert shown.rstrip().endswith("ended")
     # Of another session.
     assert "typed 'SELECT 2'" in at_a_terminal(history, f"{UP}\n", CTRL_D)
+
+
+def test_words_about_the_prompt_need_no_semicolon_and_a_text_may_have_one(tmp_path: Path):
+    shown = at_a_terminal(tmp_path / "history", "help\n", "SELECT ';\n", "'; SELECT 2;\n", CTRL_D)
+    assert "typed 'help'" in shown
+    assert """typed "SELECT ';\\n'\"""" in shown and "typed 'SELECT 2'" in shown
+
+
+# As spark-submit starts a job: its standard input is a pipe in which nothing comes.
+SUBMIT = """
+import os, subprocess, sys
+environment = {**os.environ, "PYSPARK_GATEWAY_PORT": "1"}
+job = subprocess.Popen(
+    [sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, env=environment
+)
+sys.exit(job.wait())
+"""
+INPUT = """
+from stackcast.jobs import run_sql
+source = run_sql.piped_input()
+print(source and source.read_text())
+"""
+
+
+def input_of_the_job(**options: Any) -> str:
+    command = [sys.executable, "-c", SUBMIT, INPUT]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, **options)
+    return ran.stdout.strip()
+
+
+def test_statements_come_from_the_standard_input_of_spark_submit(tmp_path: Path):
+    file = tmp_path / "statements.sql"
+    file.write_text("SELECT 1")
+    with file.open() as source:
+        assert input_of_the_job(stdin=source) == "SELECT 1"
+    assert input_of_the_job(input="SELECT 2") == "SELECT 2"
+    assert input_of_the_job(stdin=subprocess.DEVNULL) == "None"
 
 
 def test_without_a_terminal_nothing_is_asked(tmp_path: Path):

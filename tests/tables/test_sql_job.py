@@ -170,13 +170,101 @@ def test_a_long_answer_is_cut_and_an_error_names_its_statement(
     ]
     with pytest.raises(TableError) as error:
         run_sql.show(statements, filled, Lifecycle())
-    assert "only showing top 1000 rows" in capsys.readouterr().out
+    assert "only showing the first 1,000 rows; --all shows all" in capsys.readouterr().out
     message = str(error.value)
     assert message.startswith(
         "TABLE.REFUSED: statement 2, UPDATE subscriptions SET enabeld = false: A col"
     )
     for raw in ("UNRESOLVED_COLUMN", "SQLSTATE", "\n"):
         assert raw not in message
+
+
+def test_the_number_of_rows_and_the_version_follow_each_statement(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = copied(spark, empty_tables, tmp_path, "subscriptions", "rejected_subscriptions")
+    file = tmp_path / "statements.sql"
+    file.write_text("""-- Rules; two of them.
+        INSERT INTO subscriptions (id, subscriber, format, filter, enabled)
+          VALUES ('a;b', 'h1', 'itch', 'price > 1', true), ('c', 'h1', 'itch', 'all', true);
+        UPDATE subscriptions SET enabled = false WHERE id = 'a;b';
+        SELECT id, enabled FROM subscriptions ORDER BY id;
+        UPDATE subscriptions SET enabled = false WHERE id = 'missing';
+        DELETE FROM subscriptions;
+        SELECT id FROM subscriptions;
+        help
+    """)
+    settings = Settings(tables=tables.location)
+    assert run_sql.show([], settings, Lifecycle(), file=str(file)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:9] == [
+        "2 rows inserted, version 1 of subscriptions",
+        "1 row updated, version 2 of subscriptions",
+        "+---+-------+",
+        "|id |enabled|",
+        "+---+-------+",
+        "|a;b|false  |",
+        "|c  |true   |",
+        "+---+-------+",
+        "2 rows",
+    ]
+    assert lines[9:11] == [
+        "0 rows, subscriptions stays at version 2",
+        "2 rows deleted, version 3 of subscriptions",
+    ]
+    assert "0 rows" in lines and lines[-len(run_sql.HELP.splitlines()) :] == (
+        run_sql.HELP.splitlines()
+    )
+
+
+def test_a_message_with_a_caret_is_shown_in_several_lines(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = copied(spark, empty_tables, tmp_path, "subscriptions")
+    statement = r"SELECT 'a' AS id, 'line 1:\n  prise > 1\n  ^' AS message UNION ALL SELECT 'b', ''"
+    run_sql.show([statement], Settings(tables=tables.location), Lifecycle())
+    assert capsys.readouterr().out.splitlines() == [
+        "+--+-----------+",
+        "|id|message    |",
+        "+--+-----------+",
+        "|a |line 1:    |",
+        "|  |  prise > 1|",
+        "|  |  ^        |",
+        "|b |           |",
+        "+--+-----------+",
+        "2 rows",
+    ]
+
+
+def test_all_tables_have_their_names_although_none_was_read(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = copied(spark, empty_tables, tmp_path, "subscriptions", "hosts", "links")
+    shown = ["SHOW TABLES", "SELECT count(*) FROM hosts JOIN links ON true", "DESCRIBE hosts"]
+    run_sql.show(shown, Settings(tables=tables.location), Lifecycle())
+    output = capsys.readouterr().out
+    for name in ("subscriptions", "hosts", "links"):
+        assert f"|stackcast|{name}" in output
+    assert "|virtual_trees" not in output and "|ipv4" in output
+    with pytest.raises(TableError) as failure:
+        run_sql.show(["SELECT * FROM writers"], Settings(tables=tables.location), Lifecycle())
+    assert failure.value.code == "TABLE.MISSING" and "writers" in failure.value.message
+
+
+def test_a_file_without_statements_and_a_statement_that_fails_are_named(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path
+) -> None:
+    tables = copied(spark, empty_tables, tmp_path, "subscriptions")
+    settings = Settings(tables=tables.location)
+    file = tmp_path / "statements.sql"
+    file.write_text("-- nothing;\n")
+    with pytest.raises(TableError) as failure:
+        run_sql.show([], settings, Lifecycle(), file=str(file))
+    assert failure.value.code == "TABLE.NO_STATEMENT" and str(file) in failure.value.message
+    file.write_text("SELECT 1;\n\nSELEC 2;\n")
+    with pytest.raises(TableError) as failure:
+        run_sql.show([], settings, Lifecycle(), file=str(file))
+    assert failure.value.message.startswith(f"{file}, line 3, SELEC 2: ")
 
 
 @pytest.mark.long

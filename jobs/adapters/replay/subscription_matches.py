@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from pyspark.sql import SparkSession, functions
 
 from stackcast.jobs.adapters.app.settings import Settings
@@ -18,12 +15,6 @@ from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.replay.match_counts import SCHEMA, MatchCounts
 
 VIEW = "subscription_matches"
-_NAMED = re.compile(rf"\b{VIEW}\b", re.IGNORECASE)
-
-
-def asks(statements: Iterable[str]) -> bool:
-    """Tells whether a statement names the view."""
-    return any(_NAMED.search(statement) for statement in statements)
 
 
 def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
