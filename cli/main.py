@@ -23,6 +23,7 @@ COMMANDS = {
     "lab": "stackcast.cli.lab:app",
     "states": "stackcast.cli.states:app",
     "switch": "stackcast.cli.switch:app",
+    "rules": "stackcast.cli.rules.command:app",
     "filters": "stackcast.cli.filters.command:app",
     "attributes": "stackcast.cli.attributes.command:app",
     "explain": "stackcast.cli.explain:explain",

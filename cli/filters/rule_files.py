@@ -16,6 +16,7 @@ import typer
 
 from stackcast import schemas
 from stackcast.cli.attributes.files import read_registry
+from stackcast.cli.filters.fault_text import fault_text, without_place
 from stackcast.cli.standard_streams import standard_input
 from stackcast.udfs.errors import EventError, SubscriptionError, printable
 from stackcast.udfs.filters.compiler.compile import (
@@ -192,22 +193,19 @@ def tell_warnings(file: RuleFile, found: Faults, as_json: bool) -> None:
 
 
 def _tell(file: RuleFile, found: Faults, as_json: bool, err: bool, severity: str) -> None:
-    mark = "warning: " if severity == "warning" else ""
     for index, error in found:
         place = {"line": error.fields.get("line", 1), "column": error.fields.get("column", 1)}
-        head, *rest = error.message.split("\n")
-        head = re.sub(r"^line \d+, column \d+: ", "", head)
         if as_json:
             suggestion = error.fields.get("suggestion")
             told = {"rule": index, **place, "severity": severity, "code": error.code}
-            told |= {"message": head}
+            told |= {"message": without_place(error.message).partition("\n")[0]}
             typer.echo(json.dumps({"file": file.name, **told, "suggestion": suggestion}))
             continue
+        mark = "warning: " if severity == "warning" else ""
         typer.echo(
-            f"{file.name}:{place['line']}:{place['column']}: {mark}{error.code}: {head}", err=err
+            fault_text(file.name, f"{mark}{error.code}", error.message, **place),
+            err=err,
         )
-        for line in rest:
-            typer.echo(line, err=err)
 
 
 def _specification(format_: str) -> tuple[Specification, bool]:

@@ -32,12 +32,12 @@ from stackcast.jobs.adapters.console.health import HealthView
 from stackcast.jobs.adapters.console.link_metrics import LinkMetrics
 from stackcast.jobs.adapters.console.network import NetworkView
 from stackcast.jobs.adapters.console.subscriptions import (
-    EDITED,
     MOST_RECORDS,
     RECORDS,
     SubscriptionsView,
 )
 from stackcast.jobs.adapters.console.trees import TreesView
+from stackcast.jobs.adapters.planning.rule_edits import EDITED
 from stackcast.udfs.errors import ConsoleError, StackcastError
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.names import MOST_NAME

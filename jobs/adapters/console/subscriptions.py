@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -15,8 +14,15 @@ from stackcast.jobs.adapters.console.reading import Reading, Row
 from stackcast.jobs.adapters.console.records import NewestRecords
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.plans import NETWORK
-from stackcast.jobs.adapters.tables.conflicts import retried
-from stackcast.jobs.adapters.tables.tables import GRANTS, LIVE, SENIORITY
+from stackcast.jobs.adapters.planning.rule_edits import (
+    EDITED,
+    WARNINGS,
+    RuleContext,
+    check_draft,
+    rule_states,
+    write_rule,
+)
+from stackcast.jobs.adapters.tables.tables import GRANTS, LIVE, REJECTED, SENIORITY
 from stackcast.udfs.errors import ConsoleError, SubscriptionError
 from stackcast.udfs.filters.compiler.compile import Order
 from stackcast.udfs.filters.compiler.tables import leaf_row
@@ -24,17 +30,13 @@ from stackcast.udfs.filters.grants import Grants
 from stackcast.udfs.filters.grouped import Grouped
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.live_rules import LiveRules
-from stackcast.udfs.filters.rule_warnings import warnings_of
 from stackcast.udfs.filters.selection import select
 from stackcast.udfs.filters.subscriptions import (
     CheckedRule,
     Rejection,
     Subscription,
     check,
-    live_rows,
-    rejection,
 )
-from stackcast.udfs.filters.variable_warnings import VariableWarnings
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from stackcast.udfs.messages.readers import Format
 from stackcast.udfs.messages.specification import Specification
@@ -43,8 +45,6 @@ from stackcast.udfs.network.publishers import receiving
 from stackcast.udfs.replay.rule_preview import RulePreview
 
 TABLE = "subscriptions"
-REJECTED = "rejected_subscriptions"
-WARNINGS = "subscription_warnings"
 #: Rows that a page shows; a search finds the others.
 SHOWN = 200
 #: Records that a preview reads, and at most.
@@ -57,8 +57,6 @@ MOST_SYMBOLS = 1_000
 _SYMBOL = re.compile(r"==?\s*[\"']?([A-Z][A-Z0-9.]{1,11})\b")
 #: Errors of rows that are not saved even if they are disabled, because pages show all rows.
 _NEVER_SAVED = ("SUBSCRIPTION.BAD_NAME", "SUBSCRIPTION.BAD_CHARACTER", "SUBSCRIPTION.TOO_LONG")
-#: Columns that a page shows, so that it notices if another user changes them.
-EDITED = ("id", "subscriber", "format", "filter", "enabled")
 #: Who wrote the row, where nobody says.
 AUTHOR = "console"
 
@@ -148,40 +146,15 @@ class SubscriptionsView:
         """Returns what the stream would say of a draft: ``error`` (code, line, column, message with
         a caret) or None, and ``warnings`` of the same kind."""
         form = self._format()
-        _, rejections = self._check([draft], form)
-        rejections += self._duplicate(draft)
-        if rejections:
-            return {"error": _told(rejections[0]), "warnings": []}
-        found = [error for _, error in warnings_of([draft.filter], form.specification)]
-        found += self._variable_warnings(draft, form)
+        context = RuleContext(form.specification, *self._circumstances(form.specification))
+        checked = check_draft(draft, self._reading.rows(TABLE), context, self._live)
+        if checked.rejection is not None:
+            return {"error": _told(checked.rejection), "warnings": []}
         warnings = [
             {"code": e.code, "line": e.line, "column": e.column, "message": e.message}
-            for e in found
+            for e in checked.warnings
         ]
         return {"error": None, "warnings": warnings}
-
-    def _variable_warnings(self, draft: Subscription, form: Format) -> list[SubscriptionError]:
-        """Returns a warning for each variable that no rule of the draft's subscriber updates."""
-        variables = VariableWarnings(form.specification)
-        if not variables.may_name(draft.filter):
-            return []
-        own = [row for row in self._live() if row.subscriber == draft.subscriber]
-        own = [draft, *(row for row in own if row.id != draft.id)]
-        live = live_rows(own, self._check(own, form)[1])
-        found = variables.of([(row.subscriber, row.filter) for row in live])
-        return [error for at, error in found if live[at] is draft]
-
-    def _duplicate(self, draft: Subscription) -> list[Rejection]:
-        """Returns the rejection of a draft whose id belongs to another subscriber."""
-        for row in _rows_of(draft.id, self._reading.rows(TABLE)):
-            if row["subscriber"] != draft.subscriber:
-                error = SubscriptionError(
-                    "DUPLICATE_ID",
-                    f"id {draft.id!r} belongs to a row of subscriber {row['subscriber']!r}: write "
-                    "this rule under another id, or delete that row first",
-                )
-                return [rejection(draft.id, error, draft.subscriber)]
-        return []
 
     def preview(self, draft: Subscription, count: int = RECORDS) -> dict[str, Any]:
         """Returns `check`, and of the last ``count`` records of the topic how many ``events`` they
@@ -317,54 +290,22 @@ class SubscriptionsView:
             "updated_at": dt.datetime.now(dt.UTC),
         }
 
-        def write() -> bool:
-            version = tables.version(TABLE)
-            held = tables.rows(TABLE, version)
-            if _rows_of(draft.id, held) != before:
-                raise conflict
-            others = [each for each in held if each["id"] != draft.id]
-            return tables.replace_changed(TABLE, [*others, row], ("id",), held, version)
-
         with self._saving:
-            # The write does nothing if another row was committed after the table was read.
-            while not retried(write):
-                pass
-            return {"version": tables.version(TABLE), "row": _edited(row)} | told
+            version = write_rule(tables, draft.id, before, [row])
+        if version is None:
+            raise conflict
+        return {"version": version, "row": _edited(row)} | told
 
     def _rows(self) -> list[Row]:
         tables = (TABLE, LIVE, REJECTED, WARNINGS)
         return self._reading.of(tables, "subscriptions with states", self._read_rows)
 
     def _read_rows(self) -> list[Row]:
-        live = {row["id"]: row for row in self._reading.rows(LIVE)}
-        warnings, rejected = defaultdict(list), defaultdict(list)
-        for row in self._reading.rows(WARNINGS):
-            warnings[row["id"]].append(_remark(row))
-        for row in self._reading.rows(REJECTED):
-            rejected[row["id"], row["subscriber"]].append(_remark(row))
-        found = []
-        for row in sorted(self._reading.rows(TABLE), key=lambda row: str(row["id"])):
-            name = row["id"]
-            made = _edited(row)
-            refused = rejected.get((name, row["subscriber"]), [])
-            made["state"] = state = self._state(row, live.get(name), bool(refused))
-            made["remarks"] = refused if state == "rejected" else []
-            if state == "live":
-                made |= {key: live[name][key] for key in ("since_version", "since")}
-                made["remarks"] = warnings.get(name, [])
-            words = (name, row["subscriber"], row["filter"], state)
-            made["text"] = " ".join(map(str, words)).lower()
-            found.append(made)
-        return found
-
-    def _state(self, row: Row, live: Row | None, rejected: bool) -> str:
-        if not row["enabled"]:
-            return "disabled"
-        if row["format"] != self._settings.format and row["format"] in FORMATS:
-            return "other format"
-        if live is not None and all(row[k] == live[k] for k in ("subscriber", "filter")):
-            return "live"
-        return "rejected" if rejected else "pending"
+        rows = rule_states(self._reading.rows, self._settings.format)
+        for row in rows:
+            words = (row[name] for name in ("id", "subscriber", "filter", "state"))
+            row["text"] = " ".join(map(str, words)).lower()
+        return rows
 
     def _live(self) -> Iterable[Subscription]:
         return select(
@@ -415,10 +356,6 @@ def _entries(grouped: Grouped) -> set[bytes]:
         for row in grouped.term_rows()
     }
     return found
-
-
-def _remark(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("code", "line", "column", "message")}
 
 
 def _rows_of(name: str, rows: Iterable[Row]) -> list[Row]:

@@ -32,6 +32,29 @@ FRESH = 1.0
 _PAUSE = 0.2
 
 
+#: Beginning of the role of a stream; the name of its topic follows.
+STREAM = "stream of "
+
+
+def running_streams(tables: Tables) -> list[dict[str, Any]]:
+    """Returns the newest claim of each stream that has not ended, as far as it is known.
+
+    A stream on this machine whose process no longer exists has ended. One that died on another
+    machine is still returned.
+    """
+    newest: dict[str, dict[str, Any]] = {}
+    for row in tables.rows(TABLE):
+        order = (row["epoch"], bool(row["ended_at"]))
+        known = newest.get(row["role"])
+        if known is None or order > (known["epoch"], bool(known["ended_at"])):
+            newest[row["role"]] = row
+    return [
+        row
+        for role, row in sorted(newest.items())
+        if role.startswith(STREAM) and not row["ended_at"] and not _has_died(row)
+    ]
+
+
 class Fence:
     """Lets one alone write for a role, as ``stream of itch.raw``. For several threads.
 
@@ -180,13 +203,18 @@ class Fence:
     def _await_end(
         self, before: dict[str, Any], deadline: float, stopping: Callable[[], bool]
     ) -> None:
-        here = before["host"] == socket.gethostname()
         while time.monotonic() < deadline and not stopping():
             if any(r["ended_at"] for r in self._rows(before["epoch"]) if _same(r, before)):
                 return
-            if here and not Path(f"/proc/{before['pid']}").exists():
+            if _has_died(before):
                 return
             time.sleep(_PAUSE)
+
+
+def _has_died(row: dict[str, Any]) -> bool:
+    """Returns whether the process of a claim is known to have ended; only this machine's are."""
+    here = row["host"] == socket.gethostname()
+    return here and not Path(f"/proc/{row['pid']}").exists()
 
 
 def _same(row: dict[str, Any], claim: dict[str, Any]) -> bool:

@@ -1,0 +1,1 @@
+"""``stackcast rules``: the rules of a deployment, without Spark. Called by ``main``."""

@@ -1,0 +1,369 @@
+"""The rules of a deployment whose tables are in a folder: read, checked, written and followed."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import getpass
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from stackcast.cli.filters.fault_text import fault_text
+from stackcast.cli.standard_streams import standard_input
+from stackcast.installation import var_folder
+from stackcast.jobs.adapters.app.properties_file import read_properties
+from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.planning.rule_edits import (
+    DraftCheck,
+    EditResultReader,
+    RuleContext,
+    check_draft,
+    rule_states,
+    write_rule,
+)
+from stackcast.jobs.adapters.planning.specifications import specification_of
+from stackcast.jobs.adapters.tables import writers
+from stackcast.jobs.adapters.tables.folder_tables import open_folder
+from stackcast.jobs.adapters.tables.tables import GRANTS, SENIORITY, SUBSCRIPTIONS, Tables
+from stackcast.udfs.errors import TableError, nearest, printable
+from stackcast.udfs.filters.grants import Grants
+from stackcast.udfs.filters.selection import select
+from stackcast.udfs.filters.subscriptions import Subscription
+from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.publishers import ALL, several
+
+Row = dict[str, Any]
+
+#: Time between two looks at the tables of a running stream, in seconds.
+_PAUSE = 0.02
+
+
+class Draft(NamedTuple):
+    """A rule to write. Without id or format, these are chosen; without author, it is the user."""
+
+    subscriber: str
+    text: str
+    name: str | None = None
+    format: str | None = None
+    enabled: bool = True
+    author: str | None = None
+
+
+def add(
+    tables: Path | None,
+    properties_file: Path | None,
+    draft: Draft,
+    replace: bool,
+    timeout: float | None,
+) -> int:
+    """Writes a rule if it is valid, and prints whether a stream takes it.
+
+    Args:
+        tables: folder of the tables.
+        properties_file: file with the settings of the stream.
+        draft: the rule.
+        replace: whether the rule may replace the one of its id.
+        timeout: longest wait for a running stream, in seconds; None does not wait.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        TableError: ROW_EXISTS, ROW_CHANGED, and as `open_rules`.
+    """
+    rules = open_rules(tables, properties_file)
+    text = standard_input().read().decode().strip() if draft.text == "-" else draft.text
+    rows = rules.rows(SUBSCRIPTIONS)
+    name = _free_id(draft.subscriber, rows) if draft.name is None else draft.name
+    before = [row for row in rows if row["id"] == name]
+    others = [row for row in rows if row["id"] != name]
+    if before and not replace:
+        raise TableError(
+            "ROW_EXISTS",
+            f"there is a rule {name!r} of {before[0]['subscriber']}: add --replace to write this "
+            "one in its place, or choose another --id",
+        )
+    form = draft.format or rules.usual_format(rows)
+    subscription = Subscription(name, draft.subscriber, text)
+    check = rules.check(subscription, form, others)
+    if check.rejection is not None:
+        _print_fault("rule", check.rejection.code, check.rejection)
+        typer.echo("the rule is not written", err=True)
+        return 1
+    for warning in check.warnings:
+        _print_fault("rule", f"warning: {warning.code}", warning)
+    row = {
+        **subscription._asdict(),
+        "format": form,
+        "enabled": draft.enabled,
+        "updated_by": draft.author or _user(),
+        "updated_at": dt.datetime.now(dt.UTC),
+    }
+    version = rules.write(name, before, [row])
+    done = "replaced" if before else "added"
+    _print_done(f"{done} rule {name} of {draft.subscriber}", version)
+    if not draft.enabled and not any(row["enabled"] for row in before):
+        return 0
+    return rules.follow(subscription, version, draft.enabled, timeout)
+
+
+def remove(
+    tables: Path | None,
+    properties_file: Path | None,
+    name: str,
+    subscriber: str | None,
+    timeout: float | None,
+) -> int:
+    """Deletes a rule, and prints when a running stream has taken this.
+
+    Args:
+        tables: folder of the tables.
+        properties_file: file with the settings of the stream.
+        name: id of the rule.
+        subscriber: its subscriber, if several rows have the id.
+        timeout: longest wait for a running stream, in seconds; None does not wait.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        TableError: NO_ROW, SEVERAL_ROWS, ROW_CHANGED, and as `open_rules`.
+    """
+    rules = open_rules(tables, properties_file)
+    before = rules.rows_of(name)
+    chosen = [row for row in before if subscriber in (None, row["subscriber"])]
+    if not chosen:
+        raise TableError("NO_ROW", f"rule {name!r} is not one of subscriber {subscriber!r}")
+    if len(chosen) > 1:
+        owners = ", ".join(str(row["subscriber"]) for row in chosen)
+        raise TableError(
+            "SEVERAL_ROWS",
+            f"{len(chosen)} rows have the id {name!r}, of {owners}: name one with --subscriber, or "
+            "delete them with jobs/run_sql.py",
+        )
+    (row,) = chosen
+    version = rules.write(name, before, [other for other in before if other is not row])
+    _print_done(f"removed rule {name} of {row['subscriber']}", version)
+    if not row["enabled"]:
+        return 0
+    rule = Subscription(row["id"], row["subscriber"], row["filter"])
+    return rules.follow(rule, version, False, timeout)
+
+
+def open_rules(tables: Path | None, properties_file: Path | None) -> DeployedRules:
+    """Returns the rules of a deployment.
+
+    Args:
+        tables: folder of the tables; by default that of the settings.
+        properties_file: file with the settings; by default that of the lab that is up.
+
+    Raises:
+        TableError: MISSING, NEEDS_SPARK.
+        SettingsError: UNREADABLE_FILE, or the file has a setting that is wrong.
+    """
+    lab = var_folder() / "lab"
+    file = properties_file
+    if file is None and tables is None and (lab / "lab.json").exists():
+        file = lab / "lab.conf"
+    settings = Settings.read(read_properties(file).items() if file is not None else ())
+    if tables is not None:
+        settings = dataclasses.replace(settings, tables=f"file:{tables.absolute()}")
+    opened = open_folder(settings.tables)
+    try:
+        opened.version(SUBSCRIPTIONS)
+    except TableError as error:
+        if error.what != "MISSING" or tables is not None or file is not None:
+            raise
+        raise TableError(
+            "MISSING",
+            f"no lab is up, and there are no tables in {opened.location}: name a folder with "
+            "--tables, or the properties of a stream with --properties-file",
+            table=SUBSCRIPTIONS,
+        ) from None
+    return DeployedRules(opened, settings)
+
+
+class DeployedRules:
+    """The rules of a deployment."""
+
+    def __init__(self, tables: Tables, settings: Settings) -> None:
+        self._tables = tables
+        self._settings = settings
+
+    def rows(self, table: str) -> list[Row]:
+        """Returns the rows of a table. Raises TableError MISSING."""
+        self._tables.version(table)
+        return self._tables.rows(table)
+
+    def rows_of(self, name: str) -> list[Row]:
+        """Returns the rows of `subscriptions` with an id. Raises TableError NO_ROW."""
+        rows = self.rows(SUBSCRIPTIONS)
+        named = [row for row in rows if row["id"] == name]
+        if not named:
+            near = nearest(name, (str(row["id"]) for row in rows))
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise TableError("NO_ROW", f"table {SUBSCRIPTIONS} has no rule {name!r}{hint}")
+        return named
+
+    def states(self) -> list[Row]:
+        """Returns all rules with their states."""
+        return rule_states(self.rows)
+
+    def named(self, names: Sequence[str]) -> list[Row]:
+        """Returns the rules with these ids and their states, or all. Raises TableError NO_ROW."""
+        for name in names:
+            self.rows_of(name)
+        return [row for row in self.states() if not names or row["id"] in names]
+
+    def details(self, name: str) -> list[Row]:
+        """Returns the rules with an id, their states and authors. Raises TableError NO_ROW."""
+        authors = {row["subscriber"]: row for row in self.rows_of(name)}
+        return [
+            row | {key: authors[row["subscriber"]][key] for key in ("updated_by", "updated_at")}
+            for row in self.named([name])
+        ]
+
+    def streams(self) -> list[Row]:
+        """Returns the claims of the streams that run on the tables."""
+        try:
+            self._tables.version(writers.TABLE)
+        except TableError as error:
+            if error.what != "MISSING":
+                raise
+            return []
+        return writers.running_streams(self._tables)
+
+    def usual_format(self, rows: Sequence[Row]) -> str:
+        """Returns the format of the settings, or of all rows, or itch.
+
+        Args:
+            rows: rows of `subscriptions`. Without rows, the format is that of attribute/value
+                events if there are attributes.
+        """
+        if "format" in self._settings.given:
+            return self._settings.format
+        used = {str(row["format"]) for row in rows}
+        if not used and self.rows(ATTRIBUTES):
+            return ATTRIBUTES
+        return used.pop() if len(used) == 1 else self._settings.format
+
+    def check(self, draft: Subscription, form: str, rows: Sequence[Row]) -> DraftCheck:
+        """Checks a draft. rows: the other rows of `subscriptions`."""
+        settings = dataclasses.replace(self._settings, format=form)
+        specification = specification_of(settings, self._tables)
+        hosts, publisher = self._receivers()
+        grants = Grants.of_table(self.rows(GRANTS), form, specification)
+        context = RuleContext(specification, hosts, publisher, grants)
+        return check_draft(draft, rows, context, partial(self._live, form, specification))
+
+    def _live(self, form: str, specification: Specification) -> list[Subscription]:
+        seniority = partial(self.rows, SENIORITY)
+        quota = self._settings.rule_quota
+        rows = self.rows(SUBSCRIPTIONS)
+        return select(rows, form, FORMATS, specification, seniority, quota)[0]
+
+    def _receivers(self) -> tuple[set[str], str]:
+        """Returns the hosts that may receive, and the only publisher, empty if there are several.
+
+        Without settings of a stream, hosts with the role of a publisher are the publishers.
+        """
+        hosts = self.rows("hosts")
+        publisher = self._settings.publisher
+        if "publisher" not in self._settings.given:
+            senders = [row["host"] for row in hosts if row["role"] == "publisher"]
+            publisher = senders[0] if len(senders) == 1 else ALL
+        if several(publisher):
+            return {row["host"] for row in hosts}, ""
+        return {row["host"] for row in hosts if row["role"] == "subscriber"}, publisher
+
+    def write(self, name: str, before: Sequence[Row], after: Sequence[Row]) -> int:
+        """Writes rows in place of those of an id, and returns the version of `subscriptions`.
+
+        Raises:
+            TableError: ROW_CHANGED, if another editor has written a row of this id meanwhile.
+        """
+        version = write_rule(self._tables, name, before, after)
+        if version is None:
+            raise TableError(
+                "ROW_CHANGED",
+                f"nothing is written, because another editor has just written or deleted rule "
+                f"{name!r}: look at it with 'stackcast rules show {name}'",
+            )
+        return version
+
+    def follow(self, rule: Subscription, version: int, active: bool, timeout: float | None) -> int:
+        """Waits until a running stream has an edit, and prints the result.
+
+        Args:
+            rule: the rule as it was written or deleted.
+            version: version of `subscriptions` with the edit.
+            active: whether the rule is to become live.
+            timeout: longest wait in seconds; None does not wait.
+
+        Returns:
+            The exit code.
+        """
+        streams = self.streams()
+        if not streams:
+            typer.echo("no stream runs on these tables: the edit takes effect when one starts")
+            return 0
+        if timeout is None:
+            return 0
+        begin = time.monotonic()
+        reader = EditResultReader(self._tables, rule, version, active)
+        while (result := reader.read()) is None:
+            if time.monotonic() > begin + timeout:
+                _print_no_answer(streams, version, timeout)
+                return 1
+            time.sleep(_PAUSE)
+        seconds = f"{time.monotonic() - begin:.1f} s"
+        for rejection in result.rejections:
+            _print_fault(rule.id, rejection.code, rejection)
+        if result.rejections:
+            typer.echo("the stream has rejected the rule", err=True)
+            return 1
+        if not active:
+            typer.echo(f"no longer live, after {seconds}")
+            return 0
+        typer.echo(f"live since version {result.since_version}, after {seconds}")
+        return 0
+
+
+def _print_done(text: str, version: int) -> None:
+    typer.echo(printable(f"{text}: version {version} of {SUBSCRIPTIONS}"))
+
+
+def _print_no_answer(streams: Sequence[Row], version: int, timeout: float) -> None:
+    stream = streams[0]
+    typer.echo(
+        f"after {timeout:g} s, no plan of the {stream['role']} has version {version}: see its log "
+        f"(process {stream['pid']} on {printable(stream['host'])}), and look again with 'stackcast "
+        "rules status'",
+        err=True,
+    )
+
+
+def _print_fault(name: str, code: str, fault: Any) -> None:
+    text = fault_text(name, code, fault.message, line=fault.line, column=fault.column)
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=True)
+
+
+def _free_id(host: str, rows: Sequence[Row]) -> str:
+    """Returns HOST-1, or the first such name with a higher number that no row has."""
+    taken = {row["id"] for row in rows}
+    return next(name for number in count(1) if (name := f"{host}-{number}") not in taken)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may have no name for its user.
+        return "stackcast rules"
