@@ -100,6 +100,7 @@ NOT_RUN = {
 #: Commands that README's table shortens, with the full command of another document.
 ABBREVIATIONS = {
     "stackcast filters check": "stackcast filters check E",
+    "stackcast rules add": 'stackcast rules add h3 "stock == GOOGL and shares >= 500" --id mine',
     f"{DOOR} jobs/backup.py FOLDER": f"{MINE} jobs/backup.py /backups/2026-05-04",
     f"{DOOR} jobs/rerequest.py": f"{MINE} jobs/rerequest.py",
     f"{DOOR} jobs/deliver_from.py ID --from TIME": (

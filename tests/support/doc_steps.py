@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from doc_shell import Step
 from documents import DOOR
 
@@ -168,11 +170,50 @@ SERVICES = (
         ready="workers ready",
     ),
 )
+#: Commands that bring up the stream of attribute/value events, and those that use it.
+ATTRIBUTE_LAB = Step("stackcast lab up --subscriptions 0")
+ATTRIBUTE_ROWS = Step("cp attributes.jsonl var/lab/network", after=(ATTRIBUTE_LAB,))
+ATTRIBUTE_DEPLOYMENT = (
+    ATTRIBUTE_LAB,
+    ATTRIBUTE_ROWS,
+    replace(CREATE_TABLES, after=(ATTRIBUTE_ROWS,)),
+    BRING_UP[2],
+    Step(
+        "stackcast attributes publish events.jsonl --topic attributes.raw "
+        "--properties-file var/lab/lab.conf",
+        after=(ATTRIBUTE_LAB,),
+    ),
+)
+ATTRIBUTE_STREAM = Step(f"{LAB} jobs/attribute_stream.py", ready="workers ready")
+ATTRIBUTE_RULE = Step(
+    'stackcast rules add h3 "temp < 30 and hum > 15" --properties-file var/lab/lab.conf',
+    prints="live since version",
+)
+#: Commands that write rules while a stream runs.
+ADD_RULE = Step(
+    'stackcast rules add h3 "stock == GOOGL and shares >= 500" --id mine',
+    prints="live since version",
+)
+REPLACE_RULE = Step(
+    'stackcast rules add h3 "stock == GOOGL and shares >= 900" --id mine --replace',
+    prints="live since version",
+    after=(ADD_RULE,),
+)
+RULES = (
+    ADD_RULE,
+    REPLACE_RULE,
+    Step("stackcast rules status mine", prints="mine  live since", after=(REPLACE_RULE,)),
+    Step("stackcast rules show mine", prints="shares >= 900", after=(REPLACE_RULE,)),
+    Step("stackcast rules list --subscriber h3", prints="mine", after=(REPLACE_RULE,)),
+    Step("stackcast rules remove mine", prints="no longer live", after=(REPLACE_RULE,)),
+)
+WRITE_SQL = Step('echo "SHOW TABLES; SELECT count(*) FROM hosts" > statements.sql')
 ADDRESS = "$(awk '/bootstrap.servers/ {print $2}' var/lab/lab.conf)"
 PUBLISH = Step("stackcast itch publish --generate 100000 --bootstrap ADDRESS", {"ADDRESS": ADDRESS})
 #: Commands that use a lab with a stream on it.
 ON_A_STREAM = (
     Step(f"{MINE} jobs/rerequest.py", ready="re-requests are taken"),
+    *RULES,
     PUBLISH,
     Step(
         "stackcast itch publish day.itch --bootstrap 127.0.0.1:9092",
@@ -230,6 +271,8 @@ ON_A_STREAM = (
         {"ID": "s0001", "OFFSET|TIME": "earliest"},
         after=(PUBLISH,),
     ),
+    Step(f"{MINE} jobs/run_sql.py -f statements.sql", prints="rows", after=(WRITE_SQL,)),
+    Step(f"{MINE} jobs/run_sql.py < statements.sql", prints="rows", after=(WRITE_SQL,)),
     Step(f"{MINE} jobs/console.py", {".py": ".py --listen 127.0.0.1:0"}, ready="the console:"),
 )
 #: These use tables of their own: `lab` writes conf/empty.conf.
@@ -314,6 +357,9 @@ STEPS = (
     *INTERFACES,
     *RECEIVERS,
     *BRING_UP,
+    *ATTRIBUTE_DEPLOYMENT,
+    ATTRIBUTE_STREAM,
+    ATTRIBUTE_RULE,
     *SERVICES,
     *ON_A_STREAM,
     *AFTER_A_STREAM,
