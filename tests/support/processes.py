@@ -90,6 +90,7 @@ LONG = {
     "test_shared_kernel_cache": 700,
     "test_standalone_cluster": 450,
     "test_doc_states": 350,
+    "test_doc_attributes": 250,
     "test_embedded": 250,
     "test_tutorial": 200,
     "test_state_kills": 150,
