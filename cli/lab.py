@@ -120,13 +120,17 @@ def up(
         loss=loss,
     )
     typer.echo("bringing up the broker and the network ...", err=True)
-    state = daemon.up(options)
+    state = daemon.up(options, _show_left_out)
     typer.echo(_addresses(state))
     typer.echo(
         f"settings   {where / 'lab.conf'}\n"
         f"rows       {where / 'network'}\n"
         f"receipts   {where / 'receipts'}"
     )
+
+
+def _show_left_out(line: str) -> None:
+    typer.echo(f"network: {line}", err=True)
 
 
 @app.command()

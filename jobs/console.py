@@ -49,7 +49,8 @@ from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.options import RunOptions, add_arguments
 from stackcast.udfs.errors import SettingsError
-from stackcast.udfs.network.catalogue import geography, graphml_graph, topohub_graph
+from stackcast.udfs.network.catalogue import geography, topohub_graph
+from stackcast.udfs.network.graphml import read_graphml
 
 #: How long pages that are open may keep it from its end, seconds.
 END_SECONDS = 3
@@ -240,7 +241,7 @@ def geography_of(topology: str | None) -> dict[str, tuple[float, float]] | None:
     if topology is None:
         return None
     if topology.endswith((".graphml", ".xml")):
-        return geography(graphml_graph(Path(topology).read_bytes(), topology))
+        return geography(read_graphml(Path(topology).read_bytes(), topology).graph)
     return geography(topohub_graph(topology))
 
 

@@ -5,8 +5,9 @@
     spark-submit jobs/load_topology.py --topohub topozoo/Abilene
     spark-submit jobs/load_topology.py --graphml FILE
 
-Prints what the network is like, and what its graph lost (all but the largest component, edges
-from a node to itself and, without --parallel, all but one of those between two nodes). Weights
+Prints what the network is like, and by name what it does not have of its graph: all but the largest
+component, edges from a node to itself and, without --parallel, all but one of those between two
+nodes; of a GraphML file also its hyperedges, further graphs and attributes without effect. Weights
 (`weight`) and failed links (`up`) of a graph are kept. Switches that the tables know keep address,
 program and limits, links between the same ports their id and whether they are up. The same command
 again changes nothing. Trees are not made here: jobs/retune_trees.py chooses them, and without any,
@@ -139,8 +140,8 @@ def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) 
     )
     network, dropped = build(asked, labels)
     print(describe(network, measure(network)))
-    if str(dropped):
-        print(f"left out  {dropped}")
+    for line in dropped.lines():
+        print(f"graph     {line}")
     matching = matching_program(settings.format) if settings.match == "network" else None
     pipeline = options.pipeline or matching
     if pipeline:

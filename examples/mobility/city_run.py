@@ -29,7 +29,7 @@ from stackcast.jobs.embedded.lab import fill, prepare, refresh
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
 from stackcast.jobs.embedded.replication import ReplicationLab
-from stackcast.lab.fabric.topologies import load_network
+from stackcast.lab.fabric.topologies import read_network
 from stackcast.lab.traffic.publisher import connect_producer, ensure_topic
 from stackcast.lab.up.lab import Lab
 from stackcast.lab.up.process import Child
@@ -91,7 +91,8 @@ def plan(city: City, settings: Settings, lab: RunOptions) -> Plan:
     edges = list(dict.fromkeys(place.edge for place in city.places().values()))
     few = len(edges) - (len(edges) > 2)
     lab = dataclasses.replace(lab, publishers=few + 1, hosts=lab.hosts or 1)
-    network = load_network(lab.network_options(settings.encoding, settings.label_bits))
+    read = read_network(lab.network_options(settings.encoding, settings.label_bits))
+    network = read.network
     *names, controller = network.publishers()
     order = [names[0], names[1], *names[1:]] if few < len(edges) else list(names)
     near = neighbours(city.places().values(), _NEAR)

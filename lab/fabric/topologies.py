@@ -41,25 +41,54 @@ class NetworkOptions:
     label_bits: int = 16
 
 
-def load_network(options: NetworkOptions) -> Network:
-    """Returns the network that ``options`` ask for.
+@dataclass(frozen=True)
+class LabNetwork:
+    """The lab's network.
 
-    Errors: ``LabError`` ``UNKNOWN_NETWORK`` (with names that are near) or ``BAD_GRAPHML``;
-    ``NetworkError`` if it does not fit the labels.
+    Attributes:
+        network: the network.
+        left_out: lines that name what it does not have of the graph of a catalogue or file.
+    """
+
+    network: Network
+    left_out: tuple[str, ...] = ()
+
+
+def load_network(options: NetworkOptions) -> Network:
+    """Return the network that ``options`` ask for, and log what it does not have of its graph.
+
+    Raises:
+        LabError: an error of `read_network`.
+        NetworkError: an error of `read_network`.
+    """
+    read = read_network(options)
+    for text in read.left_out:
+        log.warning("network %s: %s", options.name, text)
+    return read.network
+
+
+def read_network(options: NetworkOptions) -> LabNetwork:
+    """Return the network that ``options`` ask for.
+
+    Raises:
+        LabError: ``UNKNOWN_NETWORK`` (with similar names) or ``BAD_GRAPHML``.
+        NetworkError: the network does not fit the labels.
     """
     labels = label_format(options.encoding, options.label_bits)
     if not options.name:
-        return fabric(
-            options.pods,
-            options.racks,
-            options.hosts,
-            options.planes,
-            options.spines,
-            options.publishers,
-            labels,
+        return LabNetwork(
+            fabric(
+                options.pods,
+                options.racks,
+                options.hosts,
+                options.planes,
+                options.spines,
+                options.publishers,
+                labels,
+            )
         )
     if options.name == LINE:
-        return line(3, options.hosts_per_switch, options.publishers, labels)
+        return LabNetwork(line(3, options.hosts_per_switch, options.publishers, labels))
     is_file = options.name.endswith((".graphml", ".xml"))
     content = _content(Path(options.name)) if is_file else None
     try:
@@ -76,9 +105,7 @@ def load_network(options: NetworkOptions) -> Network:
             f"{LINE!r} is three switches in a row)"
         )
         raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
-    if str(read.dropped):
-        log.info("network %s: %s", options.name, read.dropped)
-    return read.network
+    return LabNetwork(read.network, read.dropped.lines())
 
 
 def _content(path: Path) -> bytes:

@@ -28,7 +28,7 @@ from threading import Thread
 from typing import Any
 
 from stackcast.lab.fabric.hosts import check_external
-from stackcast.lab.fabric.topologies import NetworkOptions, load_network
+from stackcast.lab.fabric.topologies import NetworkOptions, read_network
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up import deployment
 from stackcast.lab.up.folder import FolderLock, claim, write_whole
@@ -63,11 +63,16 @@ class LabOptions:
         return LabOptions(**values)
 
 
-def up(options: LabOptions) -> dict[str, Any]:
-    """Starts a lab in the background; returns what ``lab.json`` says when all of it answers.
+def up(options: LabOptions, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
+    """Start a lab in the background; return the content of ``lab.json`` when all of it answers.
 
-    Errors: ``LabError`` ``ALREADY_UP``, ``BUSY`` (something else uses the folder), or why the lab
-    could not be started.
+    Args:
+        options: the lab.
+        say: takes a line for each kind of parts that the network does not have of its graph.
+
+    Raises:
+        LabError: ``ALREADY_UP``, ``BUSY`` (something else uses the folder), or why the lab could
+            not be started.
     """
     folder = Path(options.folder).absolute()
     running = _running(folder)
@@ -79,7 +84,10 @@ def up(options: LabOptions) -> dict[str, Any]:
             pid=running,
         )
     # What cannot be is told here, not in the log of a background process.
-    check_external(options.external, load_network(options.network).subscribers())
+    read = read_network(options.network)
+    for line in read.left_out:
+        say(line)
+    check_external(options.external, read.network.subscribers())
     FolderLock(folder).check()
     claim(folder)
     output = folder / "log" / "lab.log"
@@ -182,7 +190,7 @@ def _wait_until_up(folder: Path, child: subprocess.Popen[bytes], output: Path) -
 def run(options: LabOptions, stop: Callable[[float], bool]) -> None:
     """Holds a lab until ``stop`` (which waits for so many seconds) says true."""
     folder = Path(options.folder).absolute()
-    network = load_network(options.network)
+    network = read_network(options.network).network
     with Lab(folder, network, external=options.external, loss=options.loss) as lab:
         try:
             _write_state(folder, {"pid": os.getpid(), "ready": False})

@@ -7,9 +7,9 @@ from networks import from_graph
 
 from stackcast.lab.fabric.topologies import NetworkOptions, load_network
 from stackcast.udfs.errors import LabError, NetworkError
-from stackcast.udfs.network.catalogue import graphml_graph, topohub_graph
-from stackcast.udfs.network.labels import WIDE
-from stackcast.udfs.network.topology import read_graph
+from stackcast.udfs.network.catalogue import published_network, topohub_graph
+from stackcast.udfs.network.graphml import read_graphml
+from stackcast.udfs.network.labels import NARROW, WIDE
 
 pytestmark = pytest.mark.unit
 
@@ -32,12 +32,15 @@ GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 
 
 def test_graphml_gives_names_weights_and_failed_links():
-    read = read_graph(graphml_graph(GRAPHML, "here"))
+    read = published_network("here", GRAPHML, 1, 1, NARROW)
     network = read.network
     assert list(network.switches) == ["köln", "bonn", "trier"]
     assert (network.link("bonn", "köln").weight, network.link("köln", "bonn").up) == (1.5, True)
     assert not network.link("bonn", "trier").up
-    assert (read.dropped.parts, read.dropped.switches, read.dropped.parallel) == (1, 1, 1)
+    assert read.dropped.lines() == (
+        "1 of 4 nodes left out, in 1 smaller part of the graph with 0 links: Apart",
+        "1 parallel edge merged into the lightest: Köln - Bonn",
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_graphml_gives_names_weights_and_failed_links():
 )
 def test_what_is_no_graphml_is_an_error_that_names_the_file(content: bytes):
     with pytest.raises(NetworkError, match=r"BAD_GRAPHML: some\.graphml"):
-        graphml_graph(content, "some.graphml")
+        read_graphml(content, "some.graphml")
 
 
 def test_networks_of_topohub_have_their_known_sizes():

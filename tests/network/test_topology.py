@@ -117,19 +117,31 @@ def test_a_switch_with_too_many_neighbors_is_named_with_what_to_do():
     assert "513" not in str(error.value).split("needs")[0]
 
 
-def test_what_a_graph_loses_is_counted():
+def test_what_a_graph_loses_is_named():
     graph = nx.MultiDiGraph()
     graph.add_edges_from([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c"), ("c", "c")])
-    graph.add_edges_from([("x", "y"), ("y", "x")])
-    graph.add_node("alone")
+    graph.add_edges_from([("x", "y"), ("y", "x", {"weight": 2}), ("a", "b"), ("b", "a")])
+    graph.add_node("alone", label="Far \x1b[1m away")
     read = read_graph(graph)
     assert read.switches == {"a": "a", "b": "b", "c": "c"}
-    lost = read.dropped
-    assert (lost.parts, lost.switches, lost.links) == (2, 3, 1)
-    assert (lost.parallel, lost.loops) == (2, 2)
-    assert str(lost) == (
-        "2 smaller parts of the graph left out, with 3 nodes and 1 edge; 2 parallel edges merged "
-        "into the lightest; 2 edges from a node to itself left out"
+    assert read.dropped.lines() == (
+        "3 of 6 nodes left out, in 2 smaller parts of the graph with 1 link: x, y, "
+        r"Far \x1b[1m away",
+        "1 parallel edge merged into the lightest: a - b",
+        "2 edges from a node to itself left out: c",
+        "1 pair of edges in opposite directions with different weights or states, of which the "
+        "lighter that is up counts in both: x - y",
+        "1 edge with one direction, each a link in both: b - c",
+    )
+
+
+def test_a_line_about_a_graph_lists_few_names():
+    graph = nx.Graph([("a", "b")])
+    graph.add_nodes_from(f"alone{number}" for number in range(1, 31))
+    (line,) = read_graph(graph).dropped.lines()
+    assert line.startswith("30 of 32 nodes left out, in 30 smaller parts of the graph")
+    assert line.endswith(
+        ": alone1, alone2, alone3, alone4, alone5, alone6, alone7, alone8 and 22 more"
     )
 
 
@@ -145,15 +157,15 @@ def test_parallel_edges_are_cables_of_their_own_where_asked_for():
     ]
     assert cables[:6:2] == [("a", "b", 2, True), ("a", "b", 3, True), ("a", "b", 1, False)]
     assert len({link.port for link in read.network.links if link.switch == "a"}) == 5
-    assert str(read.dropped) == ""
+    assert read.dropped.lines() == ()
     # Edges that go opposite ways are one cable.
     both = nx.MultiDiGraph([("a", "b"), ("b", "a"), ("b", "a")])
     assert len(read_graph(both, parallel=True).network.parallel()) == 2
-    assert read_graph(both).dropped.parallel == 2
+    assert read_graph(both).dropped.parallel == ("a - b",)
 
 
 def test_nothing_is_said_of_a_graph_that_is_a_network():
-    assert str(read_graph(nx.cycle_graph(4)).dropped) == ""
+    assert read_graph(nx.cycle_graph(4)).dropped.lines() == ()
 
 
 def test_of_parallel_edges_the_lightest_that_is_up_counts():

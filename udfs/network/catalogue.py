@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.network.graphml import read_graphml
 from stackcast.udfs.network.labels import LabelFormat
 from stackcast.udfs.network.simple_graph import simple_graph
 from stackcast.udfs.network.topology import GraphNetwork, read_graph
@@ -33,8 +34,11 @@ def published_network(
     name: of the file, or of the network in topohub. parallel: as of `read_graph`. Raises
     NetworkError ``UNKNOWN_NETWORK``, ``BAD_GRAPHML`` and those of `read_graph`.
     """
-    graph = topohub_graph(name) if content is None else graphml_graph(content, name)
-    return read_graph(graph, hosts_per_switch, publishers, labels, parallel)
+    if content is None:
+        return read_graph(topohub_graph(name), hosts_per_switch, publishers, labels, parallel)
+    file = read_graphml(content, name)
+    read = read_graph(file.graph, hosts_per_switch, publishers, labels, parallel)
+    return replace(read, dropped=replace(read.dropped, unread=file.unread))
 
 
 def geography(graph: nx.Graph) -> dict[str, tuple[float, float]]:
@@ -75,22 +79,6 @@ def topohub_graph(name: str) -> nx.Graph:
             name=name,
             suggestions=near,
         ) from None
-
-
-def graphml_graph(content: bytes, source: str) -> nx.Graph:
-    """Returns the graph of a GraphML file's ``content``; ``source`` is its name in errors.
-
-    Raises NetworkError ``BAD_GRAPHML``.
-    """
-    import networkx as nx  # noqa: PLC0415
-
-    try:
-        return nx.read_graphml(io.BytesIO(content))
-    # networkx lets the errors of its XML parser, of keys and of numbers through.
-    except (nx.NetworkXError, SyntaxError, ValueError, LookupError, TypeError) as error:
-        raise NetworkError(
-            "BAD_GRAPHML", f"{source} is not GraphML: {error}", source=source
-        ) from error
 
 
 def _names(name: str) -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from stackcast.udfs.errors import NetworkError
+from stackcast.udfs.errors import NetworkError, printable
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 #: Whether it is down, and its weight.
 _Edge = tuple[bool, float]
+#: No edge: worse than any.
+_NONE: _Edge = (True, math.inf)
+
+MOST_NAMES = 8
+"""Names that a line about a graph lists at most."""
 
 
 @dataclass(frozen=True)
@@ -31,29 +37,61 @@ class SimpleLink:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Counts the parts of a graph that its network has not."""
+    """The parts of a graph that its network does not have, by number and by name.
+
+    Attributes:
+        parts: components of the graph except the largest; ``links`` is the number of their links.
+        nodes: number of nodes of the whole graph.
+        left_out: titles of the nodes of these components.
+        parallel: pairs of nodes, once for each edge that was merged into another.
+        loops: nodes, once for each edge from the node to itself.
+        unequal: pairs of nodes with edges in opposite directions that differ in weight or state.
+        one_way: pairs of nodes, once for each directed edge without one in the other direction.
+        unread: lines on parts of a file that have no place in a graph.
+    """
 
     parts: int = 0
-    """Components but the largest; ``switches`` and ``links`` are theirs."""
-    switches: int = 0
     links: int = 0
-    parallel: int = 0
-    """Edges between two nodes that have another."""
-    loops: int = 0
+    nodes: int = 0
+    left_out: tuple[str, ...] = ()
+    parallel: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
+    unequal: tuple[str, ...] = ()
+    one_way: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        """Says it in words, for a log; empty if nothing was dropped."""
-        said = []
-        if self.parts:
-            said.append(
-                f"{_count(self.parts, 'smaller part')} of the graph left out, with "
-                f"{_count(self.switches, 'node')} and {_count(self.links, 'edge')}"
+    def lines(self) -> tuple[str, ...]:
+        """Return a line for each kind of loss; at most `MOST_NAMES` names are listed."""
+        return (*self._lines(), *self.unread)
+
+    def _lines(self) -> Iterator[str]:
+        if self.left_out:
+            yield (
+                f"{len(self.left_out)} of {counted(self.nodes, 'node')} left out, in "
+                f"{counted(self.parts, 'smaller part')} of the graph with "
+                f"{counted(self.links, 'link')}: {shortened(self.left_out)}"
             )
         if self.parallel:
-            said.append(f"{_count(self.parallel, 'parallel edge')} merged into the lightest")
+            yield (
+                f"{counted(len(self.parallel), 'parallel edge')} merged into the lightest: "
+                f"{shortened(self.parallel)}"
+            )
         if self.loops:
-            said.append(f"{_count(self.loops, 'edge')} from a node to itself left out")
-        return "; ".join(said)
+            yield (
+                f"{counted(len(self.loops), 'edge')} from a node to itself left out: "
+                f"{shortened(self.loops)}"
+            )
+        if self.unequal:
+            yield (
+                f"{counted(len(self.unequal), 'pair')} of edges in opposite directions with "
+                "different weights or states, of which the lighter that is up counts in both: "
+                f"{shortened(self.unequal)}"
+            )
+        if self.one_way:
+            yield (
+                f"{counted(len(self.one_way), 'edge')} with one direction, each a link in both: "
+                f"{shortened(self.one_way)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -67,26 +105,32 @@ class SimpleGraph:
 
 
 def simple_graph(graph: nx.Graph, parallel: bool = False) -> SimpleGraph:
-    """Returns the largest connected component, without directions and self-loops.
+    """Return the largest connected component, without directions and edges from a node to itself.
 
-    parallel: keeps parallel edges, which else are one: the lightest of those that are up. Of
-    components of one size, the one with the first node counts. An edge's ``weight`` is kept, 1
-    where it has none, and ``up`` if it says that it is not. A switch is called after the node's
-    ``label`` or ``name``, else the node itself, in lower case with dashes, and no two alike. The
+    Of components of the same size, the one with the first node counts. An edge's ``weight`` is
+    kept, 1 if it has none, and ``up`` if it says that the edge is not. Two edges of a directed
+    graph in opposite directions are one link. The switch of a node is named after its ``label`` or
+    ``name``, otherwise after the node itself, in lower case with dashes; names are unique. The
     order in which the graph was built has no effect.
 
-    Raises NetworkError ``BAD_WEIGHT`` if a weight is no number above 0.
+    Args:
+        graph: any graph of networkx.
+        parallel: keep parallel edges. Otherwise they are one: the lightest of those that are up.
+
+    Raises:
+        NetworkError: ``BAD_WEIGHT`` if a weight is not a number above 0.
     """
     nodes = sorted(graph.nodes, key=_natural)
     place = {node: index for index, node in enumerate(nodes)}
+    titles = [node_title(node, graph.nodes[node]) for node in nodes]
     # By both ends: the edges one way, and in a directed graph those the other way.
     edges: dict[tuple[int, int], tuple[list[_Edge], list[_Edge]]] = {}
     neighbors: list[set[int]] = [set() for _ in nodes]
-    loops = 0
+    loops = []
     for u, v, data in graph.edges(data=True):
         a, b = sorted((place[u], place[v]))
         if a == b:
-            loops += 1
+            loops.append(a)
             continue
         way = edges.setdefault((a, b), ([], []))[graph.is_directed() and place[u] == b]
         way.append((not _is_up(data.get("up")), _weight(data.get("weight"), u, v)))
@@ -96,29 +140,67 @@ def simple_graph(graph: nx.Graph, parallel: bool = False) -> SimpleGraph:
     kept = max(parts, key=len, default=[])  # the first of equals
     names = _switch_names([(nodes[index], graph.nodes[nodes[index]]) for index in kept])
     by_index = dict(zip(kept, names, strict=True))
-    cables = {ends: _cables(*ways)[: None if parallel else 1] for ends, ways in edges.items()}
+    pairs = {ends: _pairs(*ways) for ends, ways in sorted(edges.items())}
+    # The best first.
+    cables = {ends: sorted(map(min, found)) for ends, found in pairs.items()}
+    chosen = {ends: found if parallel else found[:1] for ends, found in cables.items()}
     links = tuple(
         SimpleLink(by_index[a], by_index[b], weight, not down)
-        for (a, b), found in sorted(cables.items())
+        for (a, b), found in chosen.items()
         if a in by_index
         for down, weight in found
     )
-    total = sum(map(len, cables.values()))
-    merged = 0 if parallel else graph.number_of_edges() - loops - total
     dropped = Dropped(
-        max(len(parts) - 1, 0), len(nodes) - len(kept), total - len(links), merged, loops
+        parts=max(len(parts) - 1, 0),
+        links=sum(map(len, chosen.values())) - len(links),
+        nodes=len(nodes),
+        left_out=tuple(titles[index] for index in range(len(nodes)) if index not in by_index),
+        parallel=tuple(
+            f"{titles[a]} - {titles[b]}"
+            for (a, b), found in cables.items()
+            for _ in found[len(chosen[a, b]) :]
+        ),
+        loops=tuple(titles[index] for index in sorted(loops)),
+        unequal=tuple(
+            f"{titles[a]} - {titles[b]}"
+            for (a, b), found in pairs.items()
+            for one, other in found
+            if graph.is_directed() and one != other and _NONE not in (one, other)
+        ),
+        one_way=tuple(
+            f"{titles[b]} - {titles[a]}" if one == _NONE else f"{titles[a]} - {titles[b]}"
+            for (a, b), found in pairs.items()
+            for one, other in found
+            if graph.is_directed() and _NONE in (one, other)
+        ),
     )
     return SimpleGraph({nodes[index]: by_index[index] for index in kept}, links, dropped)
 
 
-def _cables(one: list[_Edge], other: list[_Edge]) -> list[_Edge]:
-    """Returns the edges between two nodes, the best first; two that go opposite ways are one."""
-    both = zip_longest(sorted(one), sorted(other), fillvalue=(True, math.inf))
-    return [min(pair) for pair in both]
+def _pairs(one: list[_Edge], other: list[_Edge]) -> list[tuple[_Edge, _Edge]]:
+    """Return the cables between two nodes by their edges each way; equal ones belong together."""
+    equal = Counter(one) & Counter(other)
+    rest = [sorted((Counter(edges) - equal).elements()) for edges in (one, other)]
+    return [(edge, edge) for edge in equal.elements()] + list(
+        zip_longest(rest[0], rest[1], fillvalue=_NONE)
+    )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def node_title(node: Hashable, data: Mapping[str, Any]) -> str:
+    """Return the title of a node for people: its ``label`` or ``name``, otherwise the node."""
+    return printable(" ".join(str(data.get("label") or data.get("name") or node).split()))
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return names for a line: the first `MOST_NAMES`, each once, and how many more there are."""
+    names = list(dict.fromkeys(names))
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _weight(value: Any, u: Hashable, v: Hashable) -> float:

@@ -136,7 +136,13 @@ def line(
 
 @dataclass(frozen=True)
 class GraphNetwork:
-    """Holds the network of a graph. switches: node → name of its switch. dropped: the rest."""
+    """The network of a graph.
+
+    Attributes:
+        network: the network.
+        switches: node of the graph → name of its switch.
+        dropped: the parts of the graph that the network does not have.
+    """
 
     network: Network
     switches: dict[Hashable, str]
