@@ -21,6 +21,7 @@ COMMANDS = {
     "frames": "stackcast.cli.frames:app",
     "jobs": "stackcast.cli.jobs:app",
     "lab": "stackcast.cli.lab:app",
+    "network": "stackcast.cli.network:app",
     "states": "stackcast.cli.states:app",
     "switch": "stackcast.cli.switch:app",
     "rules": "stackcast.cli.rules.command:app",

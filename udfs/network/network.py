@@ -8,63 +8,18 @@ most 511 ports, which is what 9 bits of port number can say and ``bit<512>`` of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING
 
 from stackcast.udfs.errors import NetworkError
-from stackcast.udfs.names import name_fault
-from stackcast.udfs.network.encodings import can_widen, with_room
-from stackcast.udfs.network.labels import MAX_PORT, NARROW, LabelFormat
-from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
+from stackcast.udfs.network.faults import faults
+from stackcast.udfs.network.labels import NARROW, LabelFormat
+from stackcast.udfs.network.parts import Host, Link, Role, Switch
+from stackcast.udfs.network.tunnel import Tunnel
 
 if TYPE_CHECKING:
     import networkx as nx
 
-MAX_WEIGHT = 1e12
-
-Role = Literal["subscriber", "publisher"]
-
-_Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True)
-class Switch:
-    """A switch; ``device_id`` (64 bits) is P4Runtime's and unique in the network."""
-
-    name: str
-    device_id: int
-    layer: str | None = None
-
-
-@dataclass(frozen=True)
-class Host:
-    """A host on one port of one switch; ``mac`` (48 bits) and ``ipv4`` (32 bits) are integers."""
-
-    name: str
-    switch: str
-    port: int
-    mac: int
-    ipv4: int
-    role: Role = "subscriber"
-
-
-@dataclass(frozen=True)
-class Link:
-    """A directed link out of ``switch`` by ``port`` (1..511).
-
-    ``id`` is unique and fits the network's labels; ``neighbor_port`` is None where the neighbor is
-    a host. ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
-    ``tunnel``: its end here where the link is a tunnel.
-    """
-
-    id: int
-    switch: str
-    port: int
-    neighbor: str
-    neighbor_port: int | None
-    weight: float = 1.0
-    up: bool = True
-    tunnel: TunnelEnd | None = None
+__all__ = ["Host", "Link", "Network", "Role", "Switch"]
 
 
 class Network:
@@ -97,11 +52,8 @@ class Network:
         for link in sorted(self.links, key=self._cable):
             self._between.setdefault((link.switch, link.neighbor), []).append(link)
         self._by_ends = {ends: min(some, key=self._rank) for ends, some in self._between.items()}
-        _check_names(switch_rows, host_rows)
-        _check_room(switch_rows, self.links, labels)
-        self._check_links()
-        self._check_hosts()
-        self._check_connected()
+        for fault in faults(switch_rows, host_rows, self.links, labels):
+            raise fault.error
         self.tunnels: dict[int, Tunnel] = {
             link.id: tunnel for link, tunnel in _tunnels(self.links, self.hosts)
         }
@@ -249,248 +201,21 @@ class Network:
         back = self._back(link) or link
         return not (link.up and back.up), link.weight + back.weight, self._cable(link)
 
-    def _check_links(self) -> None:
-        largest = self.labels.max_id
-        if self.links and not 0 < self.links[0].id <= self.links[-1].id <= largest:
-            worst = self.links[-1].id if self.links[-1].id > largest else self.links[0].id
-            advice = "; labels of 32 bits have room for more" if can_widen(self.labels) else ""
-            raise NetworkError(
-                "TOO_MANY_LINKS",
-                f"directed link id {worst} does not fit a label: ids are 1..{largest} "
-                f"({largest.bit_length()} bits), and the network has {len(self.links)} directed "
-                f"links{advice}",
-                link=worst,
-            )
-        if len(self.link_by_id) < len(self.links):
-            twice = _first_twice(link.id for link in self.links)
-            raise NetworkError("DUPLICATE_LINK", f"two links have the id {twice}", link=twice)
-        for link in self.links:
-            self._check_ends(link)
-        if len({(link.switch, link.port) for link in self.links}) < len(self.links):
-            switch, port = _first_twice((link.switch, link.port) for link in self.links)
-            raise NetworkError(
-                "DUPLICATE_PORT",
-                f"two links leave {switch!r} by port {port}",
-                switch=switch,
-                port=port,
-            )
-        for link in self.links:
-            back = self._back(link)
-            if link.neighbor in self.switches and (
-                back is None or (back.neighbor, back.neighbor_port) != (link.switch, link.port)
-            ):
-                raise NetworkError(
-                    "ONE_WAY_LINK",
-                    f"link {link.id} leads from {link.switch}:{link.port} to "
-                    f"{link.neighbor}:{link.neighbor_port}, but no link leads back by those ports",
-                    link=link.id,
-                )
 
-    def _check_ends(self, link: Link) -> None:
-        if link.switch not in self.switches:
-            raise NetworkError(
-                "UNKNOWN_SWITCH",
-                f"link {link.id} leaves {link.switch!r}, which is no switch of the network",
-                link=link.id,
-                switch=link.switch,
-            )
-        if link.neighbor == link.switch or (
-            link.neighbor not in self.switches and link.neighbor not in self.hosts
-        ):
-            raise NetworkError(
-                "UNKNOWN_SWITCH",
-                f"link {link.id} of {link.switch!r} leads to {link.neighbor!r}, which is no other "
-                "switch and no host of the network",
-                link=link.id,
-                switch=link.neighbor,
-            )
-        if not 0 < link.port <= MAX_PORT:
-            raise NetworkError(
-                "TOO_MANY_PORTS",
-                f"link {link.id} uses port {link.port} of {link.switch!r}: ports are 1..{MAX_PORT}",
-                link=link.id,
-                switch=link.switch,
-                port=link.port,
-            )
-        if not 0 < link.weight <= MAX_WEIGHT:
-            raise NetworkError(
-                "BAD_WEIGHT",
-                f"link {link.id} of {link.switch!r} has weight {link.weight}: it must be above 0 "
-                f"and at most {MAX_WEIGHT:g}",
-                link=link.id,
-            )
-
-    def _check_hosts(self) -> None:
-        attached = {link.neighbor: link for link in self.links if link.neighbor in self.hosts}
-        for host in self.hosts.values():
-            link = self._by_ends.get((host.switch, host.name))
-            if (
-                link is None
-                or link.port != host.port
-                or link.neighbor_port is not None
-                or attached[host.name] is not link
-            ):
-                raise NetworkError(
-                    "UNATTACHED_HOST",
-                    f"host {host.name!r} must hang on {host.switch}:{host.port} by one link "
-                    "without neighbor_port, and on nothing else",
-                    host=host.name,
-                )
-        hanging = sum(link.neighbor in self.hosts for link in self.links)
-        if hanging > len(self.hosts):
-            twice = _first_twice(x.neighbor for x in self.links if x.neighbor in self.hosts)
-            raise NetworkError(
-                "UNATTACHED_HOST", f"host {twice!r} hangs on more than one port", host=twice
-            )
-
-    def _check_connected(self) -> None:
-        # Failed links count here: a network that lost a link is still the same network.
-        neighbors: dict[str, list[str]] = {name: [] for name in self.switches}
-        for link in self.links:
-            if link.neighbor in self.switches:
-                neighbors[link.switch].append(link.neighbor)
-        start = next(iter(self.switches))
-        seen, waiting = {start}, [start]
-        while waiting:
-            for name in neighbors[waiting.pop()]:
-                if name not in seen:
-                    seen.add(name)
-                    waiting.append(name)
-        if len(seen) < len(self.switches):
-            apart = next(name for name in self.switches if name not in seen)
-            raise NetworkError(
-                "DISCONNECTED",
-                f"no way leads from switch {start!r} to {apart!r}, not even over failed links",
-                switch=apart,
-            )
-
-
-def _check_names(switches: list[Switch], hosts: list[Host]) -> None:
-    if not switches:
-        raise NetworkError("NO_SWITCH", "a network needs at least one switch")
-    for kind, nodes in (("switch", switches), ("host", hosts)):
-        for node in nodes:
-            fault = name_fault(node.name)
-            if fault:
-                raise NetworkError("BAD_NAME", f"the name of a {kind} {fault}", name=node.name)
-    names = [switch.name for switch in switches] + [host.name for host in hosts]
-    if len(set(names)) < len(names):
-        name = _first_twice(names)
-        raise NetworkError("DUPLICATE_NAME", f"two nodes are called {name!r}", name=name)
-    if len({row.device_id for row in switches}) < len(switches):
-        number = _first_twice(row.device_id for row in switches)
-        raise NetworkError(
-            "DUPLICATE_DEVICE_ID", f"two switches have device id {number}", device_id=number
-        )
-    for switch in switches:
-        if not 0 <= switch.device_id < 1 << 64:
-            raise NetworkError(
-                "BAD_DEVICE_ID",
-                f"switch {switch.name!r} has device id {switch.device_id}: P4Runtime's have "
-                "64 bits and no sign",
-                switch=switch.name,
-            )
-    for what, bits in (("ipv4", 32), ("mac", 48)):
-        for host in hosts:
-            if not 0 <= getattr(host, what) < 1 << bits:
-                raise NetworkError(
-                    "BAD_ADDRESS",
-                    f"host {host.name!r} has {what} {getattr(host, what)}: it must fit {bits} bits",
-                    host=host.name,
-                )
-        if len({getattr(row, what) for row in hosts}) < len(hosts):
-            value = _first_twice(getattr(row, what) for row in hosts)
-            sharing = [row.name for row in hosts if getattr(row, what) == value]
-            raise NetworkError(
-                "DUPLICATE_ADDRESS", f"hosts {', '.join(sharing)} share one {what}", hosts=sharing
-            )
-
-
-def _check_room(switches: list[Switch], links: Sequence[Link], labels: LabelFormat) -> None:
-    """Refuses switches and ports that labels have no room for."""
-    for switch in switches:
-        if not labels.names(switch.device_id):
-            raise NetworkError(
-                "NO_LABEL",
-                f"switch {switch.name!r} has device id {switch.device_id}: "
-                f"{_roomier(switches, links, labels)}, or give switches ids "
-                f"1..{labels.max_device}",
-                switch=switch.name,
-            )
-    for link in links:
-        if link.port <= MAX_PORT and not labels.reaches(link.port, link.id):
-            raise NetworkError(
-                "NO_LABEL",
-                f"link {link.id} leaves {link.switch!r} by port {link.port}: "
-                f"{_roomier(switches, links, labels)}",
-                switch=link.switch,
-                port=link.port,
-            )
-
-
-def _roomier(switches: Iterable[Switch], links: Iterable[Link], labels: LabelFormat) -> str:
-    """Says what to choose where labels have no room for a switch or port of these."""
-    names = with_room(
-        [switch.device_id for switch in switches], [(link.port, link.id) for link in links]
-    )
-    width = "set spark.stackcast.label.bits to 32, or " if labels.encoding in names else ""
-    others = ", ".join(name for name in names if name != labels.encoding)
-    return (
-        f"labels of {labels.bits} bits of encoding {labels.encoding} cannot name it: "
-        f"{width}choose another spark.stackcast.encoding: {others}"
-    )
-
-
-def _tunnels(links: Iterable[Link], hosts: Mapping[str, Host]) -> Iterator[tuple[Link, Tunnel]]:
+def _tunnels(links: Sequence[Link], hosts: Mapping[str, Host]) -> Iterator[tuple[Link, Tunnel]]:
     """Yields the links that are tunnels.
 
     One between switches is a tunnel both ways. What a publisher sends may come by one, from its own
     address, as the sink sends it; what goes to it leaves as it is.
-
-    Raises NetworkError ``BAD_TUNNEL``.
     """
-    links = list(links)
     by_port = {(link.switch, link.port): link for link in links}
     for link in links:
-        back = by_port.get((link.neighbor, link.neighbor_port or 0))
         if link.tunnel is None:
-            if back is not None and back.tunnel is not None:
-                _bad_tunnel(link, "the link back is a tunnel, and this one is none")
             continue
-        for what, value, bits in (
-            ("ipv4", link.tunnel.ipv4, 32),
-            ("mac", link.tunnel.mac, 48),
-            ("next_hop", link.tunnel.next_hop, 48),
-        ):
-            if not 0 < value < 1 << bits:
-                _bad_tunnel(
-                    link, f"{what} of its tunnel is {value}: it must be above 0, of {bits} bits"
-                )
         host = hosts.get(link.neighbor)
         if host is not None:
-            if host.role != "publisher":
-                _bad_tunnel(link, f"it is a tunnel, and {host.name!r} is no publisher")
             yield link, Tunnel(link.tunnel, host.ipv4, False)
-        elif back is not None:
-            if back.tunnel is None:
-                _bad_tunnel(back, "the link back is a tunnel, and this one is none")
-            if back.tunnel.ipv4 == link.tunnel.ipv4:
-                _bad_tunnel(link, "both ends of its tunnel have the same ipv4")
-            yield link, Tunnel(link.tunnel, back.tunnel.ipv4, True)
-
-
-def _bad_tunnel(link: Link, why: str) -> NoReturn:
-    raise NetworkError(
-        "BAD_TUNNEL",
-        f"link {link.id} of {link.switch!r} to {link.neighbor!r}: {why}",
-        link=link.id,
-    )
-
-
-def _first_twice(values: Iterable[_Value]) -> _Value:
-    seen: set[_Value] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    raise AssertionError("no value comes twice")
+            continue
+        back = by_port[link.neighbor, link.neighbor_port or 0]
+        assert back.tunnel is not None
+        yield link, Tunnel(link.tunnel, back.tunnel.ipv4, True)

@@ -9,7 +9,7 @@ from typing import Literal
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.encodings import can_widen
 from stackcast.udfs.network.labels import WIDE, LabelFormat
-from stackcast.udfs.network.network import Network
+from stackcast.udfs.network.network import Link, Network
 
 State = Literal["installing", "active", "retiring", "retired"]
 
@@ -96,9 +96,18 @@ def tree_ports(network: Network, tree: VirtualTree) -> dict[str, int]:
     """
     ports: dict[str, int] = {}
     for pair in sorted(tree.edges):
-        switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
-        link = network.tree_link(switch, neighbor)
-        ports[switch] = ports.get(switch, 0) | 1 << link.port - 1
+        link = edge_link(network, pair)
+        ports[link.switch] = ports.get(link.switch, 0) | 1 << link.port - 1
         if link.neighbor_port is not None:
-            ports[neighbor] = ports.get(neighbor, 0) | 1 << link.neighbor_port - 1
+            ports[link.neighbor] = ports.get(link.neighbor, 0) | 1 << link.neighbor_port - 1
     return ports
+
+
+def edge_link(network: Network, edge: tuple[str, str]) -> Link:
+    """Return the link that a stored tree takes for one of its edges, out of a switch.
+
+    Raises:
+        NetworkError: ``UNKNOWN_LINK`` if the edge is not a link of the network.
+    """
+    switch, neighbor = edge if edge[0] in network.switches else (edge[1], edge[0])
+    return network.tree_link(switch, neighbor)

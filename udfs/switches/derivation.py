@@ -157,6 +157,7 @@ def derive(
     that is a tunnel and leaves a switch whose program knows none, SwitchError
     ``WRONG_PROGRAM`` where tables are not those of the program.
     """
+    check_programs(source.network, pipelines)
     newest = list(filters)
     # While a stream stands still, versions pile up in which only links failed and came back.
     distinct: dict[Hashable, NetworkVersion] = {}
@@ -174,9 +175,6 @@ def derive(
         derivation = DERIVATIONS.get(name)
         if derivation is None:
             continue
-        _check_ports(source.network, name, pipelines, derivation.most_ports)
-        if not derivation.tunnels:
-            _check_no_tunnel(source.network, name, pipelines)
         names = tables.get(name, ())
         newest += [
             entry
@@ -203,6 +201,24 @@ def derive(
         memo.clear()
         memo.update(made)
     return together(newest, [*kept, unknown], lost.__contains__)
+
+
+def check_programs(network: Network, pipelines: Mapping[str, str]) -> None:
+    """Check that programs can send to the ports of their switches, and know tunnels if they have
+    any. Unknown programs are not checked.
+
+    Args:
+        network: the network.
+        pipelines: program of each switch.
+
+    Raises:
+        NetworkError: ``TOO_MANY_PORTS``, ``NO_TUNNELS``.
+    """
+    for name in sorted(set(pipelines.values()) & DERIVATIONS.keys()):
+        derivation = DERIVATIONS[name]
+        _check_ports(network, name, pipelines, derivation.most_ports)
+        if not derivation.tunnels:
+            _check_no_tunnel(network, name, pipelines)
 
 
 def _check_ports(network: Network, program: str, pipelines: Mapping[str, str], most: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -17,6 +18,9 @@ from stackcast.udfs.errors import TableError
 
 #: Bits of whole numbers.
 _BITS = {pa.int32(): 32, pa.int64(): 64}
+#: Columns, and fields of structs, that hold a MAC address as a number.
+_MAC_COLUMNS = frozenset({"mac", "next_hop"})
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}")
 
 
 def read_rows(path: Path, columns: pa.Schema) -> list[dict[str, Any]]:
@@ -35,20 +39,31 @@ def read_rows(path: Path, columns: pa.Schema) -> list[dict[str, Any]]:
 
 def numbered_rows(path: Path, columns: pa.Schema) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the number of each line, from 1, with its row. Arguments and errors: `read_rows`."""
+    for number, line in lines_of(path):
+        yield number, parse_row(line, columns, f"{path}, line {number}")
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a file that are not empty, with their numbers from 1.
+
+    Raises:
+        TableError: BAD_ROW, if the file is not UTF-8 text.
+        OSError: the file cannot be read.
+    """
     try:
         lines = path.read_text("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise TableError("BAD_ROW", f"{path}: the file is not UTF-8 text ({error})") from None
     for number, line in enumerate(lines, 1):
         if line.strip():
-            yield number, parse_row(line, columns, f"{path}, line {number}")
+            yield number, line
 
 
 def parse_row(text: str, columns: pa.Schema, place: str) -> dict[str, Any]:
     """Returns the row that a JSON object describes: all columns, with the types of a table.
 
     Times are ISO 8601 text, in UTC unless the text has an offset. Exact decimals are numbers or
-    text.
+    text. MAC addresses are text, such as ``02:00:00:00:00:01``, or numbers.
 
     Args:
         text: the JSON object.
@@ -58,21 +73,37 @@ def parse_row(text: str, columns: pa.Schema, place: str) -> dict[str, Any]:
     Raises:
         TableError: BAD_ROW.
     """
+    row, errors = examine_row(text, columns, place)
+    if errors:
+        raise errors[0]
+    return row
+
+
+def examine_row(
+    text: str, columns: pa.Schema, place: str
+) -> tuple[dict[str, Any], list[TableError]]:
+    """Returns the row as `parse_row` does, and an error for each column that has a fault."""
     try:
         # A float would change decimals with many digits.
         row = json.loads(text, parse_float=Decimal)
     except ValueError as error:
-        raise TableError("BAD_ROW", f"{place}: no JSON ({error})") from None
+        return {}, [TableError("BAD_ROW", f"{place}: no JSON ({error})")]
     if not isinstance(row, dict):
-        raise TableError("BAD_ROW", f"{place}: no JSON object")
-    unknown = sorted(set(row) - set(columns.names))
-    if unknown:
-        raise TableError(
+        return {}, [TableError("BAD_ROW", f"{place}: no JSON object")]
+    errors = [
+        TableError(
             "BAD_ROW",
-            f"{place}: there is no column {unknown[0]!r}; the columns are "
-            f"{', '.join(columns.names)}",
+            f"{place}: there is no column {name!r}; the columns are {', '.join(columns.names)}",
         )
-    return {field.name: _field(row.get(field.name), field, field.name, place) for field in columns}
+        for name in sorted(set(row) - set(columns.names))
+    ]
+    values = {}
+    for field in columns:
+        try:
+            values[field.name] = _field(row.get(field.name), field, field.name, place)
+        except TableError as error:
+            errors.append(error)
+    return values, errors
 
 
 def _field(value: Any, field: pa.Field, column: str, place: str) -> Any:
@@ -108,6 +139,8 @@ def _value(value: Any, kind: pa.DataType, column: str, place: str) -> Any:
             for key, element in value.items()
         }
     convert, expected = _conversion(kind)
+    if column.rpartition(".")[2] in _MAC_COLUMNS and kinds.is_integer(kind):
+        convert, expected = _mac, "a MAC address, such as 02:00:00:00:00:01, or its number"
     try:
         return convert(value)
     except (ValueError, TypeError, InvalidOperation):
@@ -163,6 +196,12 @@ def _integer(value: Any, bits: int) -> int:
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError
     return value
+
+
+def _mac(value: Any) -> int:
+    if isinstance(value, str) and _MAC.fullmatch(value):
+        return int(value.replace(":", "").replace("-", ""), 16)
+    return _integer(value, 64)
 
 
 def _float(value: Any) -> float:

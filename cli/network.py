@@ -1,0 +1,103 @@
+"""``stackcast network``: a check of the rows of a network, before they become tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackcast.jobs.adapters.tables.network_folder import (
+    CheckedFolder,
+    check_folder,
+    unreachable_hosts,
+)
+from stackcast.udfs.errors import printable
+from stackcast.udfs.network.encodings import ENCODINGS, label_format
+from stackcast.udfs.network.labels import FORMATS
+from stackcast.udfs.network.simple_graph import shortened
+
+app = typer.Typer(no_args_is_help=True, help="Check the rows of a network in a folder.")
+
+#: Problems that are printed, at most.
+_MOST_SHOWN = 100
+
+
+@app.callback()
+def network() -> None:
+    """Check the rows of a network in a folder."""
+
+
+@app.command()
+def check(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Folder with switches.jsonl, hosts.jsonl, links.jsonl, and others."),
+    ],
+    encoding: Annotated[
+        str,
+        typer.Option(
+            "--encoding",
+            help="Encoding of header stacks (spark.stackcast.encoding); by default that of the "
+            "switches' programs.",
+        ),
+    ] = "",
+    label_bits: Annotated[
+        int,
+        typer.Option(
+            "--label-bits", help="Bits of a label (spark.stackcast.label.bits) with --encoding."
+        ),
+    ] = min(FORMATS),
+) -> None:
+    """Check rows of a network as jobs/create_tables.py reads them from a folder.
+
+    Prints each problem with its file, line and column. If there is none, jobs/create_tables.py
+    accepts the files, and the stream and the refresher accept the network. Exit code: 0 without
+    problems, 1 with problems, 2 if there are no rows to check.
+    """
+    if encoding and encoding not in ENCODINGS:
+        raise typer.BadParameter(f"--encoding {encoding!r} is none of {', '.join(ENCODINGS)}")
+    if label_bits not in FORMATS:
+        raise typer.BadParameter(f"--label-bits must be {' or '.join(map(str, sorted(FORMATS)))}")
+    checked = check_folder(folder, label_format(encoding, label_bits) if encoding else None)
+    for problem in checked.problems[:_MOST_SHOWN]:
+        typer.echo(printable(problem.text))
+    if checked.problems:
+        typer.echo(_verdict(checked), err=True)
+        raise typer.Exit(1)
+    assert checked.network is not None
+    apart = list(unreachable_hosts(checked.network))
+    if not checked.network.publishers():
+        typer.echo("note: no host has the role publisher, so nothing can be sent")
+    elif apart:
+        typer.echo(f"note: failed links part these hosts from publishers: {shortened(apart)}")
+    typer.echo(f"{_summary(checked)}: ok")
+
+
+def _verdict(checked: CheckedFolder) -> str:
+    number, more = len(checked.problems), len(checked.problems) - _MOST_SHOWN
+    text = f"{number:,} problem{'s' * (number != 1)}"
+    if more > 0:
+        text += f", {more:,} of them not shown"
+    if checked.unread:
+        text += "; the network is checked once all its rows can be read"
+    return text
+
+
+def _summary(checked: CheckedFolder) -> str:
+    network = checked.network
+    assert network is not None
+    cables = sum(
+        link.neighbor in network.hosts or link.switch < link.neighbor for link in network.links
+    )
+    counts = [
+        (len(network.switches), "switch", "switches"),
+        (len(network.hosts), "host", "hosts"),
+        (cables, "link", "links"),
+        (len(checked.trees), "stored tree", "stored trees"),
+    ]
+    return ", ".join(
+        f"{count:,} {one if count == 1 else many}"
+        for count, one, many in counts
+        if count or one != "stored tree"
+    )
