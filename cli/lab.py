@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from stackcast.cli import lab_watch
+from stackcast.cli.lab_options import lab_option
 from stackcast.cli.signals import stop_on_signal
 from stackcast.installation import var_folder
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.jobs.embedded.feed import feed
-from stackcast.jobs.embedded.options import DEFAULT, RunOptions, lab_option
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions
 from stackcast.lab.fabric.hosts import external_hosts
 from stackcast.lab.fabric.network import read_description
 from stackcast.lab.traffic.packets import check_records, open_records
@@ -36,7 +37,7 @@ _SHOWN_HOSTS = 20
 #: From one look of --watch to the next.
 _LOOK_S = 1.0
 
-Folder = Annotated[Path | None, typer.Option("--folder", **lab_option("folder"))]
+Folder = Annotated[str | None, typer.Option("--folder", **lab_option("folder"))]
 
 
 @app.command()
@@ -274,8 +275,8 @@ def down(folder: Folder = None) -> None:
     typer.echo("the lab is down" if daemon.down(where) else f"no lab is up in {where}")
 
 
-def _folder(folder: Path | None) -> Path:
-    return RunOptions(folder=folder and str(folder)).path
+def _folder(folder: str | None) -> Path:
+    return RunOptions(folder=folder).path
 
 
 def _addresses(state: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -14,6 +14,10 @@ from typer.core import TyperGroup
 from stackcast.cli.standard_streams import fill
 from stackcast.jobs.adapters.app.logs import guard_streams
 from stackcast.udfs.errors import StackcastError
+
+if TYPE_CHECKING:
+    from typer import Context
+
 
 #: Module, and the application or function in it, of each command.
 COMMANDS = {
@@ -31,8 +35,44 @@ COMMANDS = {
     "receive": "stackcast.cli.receive.command:receive",
     "host-key": "stackcast.cli.keys:host_key",
 }
+#: The first sentence of each command's help, for the list of commands: without these, the list
+#: would import all commands.
+SUMMARIES = {
+    "itch": "Make, read and publish ITCH 5.0 trading sessions.",
+    "frames": "Look into frames: header stacks and what they carry.",
+    "jobs": "Print what to give to spark-submit: the path of a job, packages, properties.",
+    "lab": "Run broker, switches and hosts of the lab in the background.",
+    "network": "Check the rows of a network in a folder.",
+    "states": "Replicated states: controller, middleware, publish, subscribe.",
+    "switch": "Open a shell on a switch of table switches, or run a software switch.",
+    "filters": "Check, compile, test and explain subscriptions.",
+    "attributes": "Encode, decode and publish attribute/value events.",
+    "explain": (
+        "Explain why a notification was sent: event, rules, versions, batch, stack and path."
+    ),
+    "receive": "Print each message that this host is sent once, and request lost messages again.",
+    "host-key": "Print the keys of one host, for its `stackcast receive --key-file`.",
+}
 # Help with colours consists of characters that `guard_streams` replaces.
 PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
+#: Help is as wide as the terminal.
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}
+
+
+class HelpGroup(TyperGroup):
+    """A group of commands whose help shows the whole summary of each command."""
+
+    def format_commands(self, ctx: Context, formatter: Any) -> None:
+        """Write the list of commands. That of typer cuts each summary to one line."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.summary(ctx, name)) for name in self.list_commands(ctx)]
+            )
+
+    def summary(self, ctx: Context, name: str) -> str:
+        """Return the summary of a command: the first sentence of its help."""
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(limit=1000) if command else ""
 
 
 class Commands(Mapping[str, Any]):
@@ -46,7 +86,7 @@ class Commands(Mapping[str, Any]):
         found = getattr(import_module(module), attribute)
         part = typer.Typer(add_completion=False, **PLAIN)
         if isinstance(found, typer.Typer):
-            part.add_typer(found, name=name)
+            part.add_typer(found, name=name, cls=HelpGroup)
             return typer.main.get_group(part).commands[name]
         part.command(name)(found)
         return typer.main.get_command(part)
@@ -58,14 +98,20 @@ class Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(HelpGroup):
     """The command line with `Commands`."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes | {"commands": Commands()})
 
+    def summary(self, ctx: Context, name: str) -> str:
+        """Return the summary of a command, which is not imported for it."""
+        return SUMMARIES.get(name) or super().summary(ctx, name)
 
-app = typer.Typer(name="stackcast", cls=CommandGroup, no_args_is_help=True, **PLAIN)
+
+app = typer.Typer(
+    name="stackcast", cls=CommandGroup, no_args_is_help=True, context_settings=CONTEXT, **PLAIN
+)
 
 
 def _show_version(wanted: bool) -> None:

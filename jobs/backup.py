@@ -18,6 +18,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="backup.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

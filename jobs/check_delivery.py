@@ -30,6 +30,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -60,7 +61,7 @@ _FORGET_CONSUMERS = {
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="check_delivery", description=__doc__.split("\n", 1)[0])
+    parser = ArgumentParser(prog="check_delivery", description=__doc__.split("\n", 1)[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--since", type=int, default=0, metavar="BATCH")
     parser.add_argument("--any-order", action="store_true")

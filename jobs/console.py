@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from stackcast.command_line import ArgumentParser
 from stackcast.requirements import exit_without_extra
 
 if __name__ == "__main__":
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="console.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

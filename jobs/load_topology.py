@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="load_topology.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

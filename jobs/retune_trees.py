@@ -28,6 +28,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, StopAsked
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="retune_trees.py",
         description=(__doc__ or "").split("\n\n", maxsplit=1)[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
@@ -70,7 +71,7 @@ docs/tables.md describes the tables, and docs/subscriptions.md the rules."""
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="run_sql", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("statements", nargs="*", metavar="SQL", help="statement to run")

@@ -25,6 +25,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="state_stream.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

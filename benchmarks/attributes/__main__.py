@@ -9,16 +9,15 @@ attribute_entries.svg from the parts that run.
 
 from __future__ import annotations
 
-import argparse
-
 from benchmarks.attributes import entries, headers
 from benchmarks.support.measuring import one_core
+from stackcast.command_line import ArgumentParser
 
 PARTS = ("headers", "entries", "codecs")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench attributes")
+    parser = ArgumentParser(prog="./spark-submit.sh bench attributes")
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all without one")
     parser.add_argument("--pictures", action="store_true", help="draw what headers, entries found")
     options = parser.parse_args()

@@ -11,7 +11,6 @@ docs/pictures/passes.svg, and needs ``--p4c``. docs/benchmarks.md describes the 
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from p4_products import FOLDER, TEXT, compile_program, products
@@ -22,6 +21,7 @@ from benchmarks.p4 import passes as p4_passes
 from benchmarks.p4.workloads import workloads
 from benchmarks.support.measuring import one_core
 from benchmarks.support.plot import Panel, svg
+from stackcast.command_line import ArgumentParser
 from stackcast.udfs.switches.stack_entries import LABELS_A_PASS
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "passes.svg"
@@ -34,7 +34,7 @@ DRAWN = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench p4")
+    parser = ArgumentParser(prog="./spark-submit.sh bench p4")
     parser.add_argument("--refresh", action="store_true", help="measure only refreshes of switches")
     parser.add_argument("--p4c", help="path of p4c-bm2-ss, to vary the number of labels per pass")
     parser.add_argument("--bmv2", help="path of simple_switch_grpc, to measure it as well")

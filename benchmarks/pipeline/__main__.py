@@ -12,7 +12,6 @@ docs/benchmarks.md, which says what is compared with what, from the last run of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -23,6 +22,7 @@ from importlib import import_module
 from benchmarks.pipeline import document, makers, wire
 from benchmarks.pipeline.world import World
 from benchmarks.support.results import Lines
+from stackcast.command_line import ArgumentParser
 
 PARTS = (
     "throughput",
@@ -45,7 +45,7 @@ def _run_of(part: str) -> Callable[[World, Lines], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench pipeline")
+    parser = ArgumentParser(prog="./spark-submit.sh bench pipeline")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="fewer records and fewer points")
     parser.add_argument("--minutes", type=float, help="for each way of throughput; 5")

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stackcast.command_line import ArgumentParser
+
 Parts = Mapping[str, Callable[[argparse.Namespace], Any]]
 
 
 def parser_of(name: str, parts: Parts) -> argparse.ArgumentParser:
     """Returns the parser of ``bench NAME [PART ...]``, for options to be added."""
-    made = argparse.ArgumentParser(prog=f"./spark-submit.sh bench {name}")
+    made = ArgumentParser(prog=f"./spark-submit.sh bench {name}")
     made.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     return made
 

@@ -19,6 +19,7 @@ from functools import partial
 
 import city_run
 from city_run import CityOptions
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="mobility_tracking.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

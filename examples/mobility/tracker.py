@@ -12,7 +12,6 @@ lines on standard input are answered: ``status`` by how far each state is, ``sto
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import socketserver
@@ -26,6 +25,7 @@ from typing import Any
 
 from movements import Movement, Scanner, movements, touching
 from sightings import Sighting, Sightings, read_report, read_state
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.states.replica import Replica
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import StateError
@@ -133,7 +133,7 @@ def _server(tracker: Tracker) -> socketserver.ThreadingTCPServer:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser()
+    parser = ArgumentParser()
     parser.add_argument("--edge", required=True)
     parser.add_argument("--city", type=Path, required=True)
     parser.add_argument("--middleware", type=parse_endpoint, required=True)

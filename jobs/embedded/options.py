@@ -1,8 +1,8 @@
 """Options of the lab: arguments of the jobs that run it, and options of ``stackcast lab``.
 
 `RunOptions` defines name, default, limits and help of each option. `add_arguments` makes arguments
-of a job of them, `lab_option` an option of a command. Importing this module loads nothing of the
-lab, so that jobs can read their command line first.
+of a job of them, `stackcast.cli.lab_options` options of a command. Importing this module loads
+nothing of the lab, so that jobs can read their command line first.
 """
 
 from __future__ import annotations
@@ -208,16 +208,3 @@ def add_arguments(
             default=option.default,
             help=(texts or {}).get(option.name, option.metadata["text"]) + default,
         )
-
-
-def lab_option(name: str, text: str = "") -> dict[str, Any]:
-    """Return an option's arguments of ``typer.Option``: help and limits.
-
-    Args:
-        name: field of `RunOptions`.
-        text: help, if it differs from that of the jobs.
-    """
-    (option,) = (each for each in fields(RunOptions) if each.name == name)
-    words = text or option.metadata["text"]
-    limits: dict[str, int] = option.metadata["limits"]
-    return {"help": f"{words[0].upper()}{words[1:]}.", **limits}

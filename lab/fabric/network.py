@@ -23,7 +23,6 @@ the line of a network that has ended: this one is where it was, and its hosts wr
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -40,6 +39,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stackcast.command_line import ArgumentParser
 from stackcast.lab.fabric.hosts import (
     ExternalHost,
     LabHost,
@@ -376,9 +376,7 @@ def read_description(path: Path) -> Network:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the network of the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="stackcast.lab.fabric.network", description="The lab's network."
-    )
+    parser = ArgumentParser(prog="stackcast.lab.fabric.network", description="The lab's network.")
     parser.add_argument("--description", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")

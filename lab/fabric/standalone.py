@@ -62,7 +62,8 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     and what opening ports raises, and SwitchError ``WRONG_PROGRAM``.
     """
     tls = _credentials(options)
-    check_listen(options.grpc)
+    with _grpc_option():
+        check_listen(options.grpc)
     data_plane = SimpleSwitch()
     injections = Injections()
     name = f"device {options.device_id}"
@@ -75,7 +76,8 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     switch = StandaloneSwitch(data_plane, open_ports(options.links), injections)
     try:
         with _signals() as wake:
-            server = P4RuntimeServer([device], options.grpc, tls).start()
+            with _grpc_option():
+                server = P4RuntimeServer([device], options.grpc, tls).start()
 
             def signalled(number: int) -> bool:
                 if number == signal.SIGUSR1:
@@ -97,6 +99,17 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
                 server.stop()
     finally:
         switch.close()
+
+
+@contextmanager
+def _grpc_option() -> Iterator[None]:
+    """Name the option in errors of the server's address."""
+    try:
+        yield
+    except LabError as error:
+        if error.what not in ("BAD_ADDRESS", "PORT_TAKEN"):
+            raise
+        raise LabError(error.what, f"--grpc: {error.message}", **error.fields) from None
 
 
 def open_ports(links: Mapping[int, Link]) -> list[Port]:

@@ -42,7 +42,7 @@ class NetworkOptions:
 
 
 @dataclass(frozen=True)
-class LabNetwork:
+class LoadedNetwork:
     """The lab's network.
 
     Attributes:
@@ -67,7 +67,7 @@ def load_network(options: NetworkOptions) -> Network:
     return read.network
 
 
-def read_network(options: NetworkOptions) -> LabNetwork:
+def read_network(options: NetworkOptions) -> LoadedNetwork:
     """Return the network that ``options`` ask for.
 
     Raises:
@@ -76,7 +76,7 @@ def read_network(options: NetworkOptions) -> LabNetwork:
     """
     labels = label_format(options.encoding, options.label_bits)
     if not options.name:
-        return LabNetwork(
+        return LoadedNetwork(
             fabric(
                 options.pods,
                 options.racks,
@@ -88,7 +88,7 @@ def read_network(options: NetworkOptions) -> LabNetwork:
             )
         )
     if options.name == LINE:
-        return LabNetwork(line(3, options.hosts_per_switch, options.publishers, labels))
+        return LoadedNetwork(line(3, options.hosts_per_switch, options.publishers, labels))
     is_file = options.name.endswith((".graphml", ".xml"))
     content = _content(Path(options.name)) if is_file else None
     try:
@@ -105,7 +105,7 @@ def read_network(options: NetworkOptions) -> LabNetwork:
             f"{LINE!r} is three switches in a row)"
         )
         raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
-    return LabNetwork(read.network, read.dropped.lines())
+    return LoadedNetwork(read.network, read.dropped.lines())
 
 
 def _content(path: Path) -> bytes:

@@ -12,7 +12,6 @@ writes one into a file.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
+from stackcast.command_line import ArgumentParser
 from stackcast.lab.traffic.itch_writer import MessageWriter
 from stackcast.lab.traffic.market import HALTED, PAUSED, QUOTING, TRADING, Market, Stock
 from stackcast.lab.traffic.packets import packetize, write_records
@@ -301,7 +301,7 @@ def _counted(messages: Iterable[bytes], progress: Progress) -> Iterator[bytes]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Writes the session of the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "stackcast.lab.traffic.trading_session", description="Writes a trading session."
     )
     parser.add_argument("--out", type=Path, required=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import fields
 
 import pytest
@@ -9,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import COMPILED_P4, ROOT
 
-from stackcast.jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
+from stackcast.jobs.adapters.app.settings import (
+    FETCHING,
+    KAFKA_PREFIX,
+    OPTIONS,
+    PREFIX,
+    Settings,
+    describe,
+)
 from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.network.labels import NARROW, WIDE
 from stackcast.udfs.network.source_routes import WIDE_SOURCE_ROUTES
@@ -102,6 +111,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one(key: str, nearest: str):
     [
         ("lab.speed", "jobs/itch_stream.py --speed"),
         ("lab.folder", "jobs/itch_stream.py --folder"),
+        ("lab.sped", "jobs/itch_stream.py --speed"),
         ("mobility.edges", "examples/mobility/mobility_tracking.py --edges"),
     ],
 )
@@ -109,6 +119,19 @@ def test_a_key_that_is_an_option_is_an_unknown_key_and_named_with_the_option(key
     error = refused(key, "1")
     assert error.code == "SETTINGS.UNKNOWN_KEY" and error.key == PREFIX + key
     assert error.message.endswith(f"give an option to the program, as in {option}")
+
+
+def test_no_option_is_named_that_the_program_does_not_have():
+    error = refused("lab.foo", "1")
+    assert error.message.endswith("; jobs/itch_stream.py --help lists its options")
+    _, lab = OPTIONS["lab."]
+    assert lab == tuple(option.name for option in fields(RunOptions))
+    _, mobility = OPTIONS["mobility."]
+    module = ast.parse((ROOT / "examples/mobility/city_run.py").read_text())
+    (options,) = (node for node in module.body if getattr(node, "name", "") == "CityOptions")
+    assert list(mobility) == [
+        node.target.id for node in options.body if isinstance(node, ast.AnnAssign)
+    ]
 
 
 def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():

@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
-from stackcast.cli.main import COMMANDS, app
+from stackcast.cli.main import COMMANDS, SUMMARIES, app
 
 pytestmark = pytest.mark.unit
 
@@ -22,9 +23,36 @@ def test_each_command_has_help(name: str):
     assert result.exit_code == 0 and f"stackcast {name}" in result.output
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_shows_the_first_sentence_of_a_commands_help(name: str):
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    assert SUMMARIES[name] == command.get_short_help_str(limit=1000)
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_a_list_of_commands_shows_whole_summaries(name: str):
+    text = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"}).output
+    _, _, listed = text.partition("Commands:\n")
+    assert "..." not in listed
+
+
+def test_help_is_as_wide_as_the_terminal():
+    for columns, shortest in ((100, 85), (200, 100)):
+        text = CliRunner().invoke(app, ["explain", "--help"], env={"COLUMNS": str(columns)}).output
+        assert shortest < max(map(len, text.splitlines())) < columns
+
+
+@pytest.mark.parametrize("words", ["", "network", "network check", "jobs path", "host-key"])
+def test_h_is_short_for_help(words: str):
+    runner = CliRunner()
+    short, full = (runner.invoke(app, [*words.split(), option]) for option in ("-h", "--help"))
+    assert (short.exit_code, short.output) == (0, full.output)
+    assert "-h, --help" in short.output
+
+
 def test_the_help_lists_all_commands():
     lines = CliRunner().invoke(app, ["--help"]).output.splitlines()
-    listed = [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]]
+    listed = [line.split()[0] for line in lines[lines.index("Commands:") + 1 :] if line[2] != " "]
     assert listed == list(COMMANDS)
 
 

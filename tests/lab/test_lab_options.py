@@ -137,3 +137,24 @@ def test_the_command_has_the_same_options_with_the_same_limits(
             with pytest.raises(SystemExit) as ended:
                 app(["lab", command, f"--{option.name}={too_low}"])
             assert ended.value.code == 2 and f"--{option.name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "message"),
+    [
+        ("up", "--network=", "a value is missing"),
+        ("up", "--network= ", "a value is missing"),
+        ("up", "--folder=", "a value is missing"),
+        ("status", "--folder=", "a value is missing"),
+        ("feed --generate 5", "--speed=fast", "not full, recorded or packets per second"),
+        ("feed --generate 5", "--speed=0", "not full, recorded or packets per second"),
+    ],
+)
+def test_the_command_refuses_a_text_that_jobs_refuse_before_it_does_anything(
+    words: str, option: str, message: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        app(["lab", *words.split(), option])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and message in error
+    assert option.partition("=")[0] in error

@@ -8,7 +8,6 @@ the table does not agree with the locked versions.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 from packaging.version import Version
 from paths import ROOT
 
+from stackcast.command_line import ArgumentParser
 from tests.make.packages import pins
 
 SECURITY = ROOT / "docs" / "security.md"
@@ -115,7 +115,7 @@ def vulnerabilities(reports: Iterable[Mapping[str, Any]], rows: Iterable[Known])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh make audit")
+    parser = ArgumentParser(prog="./spark-submit.sh make audit")
     parser.add_argument(
         "--pip-audit", default="pip-audit", help="path of pip-audit; default: the one on PATH"
     )

@@ -11,7 +11,6 @@ BMv2's answers to the feature programs.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from itertools import islice
@@ -25,6 +24,7 @@ from real_switch import RealSwitch
 
 from stackcast import schemas
 from stackcast.cli.attributes.files import widths_of
+from stackcast.command_line import ArgumentParser
 from stackcast.udfs.messages.specification import parse_specification
 from stackcast.udfs.network.programs import ATTRIBUTES
 from stackcast.udfs.network_match.layout import program_layout
@@ -90,7 +90,7 @@ def write_answers(bmv2: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("./spark-submit.sh make p4", description=__doc__)
+    parser = ArgumentParser("./spark-submit.sh make p4", description=__doc__)
     parser.add_argument("--p4c", metavar="FILE", required=True, help="p4c-bm2-ss")
     parser.add_argument("--bmv2", metavar="FILE", help="simple_switch_grpc")
     parser.add_argument("--widths", metavar="K/N", help="bits of ids and of bitmasks, as 16/64")

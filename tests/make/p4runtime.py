@@ -7,7 +7,6 @@ are changed, because the modules are part of the package ``stackcast.schemas.p4r
 
 from __future__ import annotations
 
-import argparse
 import re
 import tempfile
 from pathlib import Path
@@ -15,6 +14,8 @@ from pathlib import Path
 from google.rpc import status_pb2
 from grpc_tools import protoc
 from paths import ROOT
+
+from stackcast.command_line import ArgumentParser
 
 FOLDER = ROOT / "schemas" / "p4runtime"
 PROTO = FOLDER / "proto"
@@ -49,7 +50,7 @@ def _includes() -> list[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("./spark-submit.sh make p4runtime", description=__doc__)
+    parser = ArgumentParser("./spark-submit.sh make p4runtime", description=__doc__)
     parser.parse_args()
     for name, text in generate().items():
         (FOLDER / name).write_text(text)

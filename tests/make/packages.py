@@ -10,13 +10,14 @@ requirements and asks the index. No other command needs uv.
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from paths import ROOT
+
+from stackcast.command_line import ArgumentParser
 
 FOLDER = ROOT / "conf" / "packages"
 #: Names of the lists, and the extras of `pyproject.toml` that each is for.
@@ -74,7 +75,7 @@ def resolved(uv: str, extras: tuple[str, ...] | None, package: str = "") -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./spark-submit.sh make packages")
+    parser = ArgumentParser(prog="./spark-submit.sh make packages")
     parser.add_argument("--uv", default="uv", help="path of uv; default: the one on PATH")
     uv = parser.parse_args().uv
     # A relative path is relative to the folder of the user.

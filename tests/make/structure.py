@@ -6,7 +6,6 @@ imports between modules or rooms. Each ``--at`` puts a revision of this clone be
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import json
@@ -19,6 +18,8 @@ from pathlib import PurePosixPath
 
 import networkx as nx
 from paths import ROOT
+
+from stackcast.command_line import ArgumentParser
 
 PACKAGES = ("udfs", "jobs", "lab", "switch", "cli", "schemas", "benchmarks")
 #: Packages whose sub-packages are rooms of their own.
@@ -188,7 +189,7 @@ def table(columns: Mapping[str, Code]) -> list[list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("./spark-submit.sh make structure", description=__doc__)
+    parser = ArgumentParser("./spark-submit.sh make structure", description=__doc__)
     parser.add_argument("--at", metavar="REV", action="append", default=[], help="a revision, too")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of a table")
     asked = parser.parse_args(arguments)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from stackcast.installation import shipped, var_folder
-from stackcast.udfs.errors import SettingsError
+from stackcast.udfs.errors import SettingsError, nearest
 from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.network.encodings import ENCODINGS, WIDE_FORMS, label_format
 from stackcast.udfs.network.labels import LabelFormat
@@ -64,10 +64,20 @@ INGRESSES = "sink.ingresses"
 FORMATS = ("itch", "attributes")
 #: Room for a full stack and the longest message, with labels of 16 bits and with wider ones.
 _LEAST_MTU, _LEAST_WIDE_MTU = 256, 384
-#: Starts of keys that are no settings, and the program that has options in place of them.
-_OPTIONS = {
-    "lab.": "jobs/itch_stream.py",
-    "mobility.": "examples/mobility/mobility_tracking.py",
+#: Starts of keys that are no settings, the program that has options in place of them, and their
+#: names.
+OPTIONS = {
+    "lab.": (
+        "jobs/itch_stream.py",
+        (
+            *("folder", "network", "pods", "racks", "hosts", "planes", "spines", "publishers"),
+            *("subscriptions", "seed", "messages", "symbols", "session", "speed"),
+        ),
+    ),
+    "mobility.": (
+        "examples/mobility/mobility_tracking.py",
+        ("edges", "scanners", "reports", "speedup", "loss"),
+    ),
 }
 #: Settings that only a deployment of one's own needs.
 _DEPLOYMENT = {"tables", "checkpoint", "sink.udp.endpoint", "sink.af_packet.interface"}
@@ -556,10 +566,18 @@ def _meaning(setting_field: Any) -> str:
 def _unknown(key: str, name: str, known: dict[str, Any]) -> SettingsError:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {PREFIX}{near[0]}?" if near else "; docs/operations.md lists all keys"
-    for start, program in _OPTIONS.items():
+    for start, (program, options) in OPTIONS.items():
         if name.startswith(start):
-            hint = f"; give an option to the program, as in {program} --{name.removeprefix(start)}"
+            hint = _option_hint(name.removeprefix(start), program, options)
     return SettingsError("UNKNOWN_KEY", f"there is no setting {key}{hint}", key=key)
+
+
+def _option_hint(name: str, program: str, options: tuple[str, ...]) -> str:
+    """Return the end of the error for a key that is an option of a program, or similar to one."""
+    option = name if name in options else nearest(name, options)
+    if option is None:
+        return f"; {program} --help lists its options"
+    return f"; give an option to the program, as in {program} --{option}"
 
 
 def _parse(key: str, text: str, setting_field: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
@@ -52,7 +53,7 @@ NO_CONSENT = Consent()
 
 def command_line(description: str) -> argparse.ArgumentParser:
     """Return a parser for the command line of a stream's job, with the fields of `Consent`."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
