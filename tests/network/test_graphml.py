@@ -1,4 +1,4 @@
-"""All that a GraphML file holds is read, as networkx reads it, or named."""
+"""GraphML files are read as networkx reads them; parts that it refuses are read or named."""
 
 import io
 from collections import Counter

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import certificates
 import pytest
-from doc_shell import Shell, Step, clone, parameters
+from doc_shell import Background, Shell, Step, clone, parameters
 from doc_steps import (
     ENCODE,
     FILES,
@@ -29,6 +29,7 @@ from doc_steps import (
     INTERFACES,
     LAB,
     MINE,
+    ONE_SWITCH,
     RECEIVERS,
     SLOW_FILES,
     STATE_SERVICES,
@@ -199,3 +200,18 @@ def shell_in_namespace(
 )
 def test_a_command_on_interfaces(step: Step, shell_in_namespace: Shell):
     shell_in_namespace.check(step)
+
+
+@pytest.mark.long
+class TestOneSwitch:
+    """Commands on the switch of the first example of docs/lab.md."""
+
+    @pytest.fixture(scope="class")
+    def switch(self, shell_in_namespace: Shell) -> Iterator[Background]:
+        with Background(shell_in_namespace, SWITCH_RUN) as running:
+            yield running
+
+    @pytest.mark.parametrize("step", parameters(ONE_SWITCH))
+    @pytest.mark.usefixtures("switch")
+    def test_a_command(self, step: Step, shell_in_namespace: Shell):
+        shell_in_namespace.check(step)

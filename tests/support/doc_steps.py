@@ -77,6 +77,8 @@ FILES = (
         prints="stock=GOOGL",
         after=(GENERATE,),
     ),
+    Step("stackcast network check docs/examples/one-switch", prints="1 switch, 3 hosts, 3 links"),
+    Step("stackcast network check FOLDER", {"FOLDER": "docs/examples/one-switch"}, prints="ok"),
     SUMMARY_KEY,
     Step("(umask 077; stackcast host-key summary.keys h3 > h3.keys)", after=(SUMMARY_KEY,)),
 )
@@ -103,9 +105,21 @@ SWITCH_RUN = Step(
     "stackcast switch run --json p4/compiled/virtual_trees.json "
     "--p4info p4/compiled/virtual_trees.p4info.txtpb "
     "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
-    "--port 2=veth0",
+    "--port 2=udp:127.0.0.1:5003/127.0.0.1:5004 --port 3=udp:127.0.0.1:5005/127.0.0.1:5006",
     ready='"p4runtime": "127.0.0.1:9559"',
-    after=(VIRTUAL_ETHERNET_UP,),
+)
+ONE_SWITCH_TABLES = f"{DOOR} --conf spark.stackcast.tables=var/one-switch"
+CREATE_ONE_SWITCH = Step(
+    f"{ONE_SWITCH_TABLES} jobs/create_tables.py docs/examples/one-switch", prints="3 rows"
+)
+#: Commands that run while `SWITCH_RUN` does.
+ONE_SWITCH = (
+    CREATE_ONE_SWITCH,
+    Step(
+        f"{ONE_SWITCH_TABLES} jobs/refresh_switches.py --once",
+        prints="switches in step",
+        after=(CREATE_ONE_SWITCH,),
+    ),
 )
 INTERFACES = (
     VIRTUAL_ETHERNET,
@@ -355,6 +369,7 @@ STEPS = (
     TSHARK,
     *SLOW_FILES,
     *INTERFACES,
+    *ONE_SWITCH,
     *RECEIVERS,
     *BRING_UP,
     *ATTRIBUTE_DEPLOYMENT,

@@ -36,8 +36,8 @@ def faults(
 ) -> Iterator[Fault]:
     """Yield all faults of the rows of a network, for labels of this format.
 
-    A row that refers to a faulty one may be a fault, too: a link from a port that two links have is
-    also one without a link back.
+    One mistake may be several faults: if two links leave a switch by the same port, one of them has
+    no link back.
     """
     if not switches:
         error = NetworkError("NO_SWITCH", "a network needs at least one switch")
@@ -56,9 +56,9 @@ def faults(
 
 
 def _fault(
-    part: Switch | Host | Link, column: str, what: str, message: str, **fields: Any
+    part: Switch | Host | Link, column: str, code: str, message: str, **fields: Any
 ) -> Fault:
-    return Fault(NetworkError(what, message, **fields), part, column)
+    return Fault(NetworkError(code, message, **fields), part, column)
 
 
 def _name_faults(switches: Sequence[Switch], hosts: Sequence[Host]) -> Iterator[Fault]:
@@ -68,23 +68,23 @@ def _name_faults(switches: Sequence[Switch], hosts: Sequence[Host]) -> Iterator[
         if fault := name_fault(node.name):
             text = f"the name of a {kind} {fault}"
             yield _fault(node, kind, "BAD_NAME", text, name=node.name)
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for node in nodes:
-        if node.name in seen:
+        if node.name in earlier:
             kind = "switch" if isinstance(node, Switch) else "host"
             text = f"two nodes are called {node.name!r}"
             yield _fault(node, kind, "DUPLICATE_NAME", text, name=node.name)
-        seen.add(node.name)
+        earlier.add(node.name)
 
 
 def _device_faults(switches: Sequence[Switch]) -> Iterator[Fault]:
-    seen: set[int] = set()
+    earlier: set[int] = set()
     for switch in switches:
         number = switch.device_id
-        if number in seen:
+        if number in earlier:
             text = f"two switches have device id {number}"
             yield _fault(switch, "device_id", "DUPLICATE_DEVICE_ID", text, device_id=number)
-        seen.add(number)
+        earlier.add(number)
     for switch in switches:
         if not 0 <= switch.device_id < 1 << 64:
             text = (
@@ -95,22 +95,22 @@ def _device_faults(switches: Sequence[Switch]) -> Iterator[Fault]:
 
 
 def _address_faults(hosts: Sequence[Host]) -> Iterator[Fault]:
-    for what, bits in (("ipv4", 32), ("mac", 48)):
+    for column, bits in (("ipv4", 32), ("mac", 48)):
         sharing: dict[int, list[str]] = {}
         for host in hosts:
-            value: int = getattr(host, what)
+            value: int = getattr(host, column)
             sharing.setdefault(value, []).append(host.name)
             if not 0 <= value < 1 << bits:
-                text = f"host {host.name!r} has {what} {value}: it must fit {bits} bits"
-                yield _fault(host, what, "BAD_ADDRESS", text, host=host.name)
-        seen: set[int] = set()
+                text = f"host {host.name!r} has {column} {value}: it must fit {bits} bits"
+                yield _fault(host, column, "BAD_ADDRESS", text, host=host.name)
+        earlier: set[int] = set()
         for host in hosts:
-            value = getattr(host, what)
-            if value in seen:
+            value = getattr(host, column)
+            if value in earlier:
                 names = sharing[value]
-                text = f"hosts {', '.join(names)} share one {what}"
-                yield _fault(host, what, "DUPLICATE_ADDRESS", text, hosts=names)
-            seen.add(value)
+                text = f"hosts {', '.join(names)} share one {column}"
+                yield _fault(host, column, "DUPLICATE_ADDRESS", text, hosts=names)
+            earlier.add(value)
 
 
 def _label_faults(
@@ -142,10 +142,10 @@ def _roomier(
             [switch.device_id for switch in switches], [(link.port, link.id) for link in links]
         )
         width = "set spark.stackcast.label.bits to 32, or " if labels.encoding in names else ""
-        others = ", ".join(name for name in names if name != labels.encoding)
+        choices = ", ".join(name for name in names if name != labels.encoding)
         return (
             f"labels of {labels.bits} bits of encoding {labels.encoding} cannot name it: "
-            f"{width}choose another spark.stackcast.encoding: {others}"
+            f"{width}choose another spark.stackcast.encoding: {choices}"
         )
 
     return advice
@@ -163,12 +163,12 @@ def _link_id_faults(links: Sequence[Link], labels: LabelFormat) -> Iterator[Faul
             f"links{advice}"
         )
         yield _fault(link, "link_id", "TOO_MANY_LINKS", text, link=link.id)
-    seen: set[int] = set()
+    earlier: set[int] = set()
     for link in links:
-        if link.id in seen:
+        if link.id in earlier:
             text = f"two links have the id {link.id}"
             yield _fault(link, "link_id", "DUPLICATE_LINK", text, link=link.id)
-        seen.add(link.id)
+        earlier.add(link.id)
 
 
 def _end_faults(
@@ -204,13 +204,13 @@ def _end_faults(
 
 def _port_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Iterator[Fault]:
     names = {switch.name for switch in switches}
-    seen: set[tuple[str, int]] = set()
+    earlier: set[tuple[str, int]] = set()
     for link in links:
-        if (link.switch, link.port) in seen:
+        if (link.switch, link.port) in earlier:
             text = f"two links leave {link.switch!r} by port {link.port}"
             fields = {"switch": link.switch, "port": link.port}
             yield _fault(link, "port", "DUPLICATE_PORT", text, **fields)
-        seen.add((link.switch, link.port))
+        earlier.add((link.switch, link.port))
     by_port = {(link.switch, link.port): link for link in links}
     for link in links:
         if link.switch not in names or link.neighbor not in names:
@@ -259,9 +259,9 @@ def _connection_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Ite
             neighbors[link.switch].append(link.neighbor)
             neighbors[link.neighbor].append(link.switch)
     start = switches[0]
-    seen: set[str] = set()
+    reached: set[str] = set()
     for switch in switches:
-        if switch.name in seen:
+        if switch.name in reached:
             continue
         if switch is not start:
             text = (
@@ -269,12 +269,12 @@ def _connection_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Ite
                 "links"
             )
             yield _fault(switch, "switch", "DISCONNECTED", text, switch=switch.name)
-        seen.add(switch.name)
+        reached.add(switch.name)
         waiting = [switch.name]
         while waiting:
             for name in neighbors[waiting.pop()]:
-                if name not in seen:
-                    seen.add(name)
+                if name not in reached:
+                    reached.add(name)
                     waiting.append(name)
 
 
@@ -287,14 +287,14 @@ def _tunnel_faults(hosts: Sequence[Host], links: Sequence[Link]) -> Iterator[Fau
             if back is not None and back.tunnel is not None:
                 yield _tunnel_fault(link, "the link back is a tunnel, and this one is none")
             continue
-        for what, value, bits in (
+        for name, value, bits in (
             ("ipv4", link.tunnel.ipv4, 32),
             ("mac", link.tunnel.mac, 48),
             ("next_hop", link.tunnel.next_hop, 48),
         ):
             if not 0 < value < 1 << bits:
-                text = f"{what} of its tunnel is {value}: it must be above 0, of {bits} bits"
-                yield _tunnel_fault(link, text, f"tunnel.{what}")
+                text = f"{name} of its tunnel is {value}: it must be above 0, of {bits} bits"
+                yield _tunnel_fault(link, text, f"tunnel.{name}")
         host = by_name.get(link.neighbor)
         if host is not None:
             if host.role != "publisher":

@@ -1,9 +1,9 @@
-"""The reader of GraphML files: all that the format has for nodes and edges, and what is left out.
+"""The reader of GraphML files, which reads every kind of node and edge of the format.
 
-Nodes in graphs that other nodes contain are read like all others, and so are parallel edges, edges
-from a node to itself, graphs in which only some edges have a direction, default values of keys, and
-the labels of nodes that yEd writes. What has no place in a graph is named: hyperedges of more than
-two nodes, ports, further graphs of the file.
+It reads nodes and edges of nested graphs, parallel edges, edges from a node to itself, graphs in
+which only some edges have a direction, default values of keys, and the labels of nodes that yEd
+writes. Parts that have no place in a graph are listed: hyperedges of more than two nodes, ports,
+further graphs of the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GraphmlFile:
     Attributes:
         graph: a multigraph; directed if an edge has a direction. An edge without one in a directed
             graph leads both ways.
-        unread: what is left out, a line for each kind.
+        unread: a line for each kind of part that is left out or has no effect.
     """
 
     graph: nx.MultiGraph | nx.MultiDiGraph
@@ -77,11 +77,11 @@ def _bad(source: str, fault: str) -> NetworkError:
 
 @dataclass(frozen=True)
 class _Key:
-    """What a ``<key>`` declares: an attribute, its type, what has it, and its default value."""
+    """A ``<key>``: an attribute, its type, the kind of part that has it, and its default value."""
 
     name: str
     kind: str
-    of: str
+    part: str
     default: Any = None
 
 
@@ -117,7 +117,7 @@ class _Reader:
             text = element.findtext(f"{self.space}default")
             if text:
                 value = self._value(key, text, f"the default of key {identifier!r}")
-                key = _Key(name, kind, key.of, value)
+                key = _Key(name, kind, key.part, value)
             self.keys[identifier] = key
 
     def read_graph(self, graph: ET.Element) -> None:
@@ -129,7 +129,7 @@ class _Reader:
             self._read_edge(edge, directed)
         for hyperedge in graph.findall(f"{self.space}hyperedge"):
             self._read_hyperedge(hyperedge)
-        self._count_others(graph)
+        self._count_other_elements(graph)
 
     def _read_node(self, node: ET.Element) -> None:
         identifier = node.get("id")
@@ -138,7 +138,7 @@ class _Reader:
         if identifier in self.nodes:
             raise _bad(self.source, f"two nodes have the id {identifier!r}")
         self.nodes[identifier] = self._data(node, "node", f"node {identifier!r}")
-        self._count_others(node)
+        self._count_other_elements(node)
         for graph in node.findall(f"{self.space}graph"):
             self.containers.append(identifier)
             self.read_graph(graph)
@@ -156,7 +156,7 @@ class _Reader:
         self.edges.append(_Edge(source, target, directed, data))
         ports = [name for name in ("sourceport", "targetport") if edge.get(name)]
         self.other_elements["edge port"] += len(ports)
-        self._count_others(edge)
+        self._count_other_elements(edge)
         for graph in edge.findall(f"{self.space}graph"):
             self.read_graph(graph)
 
@@ -167,7 +167,7 @@ class _Reader:
             self.edges.append(_Edge(ends[0], ends[1], False, data))
         else:
             self.hyperedges.append(ends)
-        self._count_others(hyperedge)
+        self._count_other_elements(hyperedge)
 
     def leave_out_graphs(self, graphs: list[ET.Element]) -> None:
         for place, graph in enumerate(graphs, 2):
@@ -175,18 +175,18 @@ class _Reader:
             name = graph.get("id") or f"number {place}"
             self.other_graphs.append(f"{name} with {counted(nodes, 'node')}")
 
-    def _count_others(self, element: ET.Element) -> None:
+    def _count_other_elements(self, element: ET.Element) -> None:
         for child in element:
             name = child.tag.removeprefix(self.space) if isinstance(child.tag, str) else "desc"
             if name not in _PLAIN and "}" not in name:
                 self.other_elements[name] += 1
 
-    def _data(self, element: ET.Element, of: str, where: str) -> dict[str, Any]:
+    def _data(self, element: ET.Element, part: str, where: str) -> dict[str, Any]:
         """Return attributes of an element, with the defaults of those that it does not have."""
         values = {
             key.name: key.default
             for key in self.keys.values()
-            if key.default is not None and key.of in (of, "all")
+            if key.default is not None and key.part in (part, "all")
         }
         for data in element.findall(f"{self.space}data"):
             key = self.keys.get(data.get("key", ""))
@@ -216,18 +216,18 @@ class _Reader:
 
         directed = any(edge.directed for edge in self.edges)
         graph = nx.MultiDiGraph() if directed else nx.MultiGraph()
-        used = {end for edge in self.edges for end in (edge.source, edge.target)}
-        empty = [name for name in dict.fromkeys(self.containers) if name not in used]
+        ends = {end for edge in self.edges for end in (edge.source, edge.target)}
+        empty = [name for name in dict.fromkeys(self.containers) if name not in ends]
         graph.add_nodes_from((n, data) for n, data in self.nodes.items() if n not in set(empty))
-        graph.add_nodes_from(name for name in used if name not in self.nodes)
+        graph.add_nodes_from(name for name in ends if name not in self.nodes)
         for edge in self.edges:
             graph.add_edge(edge.source, edge.target, **edge.data)
             if directed and not edge.directed and edge.source != edge.target:
                 graph.add_edge(edge.target, edge.source, **edge.data)
-        return GraphmlFile(graph, tuple(self._unread(empty, used)))
+        return GraphmlFile(graph, tuple(self._unread(empty, ends)))
 
-    def _unread(self, empty: list[str], used: set[str]) -> Iterator[str]:
-        """Describe what is left out, and what has no effect."""
+    def _unread(self, empty: list[str], ends: set[str]) -> Iterator[str]:
+        """Yield a line for each kind of part that is left out or has no effect."""
         titles = {name: node_title(name, data) for name, data in self.nodes.items()}
         if self.other_graphs:
             yield (
@@ -240,21 +240,23 @@ class _Reader:
                 f"edges: {shortened([titles[name] for name in empty])}"
             )
         if self.hyperedges:
-            some = ["-".join(titles.get(end, end) for end in ends) for ends in self.hyperedges]
+            hyperedges = [
+                "-".join(titles.get(end, end) for end in nodes) for nodes in self.hyperedges
+            ]
             yield (
                 f"{counted(len(self.hyperedges), 'hyperedge')} left out, because a link has two "
-                f"ends: {shortened(some)}"
+                f"ends: {shortened(hyperedges)}"
             )
-        if undeclared := sorted(used - self.nodes.keys()):
+        if undeclared := sorted(ends - self.nodes.keys()):
             yield (
                 f"{counted(len(undeclared), 'node')} only named by edges: {shortened(undeclared)}"
             )
-        others = [counted(number, name) for name, number in self.other_elements.items() if number]
-        if others:
-            yield f"elements without effect: {shortened(others)}"
+        elements = [counted(number, name) for name, number in self.other_elements.items() if number]
+        if elements:
+            yield f"elements without effect: {shortened(elements)}"
         unused = [
-            f"of {of}s {shortened(names)}"
-            for of, names in (
+            f"of {part}s {shortened(names)}"
+            for part, names in (
                 ("edge", _unused("edge", (edge.data for edge in self.edges))),
                 ("node", _unused("node", self.nodes.values())),
             )
@@ -264,8 +266,8 @@ class _Reader:
             yield f"attributes without effect: {'; '.join(unused)}"
 
 
-def _unused(of: str, all_data: Any) -> list[str]:
-    return sorted({name for data in all_data for name in data} - _USED[of])
+def _unused(part: str, all_data: Any) -> list[str]:
+    return sorted({name for data in all_data for name in data} - _USED[part])
 
 
 def _boolean(text: str) -> bool:

@@ -107,7 +107,7 @@ class SimpleGraph:
 def simple_graph(graph: nx.Graph, parallel: bool = False) -> SimpleGraph:
     """Return the largest connected component, without directions and edges from a node to itself.
 
-    Of components of the same size, the one with the first node counts. An edge's ``weight`` is
+    If two components have the same size, the one with the first node counts. An edge's ``weight`` is
     kept, 1 if it has none, and ``up`` if it says that the edge is not. Two edges of a directed
     graph in opposite directions are one link. The switch of a node is named after its ``label`` or
     ``name``, otherwise after the node itself, in lower case with dashes; names are unique. The
@@ -137,18 +137,18 @@ def simple_graph(graph: nx.Graph, parallel: bool = False) -> SimpleGraph:
         neighbors[a].add(b)
         neighbors[b].add(a)
     parts = _components(neighbors)
-    kept = max(parts, key=len, default=[])  # the first of equals
-    names = _switch_names([(nodes[index], graph.nodes[nodes[index]]) for index in kept])
-    by_index = dict(zip(kept, names, strict=True))
+    largest = max(parts, key=len, default=[])  # the first of equals
+    names = _switch_names([(nodes[index], graph.nodes[nodes[index]]) for index in largest])
+    by_index = dict(zip(largest, names, strict=True))
     pairs = {ends: _pairs(*ways) for ends, ways in sorted(edges.items())}
     # The best first.
-    cables = {ends: sorted(map(min, found)) for ends, found in pairs.items()}
-    chosen = {ends: found if parallel else found[:1] for ends, found in cables.items()}
+    cables = {ends: sorted(map(min, both)) for ends, both in pairs.items()}
+    chosen = {ends: both if parallel else both[:1] for ends, both in cables.items()}
     links = tuple(
         SimpleLink(by_index[a], by_index[b], weight, not down)
-        for (a, b), found in chosen.items()
+        for (a, b), both in chosen.items()
         if a in by_index
-        for down, weight in found
+        for down, weight in both
     )
     dropped = Dropped(
         parts=max(len(parts) - 1, 0),
@@ -157,24 +157,24 @@ def simple_graph(graph: nx.Graph, parallel: bool = False) -> SimpleGraph:
         left_out=tuple(titles[index] for index in range(len(nodes)) if index not in by_index),
         parallel=tuple(
             f"{titles[a]} - {titles[b]}"
-            for (a, b), found in cables.items()
-            for _ in found[len(chosen[a, b]) :]
+            for (a, b), both in cables.items()
+            for _ in both[len(chosen[a, b]) :]
         ),
         loops=tuple(titles[index] for index in sorted(loops)),
         unequal=tuple(
             f"{titles[a]} - {titles[b]}"
-            for (a, b), found in pairs.items()
-            for one, other in found
+            for (a, b), both in pairs.items()
+            for one, other in both
             if graph.is_directed() and one != other and _NONE not in (one, other)
         ),
         one_way=tuple(
             f"{titles[b]} - {titles[a]}" if one == _NONE else f"{titles[a]} - {titles[b]}"
-            for (a, b), found in pairs.items()
-            for one, other in found
+            for (a, b), both in pairs.items()
+            for one, other in both
             if graph.is_directed() and _NONE in (one, other)
         ),
     )
-    return SimpleGraph({nodes[index]: by_index[index] for index in kept}, links, dropped)
+    return SimpleGraph({nodes[index]: by_index[index] for index in largest}, links, dropped)
 
 
 def _pairs(one: list[_Edge], other: list[_Edge]) -> list[tuple[_Edge, _Edge]]:

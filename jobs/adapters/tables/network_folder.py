@@ -64,7 +64,7 @@ class Problem:
 
 @dataclass
 class CheckedFolder:
-    """What a check has found.
+    """The result of a check.
 
     Attributes:
         problems: all problems, in the order of files and lines.
@@ -164,7 +164,7 @@ class _Check:
             lines |= {id(part): (table, number) for number, part in parts}
         if sum(map(len, (switches, hosts, links))) < sum(len(self._rows[t]) for t in _NEEDED):
             return
-        found = list(
+        network_faults = list(
             faults(
                 sorted((part for _, part in switches), key=lambda switch: switch.device_id),
                 sorted((part for _, part in hosts), key=lambda host: host.ipv4),
@@ -172,11 +172,11 @@ class _Check:
                 labels,
             )
         )
-        for fault in found:
+        for fault in network_faults:
             table, number = lines[id(fault.part)] if fault.part else ("switches", 0)
             if (table, number, fault.column) not in self._violated:
                 self._add_at(table, number, fault.column, str(fault.error))
-        if found:
+        if network_faults:
             return
         network = self.network = Network.from_rows(
             (part for _, part in switches),
@@ -192,8 +192,8 @@ class _Check:
 
     def _labels(self) -> LabelFormat:
         """Return the labels that the first program which reads any reads."""
-        found = (STACKS[name] for name in self._pipelines().values() if name in STACKS)
-        return next(found, NARROW)
+        formats = (STACKS[name] for name in self._pipelines().values() if name in STACKS)
+        return next(formats, NARROW)
 
     def _check_switch_rows(self, labels: LabelFormat) -> None:
         for number, row in self._rows["switches"]:
@@ -227,7 +227,7 @@ class _Check:
         return parts
 
     def _check_trees(self, network: Network) -> None:
-        seen: set[int] = set()
+        earlier: set[int] = set()
         for number, row in self._rows.get(_TREES, ()):
             try:
                 tree = tree_from_row(row)
@@ -235,10 +235,10 @@ class _Check:
                 column = "tree_id" if error.what == "BAD_TREE_ID" else "edges"
                 self._add_at(_TREES, number, column, str(error))
                 continue
-            if tree.id in seen:
+            if tree.id in earlier:
                 text = f"NETWORK.DUPLICATE_TREE: two trees have the id {tree.id}"
                 self._add_at(_TREES, number, "tree_id", text)
-            seen.add(tree.id)
+            earlier.add(tree.id)
             if not stored([tree]):
                 continue
             self.trees.append(tree)
@@ -284,10 +284,10 @@ def unreachable_hosts(network: Network) -> Iterator[str]:
             neighbors.setdefault(link.switch, []).append(link.neighbor)
     # A publisher sends into its switch whether the link to it is up or not.
     waiting = [network.hosts[name].switch for name in network.publishers()]
-    seen = set(waiting)
+    reached = set(waiting)
     while waiting:
         for name in neighbors.get(waiting.pop(), ()):
-            if name not in seen:
-                seen.add(name)
+            if name not in reached:
+                reached.add(name)
                 waiting.append(name)
-    return (name for name in network.subscribers() if name not in seen)
+    return (name for name in network.subscribers() if name not in reached)
