@@ -56,8 +56,23 @@ def test_switches_with_places_stand_as_on_a_map():
         assert all(abs(x - at[name][0]) + abs(y - at[name][1]) < 0.2 for x, y in own)
 
 
-def test_without_a_place_of_each_switch_distances_decide():
+def test_a_switch_without_a_place_is_drawn_next_to_its_neighbors():
     graph = topohub_graph("topozoo/Abilene")
     network, places = from_graph(graph), geography(graph)
-    places.pop(next(iter(places)))
-    assert layout(network, places) == layout(network)
+    for name in list(places)[:5]:
+        del places[name]
+    drawn = layout(network, places)
+    assert drawn == layout(network, places)
+    assert drawn.keys() == network.switches.keys() | network.hosts.keys()
+    assert len(set(drawn.values())) == len(drawn)
+    # Places on the map are as they were among each other.
+    whole = layout(network, geography(graph))
+    known = sorted(places, key=lambda name: whole[name][0])
+    assert known == sorted(places, key=lambda name: drawn[name][0])
+
+
+def test_with_few_places_distances_decide():
+    graph = topohub_graph("topozoo/Abilene")
+    network, places = from_graph(graph), geography(graph)
+    assert layout(network, dict(list(places.items())[:5])) == layout(network)
+    assert layout(network, {}) == layout(network)

@@ -58,15 +58,17 @@ def cables(network: Network) -> dict[tuple[str, str], bool]:
 def layout(network: Network, geography: Mapping[str, Place] | None = None) -> dict[str, Place]:
     """Returns a place in the unit square for each switch and host; y grows downwards.
 
-    Deterministic. geography: longitude and latitude of switches, in degrees; where all switches
-    are in it they stand as on a map, with hosts around them.
+    Deterministic. geography: longitude and latitude of switches, in degrees. If at least half of
+    the switches are in it, they are placed as on a map, the other switches next to their neighbors,
+    and hosts around their switches.
 
     Where all switches have a layer, they stand in rows, those nearest to hosts lowest, and hosts in
     a row below them. Else switches stand as far apart as there are links between them, as well as a
     plane allows (stress majorization; quadratic in switches), and hosts around their switches.
     """
-    if geography is not None and geography.keys() >= network.switches.keys():
-        return _with_hosts(network, _on_earth({n: geography[n] for n in network.switches}))
+    known = {name: place for name, place in (geography or {}).items() if name in network.switches}
+    if known and 2 * len(known) >= len(network.switches):
+        return _with_hosts(network, _with_neighbors(network, _on_earth(known)))
     if all(switch.layer for switch in network.switches.values()):
         return _fitted(_rows(network), even=False)
     names = list(network.switches)
@@ -87,6 +89,27 @@ def _on_earth(degrees: Mapping[str, Place]) -> dict[str, Place]:
     nearest = apart.min(axis=1)
     unit = float(nearest[np.isfinite(nearest)].mean()) if len(at) > 1 else 0.0
     return {name: (x / (unit or 1.0), y / (unit or 1.0)) for name, (x, y) in places.items()}
+
+
+def _with_neighbors(network: Network, switches: Mapping[str, Place]) -> dict[str, Place]:
+    """Adds the switches without a place, each near the middle of its neighbors that have one."""
+    places = dict(switches)
+    neighbors: dict[str, set[str]] = {name: set() for name in network.switches}
+    for link in network.links:
+        if link.neighbor in neighbors:
+            neighbors[link.switch].add(link.neighbor)
+    while missing := [name for name in network.switches if name not in places]:
+        for turn, name in enumerate(missing):
+            near = [places[other] for other in sorted(neighbors[name]) if other in places]
+            if near:
+                # Switches with the same neighbors get different places.
+                angle = turn * _GOLDEN
+                x, y = (sum(values) / len(near) for values in zip(*near, strict=True))
+                places[name] = (
+                    x + _HOST_DISTANCE * math.cos(angle),
+                    y + _HOST_DISTANCE * math.sin(angle),
+                )
+    return places
 
 
 def _with_hosts(network: Network, switches: Mapping[str, Place]) -> dict[str, Place]:

@@ -107,11 +107,11 @@ class SimpleGraph:
 def simple_graph(graph: nx.Graph, parallel: bool = False) -> SimpleGraph:
     """Return the largest connected component, without directions and edges from a node to itself.
 
-    If two components have the same size, the one with the first node counts. An edge's ``weight`` is
-    kept, 1 if it has none, and ``up`` if it says that the edge is not. Two edges of a directed
-    graph in opposite directions are one link. The switch of a node is named after its ``label`` or
-    ``name``, otherwise after the node itself, in lower case with dashes; names are unique. The
-    order in which the graph was built has no effect.
+    If two components have the same size, the one with the first node counts. A link has the
+    ``weight`` of its edge, by default 1, and is down if the edge's ``up`` is false. Two edges of a
+    directed graph in opposite directions are one link. The switch of a node is named after its
+    ``label`` or ``name``, otherwise after the node itself, in lower case with dashes; names are
+    unique. The order in which the graph was built has no effect.
 
     Args:
         graph: any graph of networkx.
