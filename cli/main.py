@@ -45,8 +45,12 @@ SUMMARIES = {
     "network": "Check the rows of a network in a folder.",
     "states": "Replicated states: controller, middleware, publish, subscribe.",
     "switch": "Open a shell on a switch of table switches, or run a software switch.",
+    "rules": "Add, list and remove the rules of a deployment.",
     "filters": "Check, compile, test and explain subscriptions.",
     "attributes": "Encode, decode and publish attribute/value events.",
+    "dead-letters": (
+        "Print the newest dead letters of a stream: time, source, reason, field and first bytes."
+    ),
     "explain": (
         "Explain why a notification was sent: event, rules, versions, batch, stack and path."
     ),
@@ -61,6 +65,10 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}
 
 class HelpGroup(TyperGroup):
     """A group of commands whose help shows the whole summary of each command."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """Return the names of the commands. That of typer imports each command."""
+        return list(self.commands)
 
     def format_commands(self, ctx: Context, formatter: Any) -> None:
         """Write the list of commands. That of typer cuts each summary to one line."""

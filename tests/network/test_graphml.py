@@ -92,7 +92,9 @@ def test_a_published_network_as_a_file_is_the_same_network(name: str) -> None:
     for data in graph.nodes.values():
         data["Longitude"], data["Latitude"] = data.pop("pos")
     for data in graph.edges.values():
-        data.pop("ecmp_fwd", None)
+        # GraphML has no type for these.
+        for key in [key for key, value in data.items() if isinstance(value, dict)]:
+            del data[key]
     graph.graph.clear()
     file = read_graphml(written(graph), name)
     assert read_graph(file.graph).network == read_graph(graph).network

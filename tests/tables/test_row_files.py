@@ -91,7 +91,7 @@ def test_values_get_the_type_of_their_column(column: str, text: str, value: Any)
         ("names", '["a", 1]', ["'names[1]' is 1", "text"]),
         ("versions", '{"hosts": "3"}', ["'versions.hosts' is \"3\"", "whole number"]),
         ("end", "[1]", ["'end' is [1]", "an object"]),
-        ("end", '{"mac": "x"}', ["'end.mac' is \"x\"", "whole number"]),
+        ("end", '{"mac": "x"}', ["'end.mac' is \"x\"", "a MAC address"]),
         ("end", '{"port": 1}', ["'end' has no field 'port'", "mac, ip"]),
         ("ends", "1", ["no column 'ends'", "end"]),
     ],

@@ -102,12 +102,12 @@ def _with_neighbors(network: Network, switches: Mapping[str, Place]) -> dict[str
         for turn, name in enumerate(missing):
             near = [places[other] for other in sorted(neighbors[name]) if other in places]
             if near:
-                # Switches with the same neighbors get different places.
+                # Switches with the same neighbors get different places, outside of their hosts'.
                 angle = turn * _GOLDEN
                 x, y = (sum(values) / len(near) for values in zip(*near, strict=True))
                 places[name] = (
-                    x + _HOST_DISTANCE * math.cos(angle),
-                    y + _HOST_DISTANCE * math.sin(angle),
+                    x + 2 * _HOST_DISTANCE * math.cos(angle),
+                    y + 2 * _HOST_DISTANCE * math.sin(angle),
                 )
     return places
 
