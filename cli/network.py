@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from stackcast.jobs.adapters.tables.network_folder import (
-    CheckedFolder,
-    check_folder,
-    unreachable_hosts,
-)
 from stackcast.udfs.errors import printable
-from stackcast.udfs.network.encodings import ENCODINGS, label_format
-from stackcast.udfs.network.labels import FORMATS
-from stackcast.udfs.network.simple_graph import shortened
+
+if TYPE_CHECKING:
+    from stackcast.jobs.adapters.tables.network_folder import CheckedFolder
 
 app = typer.Typer(no_args_is_help=True, help="Check the rows of a network in a folder.")
 
@@ -43,11 +38,11 @@ def check(
         ),
     ] = "",
     label_bits: Annotated[
-        int,
+        Literal["16", "32"],
         typer.Option(
             "--label-bits", help="Bits of a label (spark.stackcast.label.bits) with --encoding."
         ),
-    ] = min(FORMATS),
+    ] = "16",
 ) -> None:
     """Check rows of a network as jobs/create_tables.py reads them from a folder.
 
@@ -55,11 +50,18 @@ def check(
     accepts the files, and the stream and the refresher accept the network. Exit code: 0 without
     problems, 1 with problems, 2 if there are no rows to check.
     """
+    # Help does not need Arrow.
+    from stackcast.jobs.adapters.tables.network_folder import (  # noqa: PLC0415
+        check_folder,
+        unreachable_hosts,
+    )
+    from stackcast.udfs.network.encodings import ENCODINGS, label_format  # noqa: PLC0415
+    from stackcast.udfs.network.simple_graph import shortened  # noqa: PLC0415
+
     if encoding and encoding not in ENCODINGS:
         raise typer.BadParameter(f"--encoding {encoding!r} is none of {', '.join(ENCODINGS)}")
-    if label_bits not in FORMATS:
-        raise typer.BadParameter(f"--label-bits must be {' or '.join(map(str, sorted(FORMATS)))}")
-    checked = check_folder(folder, label_format(encoding, label_bits) if encoding else None)
+    labels = label_format(encoding, int(label_bits)) if encoding else None
+    checked = check_folder(folder, labels)
     for problem in checked.problems[:_MOST_SHOWN]:
         typer.echo(printable(problem.text))
     if checked.problems:

@@ -11,9 +11,6 @@ from typing import Annotated
 
 import typer
 
-from stackcast.lab.fabric import standalone
-from stackcast.lab.fabric.ports import read_ports
-from stackcast.switch.p4runtime.roles import read_roles
 from stackcast.udfs.errors import SwitchError, nearest
 
 app = typer.Typer(
@@ -86,6 +83,11 @@ def run(
         ),
     ] = None,
 ) -> None:
+    # Help does not need gRPC.
+    from stackcast.lab.fabric import standalone  # noqa: PLC0415
+    from stackcast.lab.fabric.ports import read_ports  # noqa: PLC0415
+    from stackcast.switch.p4runtime.roles import read_roles  # noqa: PLC0415
+
     options = standalone.SwitchOptions(
         links=read_ports(port or ()),
         grpc=grpc,

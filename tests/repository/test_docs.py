@@ -50,6 +50,7 @@ MAKERS = {
     ("udfs/filters/row_matcher.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/grants.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/subscriptions.py", "subscription_error"): "SUBSCRIPTION.",
+    ("udfs/network/faults.py", "_fault"): "NETWORK.",
     ("jobs/adapters/switches/p4runtime.py", "_failed"): "SWITCH.",
 }
 #: Names of these functions. A module that has none of them needs no parsing.
@@ -67,6 +68,8 @@ HANDED_ON = {
     "jobs/adapters/switches/p4runtime.py",
     "jobs/adapters/wire/af_packet.py",
     "jobs/adapters/wire/sendmmsg.py",
+    "lab/fabric/standalone.py",
+    "udfs/network/faults.py",
     "udfs/filters/language/rule.py",
     "udfs/filters/language/resolver.py",
     "udfs/filters/subscriptions.py",

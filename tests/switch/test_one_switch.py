@@ -27,7 +27,7 @@ FOLDER = ROOT / "docs" / "examples" / "one-switch"
 
 def documented() -> str:
     """Return the command of docs/lab.md that starts the switch, in one line."""
-    text = (ROOT / "docs" / "lab.md").read_text().replace("\\\n", " ")
+    text = re.sub(r" *\\\n *", " ", (ROOT / "docs" / "lab.md").read_text())
     (line,) = re.findall(r"^ {4}stackcast (switch run --json .*--port 3=.*)$", text, re.MULTILINE)
     return line
 

@@ -56,24 +56,24 @@ def faults(
 
 
 def _fault(
-    part: Switch | Host | Link, column: str, code: str, message: str, **fields: Any
+    code: str, part: Switch | Host | Link, column: str, message: str, **fields: Any
 ) -> Fault:
     return Fault(NetworkError(code, message, **fields), part, column)
 
 
 def _name_faults(switches: Sequence[Switch], hosts: Sequence[Host]) -> Iterator[Fault]:
-    nodes = [*switches, *hosts]
+    nodes: list[Switch | Host] = [*switches, *hosts]
     for node in nodes:
         kind = "switch" if isinstance(node, Switch) else "host"
         if fault := name_fault(node.name):
             text = f"the name of a {kind} {fault}"
-            yield _fault(node, kind, "BAD_NAME", text, name=node.name)
+            yield _fault("BAD_NAME", node, kind, text, name=node.name)
     earlier: set[str] = set()
     for node in nodes:
         if node.name in earlier:
             kind = "switch" if isinstance(node, Switch) else "host"
             text = f"two nodes are called {node.name!r}"
-            yield _fault(node, kind, "DUPLICATE_NAME", text, name=node.name)
+            yield _fault("DUPLICATE_NAME", node, kind, text, name=node.name)
         earlier.add(node.name)
 
 
@@ -83,7 +83,7 @@ def _device_faults(switches: Sequence[Switch]) -> Iterator[Fault]:
         number = switch.device_id
         if number in earlier:
             text = f"two switches have device id {number}"
-            yield _fault(switch, "device_id", "DUPLICATE_DEVICE_ID", text, device_id=number)
+            yield _fault("DUPLICATE_DEVICE_ID", switch, "device_id", text, device_id=number)
         earlier.add(number)
     for switch in switches:
         if not 0 <= switch.device_id < 1 << 64:
@@ -91,7 +91,7 @@ def _device_faults(switches: Sequence[Switch]) -> Iterator[Fault]:
                 f"switch {switch.name!r} has device id {switch.device_id}: P4Runtime's have "
                 "64 bits and no sign"
             )
-            yield _fault(switch, "device_id", "BAD_DEVICE_ID", text, switch=switch.name)
+            yield _fault("BAD_DEVICE_ID", switch, "device_id", text, switch=switch.name)
 
 
 def _address_faults(hosts: Sequence[Host]) -> Iterator[Fault]:
@@ -102,14 +102,14 @@ def _address_faults(hosts: Sequence[Host]) -> Iterator[Fault]:
             sharing.setdefault(value, []).append(host.name)
             if not 0 <= value < 1 << bits:
                 text = f"host {host.name!r} has {column} {value}: it must fit {bits} bits"
-                yield _fault(host, column, "BAD_ADDRESS", text, host=host.name)
+                yield _fault("BAD_ADDRESS", host, column, text, host=host.name)
         earlier: set[int] = set()
         for host in hosts:
             value = getattr(host, column)
             if value in earlier:
                 names = sharing[value]
                 text = f"hosts {', '.join(names)} share one {column}"
-                yield _fault(host, column, "DUPLICATE_ADDRESS", text, hosts=names)
+                yield _fault("DUPLICATE_ADDRESS", host, column, text, hosts=names)
             earlier.add(value)
 
 
@@ -124,11 +124,11 @@ def _label_faults(
                 f"switch {switch.name!r} has device id {switch.device_id}: {advice()}, or give "
                 f"switches ids 1..{labels.max_device}"
             )
-            yield _fault(switch, "device_id", "NO_LABEL", text, switch=switch.name)
+            yield _fault("NO_LABEL", switch, "device_id", text, switch=switch.name)
     for link in links:
         if link.port <= MAX_PORT and not labels.reaches(link.port, link.id):
             text = f"link {link.id} leaves {link.switch!r} by port {link.port}: {advice()}"
-            yield _fault(link, "port", "NO_LABEL", text, switch=link.switch, port=link.port)
+            yield _fault("NO_LABEL", link, "port", text, switch=link.switch, port=link.port)
 
 
 def _roomier(
@@ -162,12 +162,12 @@ def _link_id_faults(links: Sequence[Link], labels: LabelFormat) -> Iterator[Faul
             f"({largest.bit_length()} bits), and the network has {len(links)} directed "
             f"links{advice}"
         )
-        yield _fault(link, "link_id", "TOO_MANY_LINKS", text, link=link.id)
+        yield _fault("TOO_MANY_LINKS", link, "link_id", text, link=link.id)
     earlier: set[int] = set()
     for link in links:
         if link.id in earlier:
             text = f"two links have the id {link.id}"
-            yield _fault(link, "link_id", "DUPLICATE_LINK", text, link=link.id)
+            yield _fault("DUPLICATE_LINK", link, "link_id", text, link=link.id)
         earlier.add(link.id)
 
 
@@ -180,26 +180,26 @@ def _end_faults(
         if link.switch not in switch_names:
             text = f"link {link.id} leaves {link.switch!r}, which is no switch of the network"
             fields = {"link": link.id, "switch": link.switch}
-            yield _fault(link, "switch", "UNKNOWN_SWITCH", text, **fields)
+            yield _fault("UNKNOWN_SWITCH", link, "switch", text, **fields)
         if link.neighbor == link.switch or link.neighbor not in names:
             text = (
                 f"link {link.id} of {link.switch!r} leads to {link.neighbor!r}, which is no other "
                 "switch and no host of the network"
             )
             fields = {"link": link.id, "switch": link.neighbor}
-            yield _fault(link, "neighbor", "UNKNOWN_SWITCH", text, **fields)
+            yield _fault("UNKNOWN_SWITCH", link, "neighbor", text, **fields)
         if not 0 < link.port <= MAX_PORT:
             text = (
                 f"link {link.id} uses port {link.port} of {link.switch!r}: ports are 1..{MAX_PORT}"
             )
             fields = {"link": link.id, "switch": link.switch, "port": link.port}
-            yield _fault(link, "port", "TOO_MANY_PORTS", text, **fields)
+            yield _fault("TOO_MANY_PORTS", link, "port", text, **fields)
         if not 0 < link.weight <= MAX_WEIGHT:
             text = (
                 f"link {link.id} of {link.switch!r} has weight {link.weight}: it must be above 0 "
                 f"and at most {MAX_WEIGHT:g}"
             )
-            yield _fault(link, "weight", "BAD_WEIGHT", text, link=link.id)
+            yield _fault("BAD_WEIGHT", link, "weight", text, link=link.id)
 
 
 def _port_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Iterator[Fault]:
@@ -209,7 +209,7 @@ def _port_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Iterator[
         if (link.switch, link.port) in earlier:
             text = f"two links leave {link.switch!r} by port {link.port}"
             fields = {"switch": link.switch, "port": link.port}
-            yield _fault(link, "port", "DUPLICATE_PORT", text, **fields)
+            yield _fault("DUPLICATE_PORT", link, "port", text, **fields)
         earlier.add((link.switch, link.port))
     by_port = {(link.switch, link.port): link for link in links}
     for link in links:
@@ -221,7 +221,7 @@ def _port_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Iterator[
                 f"link {link.id} leads from {link.switch}:{link.port} to "
                 f"{link.neighbor}:{link.neighbor_port}, but no link leads back by those ports"
             )
-            yield _fault(link, "neighbor_port", "ONE_WAY_LINK", text, link=link.id)
+            yield _fault("ONE_WAY_LINK", link, "neighbor_port", text, link=link.id)
 
 
 def _host_faults(
@@ -236,7 +236,7 @@ def _host_faults(
         attached = links_to[host.name]
         if len(attached) > 1:
             text = f"host {host.name!r} hangs on more than one port"
-            yield _fault(host, "port", "UNATTACHED_HOST", text, host=host.name)
+            yield _fault("UNATTACHED_HOST", host, "port", text, host=host.name)
             continue
         ends = [(link.switch, link.port, link.neighbor_port) for link in attached]
         if ends != [(host.switch, host.port, None)]:
@@ -247,7 +247,7 @@ def _host_faults(
             if host.switch not in names:
                 text += f"; {host.switch!r} is no switch of the network"
             column = "port" if ends and ends[0][0] == host.switch else "switch"
-            yield _fault(host, column, "UNATTACHED_HOST", text, host=host.name)
+            yield _fault("UNATTACHED_HOST", host, column, text, host=host.name)
 
 
 def _connection_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Iterator[Fault]:
@@ -268,7 +268,7 @@ def _connection_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Ite
                 f"no way leads from switch {start.name!r} to {switch.name!r}, not even over failed "
                 "links"
             )
-            yield _fault(switch, "switch", "DISCONNECTED", text, switch=switch.name)
+            yield _fault("DISCONNECTED", switch, "switch", text, switch=switch.name)
         reached.add(switch.name)
         waiting = [switch.name]
         while waiting:
@@ -305,4 +305,4 @@ def _tunnel_faults(hosts: Sequence[Host], links: Sequence[Link]) -> Iterator[Fau
 
 def _tunnel_fault(link: Link, fault: str, column: str = "tunnel") -> Fault:
     text = f"link {link.id} of {link.switch!r} to {link.neighbor!r}: {fault}"
-    return _fault(link, column, "BAD_TUNNEL", text, link=link.id)
+    return _fault("BAD_TUNNEL", link, column, text, link=link.id)

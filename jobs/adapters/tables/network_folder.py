@@ -143,8 +143,7 @@ class _Check:
             return
         for number, text in lines:
             row, errors = examine_row(text, columns, f"{path}, line {number}")
-            for error in errors:
-                self.problems.append(Problem(path.name, number, error.message))
+            self.problems += (Problem(path.name, number, fault.message) for fault in errors)
             for column, condition in constraints.violated(row):
                 fault = f"it is {row[column]!r}, but must satisfy {condition}"
                 self._add_at(path.stem, number, column, fault)
@@ -162,8 +161,8 @@ class _Check:
         lines: dict[int, tuple[str, int]] = {}
         for table, parts in (("switches", switches), ("hosts", hosts), ("links", links)):
             lines |= {id(part): (table, number) for number, part in parts}
-        if sum(map(len, (switches, hosts, links))) < sum(len(self._rows[t]) for t in _NEEDED):
-            return
+        if len(lines) < sum(len(self._rows[table]) for table in _NEEDED):
+            return  # Other rows would seem to refer to nothing.
         network_faults = list(
             faults(
                 sorted((part for _, part in switches), key=lambda switch: switch.device_id),
