@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from ipaddress import AddressValueError, IPv4Address
 from typing import Annotated, Literal
 
@@ -9,7 +11,9 @@ import numpy as np
 import typer
 
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
-from stackcast.udfs.errors import StackError
+from stackcast.lab.fabric.ports import read_tunnel
+from stackcast.lab.fabric.tunnel_sockets import open_tunnel
+from stackcast.udfs.errors import LabError, SinkError, StackError
 from stackcast.udfs.messages.reference import build_packet
 from stackcast.udfs.network.encodings import ENCODINGS, label_format
 from stackcast.udfs.stacks.frame import FrameTemplates, address_datagrams, header_template
@@ -28,7 +32,15 @@ def send(
     interface: Annotated[
         str, typer.Option(help="Send on this network interface (needs CAP_NET_RAW).")
     ] = "",
-    udp: Annotated[str, typer.Option(help="Send into the tunnel to this HOST:PORT.")] = "",
+    udp: Annotated[
+        str,
+        typer.Option(
+            metavar="NEAR/FAR",
+            help="Send into the UDP tunnel of a switch's port. Write both ends as --port of the "
+            "switch does, its end first: IP:PORT/IP:PORT. The frame leaves from the second "
+            "address; port 0 there takes a free one.",
+        ),
+    ] = "",
     encoding: Annotated[
         str, typer.Option(help=f"That of the network: {', '.join(ENCODINGS)}.")
     ] = "virtual_trees",
@@ -66,15 +78,53 @@ def send(
         np.frombuffer(_payload(sequence, message), np.uint8).reshape(1, -1),
         port,
     )
-    if interface or udp:
-        kind: Literal["udp", "af_packet"] = "udp" if udp else "af_packet"
-        sink = open_sink(SinkOptions(kind=kind, endpoint=udp, interface=interface))
+    if udp:
+        _send_into_tunnel(udp, frame.tobytes())
+    if interface:
+        sink = open_sink(SinkOptions("af_packet", interface=interface))
         try:
             sink.send(frame, borders)
             sink.flush()
         finally:
             sink.close()
     typer.echo(frame.tobytes().hex())
+
+
+def _send_into_tunnel(ends: str, frame: bytes) -> None:
+    """Sends a frame from the far end of a switch's tunnel to its near end.
+
+    Raises:
+        LabError: BAD_PORT, PORT_TAKEN, BAD_ADDRESS, NO_PERMISSION.
+        SinkError: UNREACHABLE.
+    """
+    # The command takes the place of the far end, so both ends are exchanged.
+    tunnel = read_tunnel(ends)
+    own, switch = tunnel.remote, tunnel.local
+    target = f"--udp {ends}: the frame cannot be sent"
+    try:
+        wire = open_tunnel(own, switch, target, ends=("far end", "near end"))
+    except LabError as error:
+        if error.what != "PORT_TAKEN":
+            raise
+        raise LabError(
+            "PORT_TAKEN",
+            f"{error.message}, and the frame has to leave from there: stop that program, or write "
+            "the switch's end first",
+        ) from error
+    with wire:
+        try:
+            wire.send(frame)
+            # If nothing receives at the address, a system reports it at once for its own addresses.
+            refused = wire.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        except OSError as error:
+            refused = error.errno or 0
+    if refused:
+        raise SinkError(
+            "UNREACHABLE",
+            f"{target}: {os.strerror(refused)}: check that a switch has its end of the tunnel at "
+            f"{switch[0]}:{switch[1]}",
+            errno=refused,
+        )
 
 
 def _payload(sequence: int, message: str) -> bytes:

@@ -244,7 +244,12 @@ class TunnelHost:
 
     @property
     def lost(self) -> int:
-        return sum(self._port.drops.values())
+        return self._port.drops.total() - self.unknown_senders
+
+    @property
+    def unknown_senders(self) -> int:
+        """The number of frames to the near end that did not come from the host."""
+        return self._port.drops["unknown_sender"]
 
     def fileno(self) -> int:
         return self._port.fileno()

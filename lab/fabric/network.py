@@ -202,6 +202,7 @@ class LabNetwork:
         self._tunnels = {
             name: TunnelHost(name, place, ports.get(name, 0)) for name, place in tunnels.items()
         }
+        self._tunnel_switches = {name: network.host(name).switch for name in tunnels}
         self._arrived = 0
         self._injections = Injections()
         self._server = P4RuntimeServer(
@@ -230,6 +231,10 @@ class LabNetwork:
     def status(self) -> dict[str, Any]:
         """Counters since the start; ``link_bytes`` is by direction, ``"u->v"``."""
         drops: Counter[str] = self._fabric.all_drops()
+        switch_drops = self._fabric.switch_drops()
+        for name, count in self._unknown_senders().items():
+            drops["unknown_sender"] += count
+            switch_drops.setdefault(name, {})["unknown_sender"] = count
         for reason, count in self._card.drops.items():
             drops[f"host_{reason}"] += count
         drops["lost_packet_out"] += self._injections.lost
@@ -239,11 +244,18 @@ class LabNetwork:
             "frames_in": self._fabric.frames_in,
             "deliveries": {name: each.delivered for name, each in everyone.items()},
             "drops": {reason: count for reason, count in sorted(drops.items()) if count},
-            "switch_drops": self._fabric.switch_drops(),
+            "switch_drops": switch_drops,
             "link_bytes": self._fabric.link_bytes(),
             "outstanding": sum(host.outstanding for host in self._hosts.values())
             + sum(ingress.backlog for ingress in self._ingress),
         }
+
+    def _unknown_senders(self) -> Counter[str]:
+        """Counts frames to a tunnel that did not come from its host, by switch of the host."""
+        counts: Counter[str] = Counter()
+        for name, tunnel in self._tunnels.items():
+            counts[self._tunnel_switches[name]] += tunnel.unknown_senders
+        return +counts
 
     def carry(self, ingress: Ingress) -> None:
         """A batch of frames, all the way into the files; then their senders are told."""

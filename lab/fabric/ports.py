@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Protocol
 
+from stackcast.lab.fabric.tunnel_sockets import Address, UnknownSenders, open_tunnel
 from stackcast.udfs.errors import LabError
 
 #: Ports of v1model have 9 bits; its last number means "drop".
@@ -50,8 +51,6 @@ _SEND_ERRORS = {
 
 _TUNNEL_ERRORS = {errno.EMSGSIZE: "frame_too_large", errno.EAGAIN: "tunnel_full"}
 
-_Address = tuple[str, int]
-
 
 @dataclass
 class PortCounters:
@@ -64,11 +63,14 @@ class PortCounters:
 
 
 class Port(Protocol):
-    """One port. ``drops`` counts by reason what was lost on the way in or out."""
+    """One port."""
 
     number: int
     counters: PortCounters
-    drops: Counter[str]
+
+    @property
+    def drops(self) -> Counter[str]:
+        """The number of frames that were lost, by reason."""
 
     @property
     def what(self) -> str:
@@ -96,8 +98,8 @@ class UdpTunnel:
     Port 0 at the near end takes a free one, which the opened port's ``what`` has.
     """
 
-    local: _Address
-    remote: _Address
+    local: Address
+    remote: Address
 
     def __str__(self) -> str:
         return "udp:{}:{}/{}:{}".format(*self.local, *self.remote)
@@ -133,14 +135,15 @@ def read_ports(texts: Iterable[str]) -> dict[int, Link]:
     ports: dict[int, Link] = {}
     for text in texts:
         number, sign, link = text.partition("=")
+        option = f"--port {text}"
         if not (sign and number.isascii() and number.isdecimal() and int(number) <= LAST_PORT):
-            raise _bad(text, f"give NUMBER=LINK with a number of 0 to {LAST_PORT}")
+            raise _bad(option, f"give NUMBER=LINK with a number of 0 to {LAST_PORT}")
         if int(number) in ports:
-            raise _bad(text, f"port {int(number)} is there already")
-        read = _read_link(text, link)
+            raise _bad(option, f"port {int(number)} is there already")
+        read = _read_link(option, link)
         for other, taken in ports.items():
             if read == taken:
-                raise _bad(text, f"port {other} is joined to it already")
+                raise _bad(option, f"port {other} is joined to it already")
         ports[int(number)] = read
     return ports
 
@@ -150,56 +153,25 @@ class UdpTunnelPort:
 
     Reasons in ``drops``: ``tunnel_unreachable`` (nobody listens at the far end, or the network says
     that it cannot be reached), ``tunnel_full``, ``frame_too_large`` (for a datagram, or for the
-    way). What the network says comes late, so that such frames are among ``frames_out`` too.
+    way), ``unknown_sender`` (a datagram did not come from the far end). What the network says comes
+    late, so that such frames are among ``frames_out`` too.
     """
 
     def __init__(self, number: int, link: UdpTunnel) -> None:
         self.number = number
         self.counters = PortCounters()
-        self.drops: Counter[str] = Counter()
-        self._link = link
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            self._open()
-        except LabError:
-            self._socket.close()
-            raise
+        self._drops: Counter[str] = Counter()
+        self._socket = open_tunnel(
+            link.local, link.remote, f"port {number}: the tunnel {link} cannot be opened"
+        )
         # Where port 0 was asked for, the one that was free.
         self._link = UdpTunnel(self._socket.getsockname(), link.remote)
+        self._unknown_senders = UnknownSenders(self._socket)
         _give_room(self._socket)
 
-    def _open(self) -> None:
-        near, far = self._link.local, self._link.remote
-        what = f"port {self.number}: the tunnel {self._link} cannot be opened"
-        if IPv4Address(far[0]).is_multicast or IPv4Address(far[0]).is_unspecified:
-            raise LabError("BAD_ADDRESS", f"{what}: its far end {far[0]} is no single machine")
-        try:
-            self._socket.bind(near)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise LabError(
-                    "PORT_TAKEN", f"{what}: another program has {near[0]}:{near[1]}"
-                ) from None
-            if error.errno == errno.EACCES:
-                raise LabError(
-                    "NO_PERMISSION", f"{what}: UDP port {near[1]} needs root; take one above 1023"
-                ) from None
-            why = (
-                f"its near end {near[0]} is no address of this machine"
-                if error.errno == errno.EADDRNOTAVAIL
-                else f"near end {near[0]}:{near[1]}: {error.strerror}"
-            )
-            raise LabError("BAD_ADDRESS", f"{what}: {why}") from None
-        try:
-            # Names the far end once, and keeps datagrams of all others out.
-            self._socket.connect(far)
-        except OSError as error:
-            why = (
-                f"its far end {far[0]} is a broadcast address"
-                if error.errno == errno.EACCES
-                else f"its far end {far[0]} cannot be reached from {near[0]}: {error.strerror}"
-            )
-            raise LabError("BAD_ADDRESS", f"{what}: {why}") from None
+    @property
+    def drops(self) -> Counter[str]:
+        return self._drops + Counter(unknown_sender=self._unknown_senders.count)
 
     @property
     def what(self) -> str:
@@ -238,10 +210,11 @@ class UdpTunnelPort:
         self.counters.bytes_out += len(frame)
 
     def _lost(self, error: OSError) -> None:
-        self.drops[_TUNNEL_ERRORS.get(error.errno or 0, "tunnel_unreachable")] += 1
+        self._drops[_TUNNEL_ERRORS.get(error.errno or 0, "tunnel_unreachable")] += 1
 
     def close(self) -> None:
         self._socket.close()
+        self._unknown_senders.close()
 
 
 class PacketSocketPort:
@@ -352,28 +325,56 @@ def with_vlan_tag(frame: bytes, auxdata: bytes) -> bytes:
     return frame[:12] + struct.pack(">HH", protocol, control) + frame[12:]
 
 
+def read_tunnel(text: str) -> UdpTunnel:
+    """Reads the tunnel of a switch's port as an option ``--udp`` of another command names it.
+
+    Args:
+        text: ``IP:PORT/IP:PORT``, the switch's end first, with or without ``udp:`` before it. Port
+            0 at the far end stands for any free one.
+
+    Raises:
+        LabError: BAD_PORT.
+    """
+    option = f"--udp {text}"
+    ends = text.removeprefix("udp:")
+    if "/" not in ends:
+        raise _bad(
+            option,
+            "a switch receives frames only from the far end of its tunnel: give both ends as the "
+            f"switch's --port does, as in --udp {ends or '127.0.0.1:5001'}/127.0.0.1:5002. "
+            "The tunnel to the publisher's switch of a lab has any far end, as in "
+            f"--udp {ends or '127.0.0.1:5001'}/127.0.0.1:0",
+        )
+    return _read_tunnel(option, f"udp:{ends}", least_far_port=0)
+
+
 _TUNNEL = re.compile(r"udp:([^:/]+):(\d{1,5})/([^:/]+):(\d{1,5})", re.ASCII)
 
 
-def _read_link(text: str, link: str) -> Link:
-    if not link.startswith("udp:"):
-        # As the kernel has them: at most 15 bytes, no white space, no slash.
-        if not 0 < len(os.fsencode(link)) <= 15 or re.search(r"[\s/]", link):
-            raise _bad(text, "a link is the name of an interface, or udp:IP:PORT/IP:PORT")
-        return Interface(link)
-    found = _TUNNEL.fullmatch(link)
-    if found is None:
-        raise _bad(text, "a tunnel is udp:IP:PORT/IP:PORT, the near end first")
-    return UdpTunnel(_address(text, found[1], found[2]), _address(text, found[3], found[4]))
+def _read_link(option: str, link: str) -> Link:
+    if link.startswith("udp:"):
+        return _read_tunnel(option, link)
+    # As the kernel has them: at most 15 bytes, no white space, no slash.
+    if not 0 < len(os.fsencode(link)) <= 15 or re.search(r"[\s/]", link):
+        raise _bad(option, "a link is the name of an interface, or udp:IP:PORT/IP:PORT")
+    return Interface(link)
 
 
-def _address(text: str, ip: str, port: str) -> _Address:
+def _read_tunnel(option: str, link: str, least_far_port: int = 1) -> UdpTunnel:
+    match = _TUNNEL.fullmatch(link)
+    if match is None:
+        raise _bad(option, "a tunnel is udp:IP:PORT/IP:PORT, the near end first")
+    near = _address(option, match[1], match[2])
+    return UdpTunnel(near, _address(option, match[3], match[4], least_far_port))
+
+
+def _address(option: str, ip: str, port: str, least_port: int = 1) -> Address:
     try:
         IPv4Address(ip)
     except AddressValueError:
-        raise _bad(text, f"{ip!r} is no IPv4 address") from None
-    if not 0 < int(port) < 1 << 16:
-        raise _bad(text, f"{port} is no UDP port")
+        raise _bad(option, f"{ip!r} is no IPv4 address") from None
+    if not least_port <= int(port) < 1 << 16:
+        raise _bad(option, f"{port} is no UDP port")
     return ip, int(port)
 
 
@@ -386,5 +387,5 @@ def _give_room(wire: socket.socket) -> None:
             wire.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
 
 
-def _bad(text: str, why: str) -> LabError:
-    return LabError("BAD_PORT", f"--port {text}: {why}", text=text)
+def _bad(option: str, why: str) -> LabError:
+    return LabError("BAD_PORT", f"{option}: {why}", text=option.partition(" ")[2])

@@ -179,7 +179,7 @@ class StandaloneSwitch:
                 egress.send(copy)
 
     def status(self) -> dict[str, Any]:
-        """Returns the counts since the start: by port, drops by reason, the program's counters."""
+        """Returns the counts since the start: by port, of all drops by reason, of the program."""
         drops = self.drops + self._data_plane.drops
         if self._injections.lost:
             drops["lost_packet_out"] = self._injections.lost
@@ -187,7 +187,11 @@ class StandaloneSwitch:
             drops.update(port.drops)
         return {
             "ports": {
-                str(port.number): {"link": port.what, **vars(port.counters)}
+                str(port.number): {
+                    "link": port.what,
+                    **vars(port.counters),
+                    "drops": dict(sorted(port.drops.items())),
+                }
                 for port in self._ports.values()
             },
             "drops": dict(sorted(drops.items())),

@@ -7,11 +7,14 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ports import free_port
 from tunnels import in_tunnel
 from typer.testing import CliRunner
 
 from stackcast.cli.main import app
-from stackcast.udfs.errors import StackcastError
+from stackcast.lab.fabric.ports import read_ports
+from stackcast.lab.fabric.standalone import open_ports
+from stackcast.udfs.errors import LabError, SinkError, StackcastError
 from stackcast.udfs.network.encodings import ROUTES
 from stackcast.udfs.network.labels import FORMATS, KINDS
 from stackcast.udfs.network.tunnel import Tunnel, TunnelEnd
@@ -80,8 +83,53 @@ def test_it_leaves_by_the_tunnel_as_one_datagram():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
         far.bind(("127.0.0.1", 0))
         far.settimeout(600)
-        frame = sent("tree:1", "stop:3", "--udp", f"127.0.0.1:{far.getsockname()[1]}")
+        # Port 0 stands for any free port.
+        tunnel = f"127.0.0.1:{far.getsockname()[1]}/127.0.0.1:0"
+        frame = sent("tree:1", "stop:3", "--udp", tunnel)
         assert far.recv(65_536) == frame
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("prefix", ["", "udp:"])
+def test_a_frame_enters_the_port_of_a_switch_by_the_tunnel_that_its_option_names(prefix):
+    text = f"127.0.0.1:{free_port()}/127.0.0.1:{free_port()}"
+    (port,) = open_ports(read_ports([f"1=udp:{text}"]))
+    try:
+        frame = sent("hop:2", "--udp", f"{prefix}{text}")
+        assert port.receive() == frame
+        assert port.counters.frames_in == 1 and not port.drops
+        # From any other address it is counted, and not received.
+        near, _, _ = text.partition("/")
+        sent("hop:2", "--udp", f"{near}/127.0.0.1:0")
+        assert port.receive() is None
+        assert port.drops == {"unknown_sender": 1}
+    finally:
+        port.close()
+
+
+def test_a_single_address_is_refused_with_what_to_write():
+    with pytest.raises(LabError) as refused:
+        sent("hop:2", "--udp", "127.0.0.1:5001")
+    assert refused.value.code == "LAB.BAD_PORT"
+    assert "as in --udp 127.0.0.1:5001/127.0.0.1:5002" in refused.value.message
+
+
+@pytest.mark.integration
+def test_a_frame_that_nothing_receives_is_an_error():
+    near, far = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    with pytest.raises(SinkError, match=f"Connection refused.*its end of the tunnel at {near}"):
+        sent("hop:2", "--udp", f"{near}/{far}")
+
+
+@pytest.mark.integration
+def test_ends_in_the_wrong_order_are_an_error_that_names_the_order():
+    near, far = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    (port,) = open_ports(read_ports([f"1=udp:{near}/{far}"]))
+    try:
+        with pytest.raises(LabError, match=f"another program has {near}.*switch's end first"):
+            sent("hop:2", "--udp", f"{far}/{near}")
+    finally:
+        port.close()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +143,10 @@ def test_it_leaves_by_the_tunnel_as_one_datagram():
         (["hop:1", "--group=10.0.0.1"], "STACK.NOT_MULTICAST"),
         (["hop:1", "--message=no"], "STACK.NOT_HEX"),
         (["hop:1", f"--sequence={1 << 64}"], "MESSAGE.BAD_SEQUENCE"),
-        (["hop:1", "--udp=here"], "SINK.BAD_ENDPOINT"),
+        (["hop:1", "--udp=here"], "LAB.BAD_PORT"),
+        (["hop:1", "--udp=here/there"], "LAB.BAD_PORT"),
+        (["hop:1", "--udp=127.0.0.1:0/127.0.0.1:1"], "LAB.BAD_PORT"),
+        (["hop:1", "--udp=224.0.0.1:1/127.0.0.1:0"], "LAB.BAD_ADDRESS"),
         pytest.param(
             ["hop:1", "--interface=no-such-one"],
             "SINK.(INTERFACE_NOT_FOUND|PERMISSION)",

@@ -366,9 +366,14 @@ def test_a_tunnel_host_sends_and_gets_whole_frames(tmp_path: Path) -> None:
             frame = Ether(wire.recv(2000))
             assert (frame[IP].dst, frame[UDP].load) == (own, b"in")
             sender.flush()
+            # Another program cannot send in the host's place, and its attempt is counted.
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.sendto(b"stranger", (ip, int(port)))
             # From here on links lose all frames.
             lossy = json.loads(child.ask(json.dumps({"command": "loss", "share": 1.0}), LIMIT))
             assert "loss" not in lossy["drops"]
+            assert lossy["drops"]["unknown_sender"] == 1
+            assert lossy["switch_drops"][host.switch]["unknown_sender"] == 1
             sender.send(bytes(Ether() / datagram))
             sender.flush()
             final = status(child, "stop")

@@ -303,6 +303,8 @@ def test_frames_go_from_tunnel_to_tunnel_until_a_signal_ends_it(neighbours: list
         waker.send(bytes([signal.SIGUSR1]))
         neighbours[1].send(b"x" * 60_000)
         assert neighbours[0].socket.recv(65_535) == b"x" * 60_000
+        # Port 3 gets a frame from the far end of port 1.
+        neighbours[0].socket.sendto(b"stray", ("127.0.0.1", neighbours[2].far))
     finally:
         waker.send(bytes([signal.SIGTERM]))
         loop.join(600)
@@ -321,6 +323,7 @@ def test_frames_go_from_tunnel_to_tunnel_until_a_signal_ends_it(neighbours: list
                 "bytes_in": size,
                 "frames_out": 1,
                 "bytes_out": 60_000,
+                "drops": {},
             },
             "2": {
                 "link": str(neighbours[1].link()),
@@ -328,6 +331,7 @@ def test_frames_go_from_tunnel_to_tunnel_until_a_signal_ends_it(neighbours: list
                 "bytes_in": 60_000,
                 "frames_out": 200,
                 "bytes_out": size,
+                "drops": {},
             },
             "3": {
                 "link": str(neighbours[2].link()),
@@ -335,9 +339,10 @@ def test_frames_go_from_tunnel_to_tunnel_until_a_signal_ends_it(neighbours: list
                 "bytes_in": 0,
                 "frames_out": 201,
                 "bytes_out": size + 60_000,
+                "drops": {"unknown_sender": 1},
             },
         },
-        "drops": {"empty": 1, "unplugged_port": 201},
+        "drops": {"empty": 1, "unknown_sender": 1, "unplugged_port": 201},
         "counters": {"seen": {7: (1, 60)}},
     }
 
@@ -346,11 +351,12 @@ def test_a_tunnel_takes_nothing_from_strangers_and_outlives_its_far_end(
     neighbours: list[Neighbour],
 ):
     (port,) = open_ports({1: neighbours[0].link()})
-    stranger = neighbours[1]
-    stranger.socket.sendto(b"stranger", ("127.0.0.1", neighbours[0].far))
+    for stranger in neighbours[1:]:
+        stranger.socket.sendto(b"stranger", ("127.0.0.1", neighbours[0].far))
     neighbours[0].send(b"neighbour")
     assert port.receive() == b"neighbour"
     assert port.receive() is None
+    assert port.drops == {"unknown_sender": 2} and port.counters.frames_in == 1
     where = neighbours[0].socket.getsockname()
     neighbours[0].socket.close()
     for _ in range(3):
@@ -366,6 +372,34 @@ def test_a_tunnel_takes_nothing_from_strangers_and_outlives_its_far_end(
     port.send(bytes(65_508))
     assert port.drops["frame_too_large"] == 1
     port.close()
+
+
+def test_a_flood_of_strangers_is_counted_and_displaces_no_frame_of_the_neighbour(
+    neighbours: list[Neighbour],
+):
+    (port,) = open_ports({1: neighbours[0].link()})
+    for number in range(5_000):
+        neighbours[1].socket.sendto(bytes(1_400), ("127.0.0.1", neighbours[0].far))
+        if number % 100 == 0:
+            neighbours[0].send(b"%d" % number)
+    assert [port.receive() for _ in range(50)] == [b"%d" % n for n in range(0, 5_000, 100)]
+    assert port.receive() is None
+    assert port.drops == {"unknown_sender": 5_000}
+    port.close()
+
+
+def test_an_open_tunnel_keeps_its_address_from_other_programs(neighbours: list[Neighbour]):
+    link = neighbours[0].link()
+    (port,) = open_ports({1: link})
+    with pytest.raises(LabError, match="another program has") as taken:
+        link.open(2)
+    assert taken.value.code == "LAB.PORT_TAKEN"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError, match="in use"):
+            other.bind(link.local)
+    port.close()
+    link.open(2).close()
 
 
 def test_a_vlan_tag_that_the_kernel_took_out_is_put_back():

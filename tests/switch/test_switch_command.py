@@ -19,6 +19,7 @@ import certificates
 import grpc
 import networkx as nx
 import pytest
+from documents import commands
 from google.protobuf import text_format
 from networks import from_graph
 from paths import COMPILED_P4, ROOT
@@ -254,6 +255,49 @@ def test_frames_go_from_interface_to_interface(namespace: list[str]):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+DOCUMENTED = """
+import json, shlex, signal, socket, subprocess, sys
+
+RUN, SEND = (shlex.split(line)[1:] for line in sys.argv[1:])
+for words in ("set lo up", "add veth0 type veth peer name host0", "set veth0 up"):
+    subprocess.run(["ip", "link", *words.split()], check=True)
+command = [sys.executable, "-m", "stackcast.cli.main"]
+process = subprocess.Popen([*command, *RUN], stdout=subprocess.PIPE, text=True)
+process.stdout.readline()
+subprocess.run([*command, *SEND], check=True)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+    stranger.sendto(b"stranger", ("127.0.0.1", 5001))
+frames_in = 0
+while not frames_in:
+    process.send_signal(signal.SIGUSR1)
+    frames_in = json.loads(process.stdout.readline())["ports"]["1"]["frames_in"]
+process.send_signal(signal.SIGTERM)
+print(process.stdout.readline())
+assert process.wait(600) == 0
+"""
+
+
+def test_the_documented_frame_enters_the_documented_switch(namespace: list[str]):
+    lines = [command.line for command in commands() if command.document == "lab.md"]
+    (run_line,) = (line for line in lines if line.startswith("stackcast switch run --json"))
+    (send_line,) = (line for line in lines if line.startswith("stackcast frames send hop:2 --udp"))
+    done = subprocess.run(
+        [*namespace, sys.executable, "-c", DOCUMENTED, run_line, send_line],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.strip().splitlines()[-1])
+    assert last["ports"]["1"]["frames_in"] == 1
+    assert last["ports"]["1"]["drops"] == {"unknown_sender": 1}
+    # Without entries in its tables, the switch drops the frame.
+    assert last["drops"]["unknown_sender"] == 1 and last["drops"].keys() > {"unknown_sender"}
 
 
 def test_a_signal_ends_it_whatever_clients_still_ask(run: Runs):
