@@ -11,7 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stackcast.cli.kafka_client import Bootstrap, PropertiesFile, client_options
+from stackcast.cli.kafka_client import (
+    Bootstrap,
+    PropertiesFile,
+    broker_errors,
+    client_options,
+)
 from stackcast.cli.signals import stop_on_signal
 from stackcast.lab.traffic.itch_writer import itch_specification
 from stackcast.lab.traffic.packets import check_records, open_records
@@ -145,7 +150,7 @@ def publish_command(
         "partitions": partitions,
         "progress": _show_published,
     }
-    with stop_on_signal() as stop:
+    with stop_on_signal() as stop, broker_errors():
         if file is not None:
             with open_records(file) as records:
                 checked = check_records(records, packets)

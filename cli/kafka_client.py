@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from stackcast.jobs.adapters.fetch.options import fetch_options
-from stackcast.udfs.errors import KafkaError
+from stackcast.jobs.embedded.options import DEFAULT
+from stackcast.lab.up.folder import read_state
+from stackcast.udfs.errors import KafkaError, LabError
 
 PropertiesFile = Annotated[
     Path | None,
@@ -25,7 +29,8 @@ Bootstrap = Annotated[
     typer.Option(
         "--bootstrap-servers",
         "--bootstrap",
-        help="Kafka brokers, host:port; without it those of the file, or 127.0.0.1:9092.",
+        help="Kafka brokers, host:port. By default those of --properties-file; without that option "
+        "the broker of the lab that is up in var/lab, or 127.0.0.1:9092 if none is up.",
     ),
 ]
 _PREFIX = "spark.stackcast.kafka."
@@ -36,10 +41,18 @@ _LINE = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$")
 def client_options(properties: Path | None, bootstrap: str | None) -> tuple[str, dict[str, Any]]:
     """Returns the brokers, and keyword arguments of kafka-python.
 
-    properties: of a job, ``key value`` or ``key=value`` a line; keys of no Kafka client are passed
-    over. bootstrap: in place of the file's. Raises KafkaError BAD_OPTION.
+    Args:
+        properties: file of a job, ``key value`` or ``key=value`` per line; keys of no Kafka client
+            are ignored.
+        bootstrap: brokers to use instead of those of the file.
+
+    Raises:
+        KafkaError: BAD_OPTION.
+        LabError: NO_ANSWER if neither is given, and the lab is coming up.
     """
     found = {"bootstrap.servers": _LOCAL}
+    if properties is None and not bootstrap:
+        found["bootstrap.servers"] = _lab_broker() or _LOCAL
     for line in properties.read_text().splitlines() if properties else ():
         if (match := _LINE.match(line)) and match[1].startswith(_PREFIX):
             found[match[1].removeprefix(_PREFIX)] = match[2]
@@ -55,3 +68,50 @@ def client_options(properties: Path | None, bootstrap: str | None) -> tuple[str,
             "sasl.jaas.config",
         ) from error
     return options.pop("bootstrap_servers"), options
+
+
+@contextmanager
+def broker_errors() -> Iterator[None]:
+    """Adds to the error of a broker that does not answer which lab is up on this machine."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.what != "BROKER_UNREACHABLE":
+            raise
+        hint = _hint(error.fields.get("bootstrap_servers"))
+        raise KafkaError(
+            "BROKER_UNREACHABLE", f"{error.message}; {hint}", **error.fields
+        ) from error
+
+
+def _lab_broker() -> str | None:
+    """Returns the address of the broker of the lab in the default folder; None if no lab is up."""
+    state = read_state(DEFAULT.path)
+    if state is None:
+        return None
+    if not state["ready"]:
+        raise LabError(
+            "NO_ANSWER",
+            f"the lab in {DEFAULT.path} is coming up: try again in a moment, or name another "
+            "broker with --bootstrap",
+        )
+    return str(state["bootstrap_servers"])
+
+
+def _hint(brokers: str | None) -> str:
+    """Returns the state of the lab in the default folder, and what to do."""
+    state = read_state(DEFAULT.path)
+    if state is None:
+        return (
+            f"no lab is up in {DEFAULT.path}: start one with 'stackcast lab up', or name a broker "
+            "with --bootstrap or --properties-file"
+        )
+    address = state.get("bootstrap_servers")
+    if address is None:
+        return f"the lab in {DEFAULT.path} is coming up: try again in a moment"
+    if address == brokers:
+        return f"it is the broker of the lab in {DEFAULT.path}, whose folder log says more"
+    return (
+        f"the lab in {DEFAULT.path} is up, and its broker is at {address}: leave out --bootstrap "
+        "and --properties-file to use it"
+    )

@@ -12,7 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stackcast.cli.kafka_client import Bootstrap, PropertiesFile, client_options
+from stackcast.cli.kafka_client import (
+    Bootstrap,
+    PropertiesFile,
+    broker_errors,
+    client_options,
+)
 from stackcast.cli.signals import stop_on_signal
 from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.links import open_link
@@ -89,7 +94,8 @@ def controller(
     another one on the same topics takes over and ends the first.
     """
     brokers, client = client_options(properties_file, bootstrap)
-    store = KafkaStore(brokers, *topics_of(topics), client)
+    with broker_errors():
+        store = KafkaStore(brokers, *topics_of(topics), client)
     try:
         service = ControllerService(
             open_link(address, link),

@@ -25,7 +25,12 @@ from stackcast.cli.attributes.files import (
 )
 from stackcast.cli.attributes.publishing import Progress, paced, send, to_topic
 from stackcast.cli.attributes.records import Faults, RecordEncoder, as_they_are, json_lines
-from stackcast.cli.kafka_client import Bootstrap, PropertiesFile, client_options
+from stackcast.cli.kafka_client import (
+    Bootstrap,
+    PropertiesFile,
+    broker_errors,
+    client_options,
+)
 from stackcast.cli.signals import stop_on_signal
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.lab.traffic.packets import SESSION, write_records
@@ -178,7 +183,7 @@ def publish(
         raise typer.BadParameter("give one of --topic, --interface and --tunnel")
     if not topic and encoding == "json":
         raise typer.BadParameter("frames carry id_pairs or bitmask: JSON is for a topic")
-    brokers, client = client_options(properties_file, bootstrap)
+    brokers, client = client_options(properties_file, bootstrap) if topic else ("", {})
     key = session.encode("ascii", "replace")
     if len(key) != len(SESSION):
         raise typer.BadParameter(f"--session: {session!r} has not ten characters")
@@ -195,7 +200,8 @@ def publish(
             for batch in batches
         )
         if topic:
-            to_topic(made, topic, brokers, client, partitions, stop, progress)
+            with broker_errors():
+                to_topic(made, topic, brokers, client, partitions, stop, progress)
         else:
             options = SinkOptions(
                 "udp" if tunnel else "af_packet", endpoint=tunnel, interface=interface

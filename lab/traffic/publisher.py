@@ -256,7 +256,7 @@ def connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) ->
         raise KafkaError(
             "BROKER_UNREACHABLE",
             f"no Kafka broker answers at {bootstrap_servers} ({error}): check the address and that "
-            "the broker runs; 'stackcast lab up' starts one here",
+            "the broker runs",
             bootstrap_servers=bootstrap_servers,
         ) from error
 

@@ -31,7 +31,7 @@ from stackcast.lab.fabric.hosts import check_external
 from stackcast.lab.fabric.topologies import NetworkOptions, read_network
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up import deployment
-from stackcast.lab.up.folder import FolderLock, claim, write_whole
+from stackcast.lab.up.folder import FolderLock, claim, read_state, state_file, write_whole
 from stackcast.lab.up.lab import Lab
 from stackcast.udfs.errors import LabError, StackcastError, printable
 from stackcast.udfs.stop_request import StopRequest
@@ -92,7 +92,7 @@ def up(options: LabOptions, say: Callable[[str], object] = lambda _: None) -> di
     claim(folder)
     output = folder / "log" / "lab.log"
     output.parent.mkdir(parents=True, exist_ok=True)
-    _state(folder).unlink(missing_ok=True)
+    state_file(folder).unlink(missing_ok=True)
     with output.open("wb") as stream:
         child = subprocess.Popen(
             [sys.executable, "-m", "stackcast.lab.up.daemon", json.dumps(asdict(options))],
@@ -127,7 +127,7 @@ def down(folder: str | Path) -> bool:
         deadline = time.monotonic() + _DOWN_S
         while time.monotonic() < deadline:
             if lock.holder() != pid:
-                _state(folder).unlink(missing_ok=True)
+                state_file(folder).unlink(missing_ok=True)
                 return True
             time.sleep(0.05)
     raise LabError("NOT_DOWN", f"the lab in {folder} (process {pid}) does not end", pid=pid)
@@ -139,9 +139,9 @@ def status(folder: str | Path) -> dict[str, Any] | None:
     Raises ``LabError`` ``NO_ANSWER`` if it does not tell.
     """
     folder = Path(folder).absolute()
-    if _running(folder) is None:
+    state = read_state(folder)
+    if state is None:
         return None
-    state: dict[str, Any] = json.loads(_state(folder).read_text())
     if not state["ready"]:
         raise LabError("NO_ANSWER", f"the lab in {folder} is coming up: ask again in a moment")
     host, _, port = state["status"].rpartition(":")
@@ -155,20 +155,10 @@ def status(folder: str | Path) -> dict[str, Any] | None:
     return state | {"counters": answer}
 
 
-def _state(folder: Path) -> Path:
-    return folder / "lab.json"
-
-
 def _running(folder: Path) -> int | None:
-    """Process of the background lab in a folder.
-
-    A file alone proves nothing, as process ids are used again: its process must hold the lock too.
-    """
-    try:
-        pid = int(json.loads(_state(folder).read_text())["pid"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
-    return pid if FolderLock(folder).holder() == pid else None
+    """Returns the process of the background lab in a folder."""
+    state = read_state(folder)
+    return None if state is None else int(state["pid"])
 
 
 def _wait_until_up(folder: Path, child: subprocess.Popen[bytes], output: Path) -> dict[str, Any]:
@@ -178,7 +168,7 @@ def _wait_until_up(folder: Path, child: subprocess.Popen[bytes], output: Path) -
             said = output.read_text(errors="replace").strip() or "(nothing)"
             raise LabError("NOT_UP", f"the lab could not be started; {output} says: {said}")
         try:
-            state: dict[str, Any] = json.loads(_state(folder).read_text())
+            state: dict[str, Any] = json.loads(state_file(folder).read_text())
         except (FileNotFoundError, ValueError):
             state = {}
         if state.get("ready"):
@@ -217,7 +207,7 @@ def run(options: LabOptions, stop: Callable[[float], bool]) -> None:
                 while not stop(_LOOK_S):
                     lab.check()
         finally:
-            _state(folder).unlink(missing_ok=True)
+            state_file(folder).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -245,7 +235,7 @@ def _answering(lab: Lab) -> Iterator[str]:
 
 
 def _write_state(folder: Path, state: dict[str, Any]) -> None:
-    write_whole(_state(folder), json.dumps(state, indent=2) + "\n")
+    write_whole(state_file(folder), json.dumps(state, indent=2) + "\n")
 
 
 def main() -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 from stackcast.udfs.errors import LabError
 
@@ -32,6 +34,24 @@ _LEFTOVERS = (
     "sensors.jsonl",
     "generate.log",
 )
+
+
+def state_file(folder: Path) -> Path:
+    """Returns the file with process and addresses of a background lab, there while it is up."""
+    return folder / "lab.json"
+
+
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """Returns what the background lab of a folder says of itself; None if none runs there.
+
+    A file alone proves nothing, as process ids are used again: its process must hold the lock too.
+    """
+    try:
+        state: dict[str, Any] = json.loads(state_file(folder).read_text())
+        pid = int(state["pid"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return None
+    return state if FolderLock(folder).holder() == pid else None
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -102,7 +102,9 @@ def status(folder: Path) -> Any:
     return json.loads(stackcast("lab", "status", "--folder", folder, "--json").stdout)
 
 
-def test_a_lab_in_the_background(tmp_path: Path) -> None:
+def test_a_lab_in_the_background(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The commands up, up again, use, down and down again, as a user types them."""
     sizes = [*SIZES, "--racks", "2", "--subscriptions", "50"]
     (tmp_path / "lock").touch()
@@ -152,11 +154,16 @@ def test_a_lab_in_the_background(tmp_path: Path) -> None:
         assert len(rows["subscriptions"]) == 50
         assert all(dt.datetime.fromisoformat(r["updated_at"]) for r in rows["subscriptions"])
 
-        published = stackcast(
-            "itch", "publish", "--generate", "500", "--symbols", "20",
-            "--bootstrap", state["bootstrap_servers"],
-        )  # fmt: skip
+        # In the default folder, commands that publish find the broker by themselves.
+        var = tmp_path_factory.mktemp("var")
+        (var / "lab").symlink_to(tmp_path)
+        with monkeypatch.context() as environment:
+            environment.setenv("STACKCAST_VAR", str(var))
+            published = stackcast("itch", "publish", "--generate", "500", "--symbols", "20")
+            events = stackcast("attributes", "publish", "--sensors", "5", "--topic", "sensors")
         assert "500 messages" in published.stdout, published.stderr
+        for result in (published, events):
+            assert f" at {state['bootstrap_servers']}: " in result.stdout + result.stderr
     finally:
         receiver.close()
         down = stackcast("lab", "down", "--folder", tmp_path)

@@ -222,18 +222,13 @@ RULES = (
     Step("stackcast rules remove mine", prints="no longer live", after=(REPLACE_RULE,)),
 )
 WRITE_SQL = Step('echo "SHOW TABLES; SELECT count(*) FROM hosts" > statements.sql')
-ADDRESS = "$(awk '/bootstrap.servers/ {print $2}' var/lab/lab.conf)"
-PUBLISH = Step("stackcast itch publish --generate 100000 --bootstrap ADDRESS", {"ADDRESS": ADDRESS})
+PUBLISH = Step("stackcast itch publish --generate 100000")
 #: Commands that use a lab with a stream on it.
 ON_A_STREAM = (
     Step(f"{MINE} jobs/rerequest.py", ready="re-requests are taken"),
     *RULES,
     PUBLISH,
-    Step(
-        "stackcast itch publish day.itch --bootstrap 127.0.0.1:9092",
-        {"127.0.0.1:9092": ADDRESS},
-        after=(GENERATE,),
-    ),
+    Step("stackcast itch publish day.itch", after=(GENERATE,)),
     Step("stackcast lab status", prints="deliveries"),
     Step("stackcast lab status --watch h3 --watch pod1-rack2,h3", ready="pod1-rack2,h3: bytes"),
     Step(

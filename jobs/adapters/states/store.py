@@ -56,7 +56,7 @@ class KafkaStore:
             raise KafkaError(
                 "BROKER_UNREACHABLE",
                 f"no Kafka broker answers at {bootstrap_servers} ({error}): check the address and "
-                "that the broker runs; 'stackcast lab up' starts one here",
+                "that the broker runs",
                 bootstrap_servers=bootstrap_servers,
             ) from error
         try:
