@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
@@ -12,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 import typer
 
 from stackcast import schemas
-from stackcast.cli import send_frame
+from stackcast.cli import captures, send_frame
 from stackcast.cli.attributes.files import (
     USUAL,
     AttributesOption,
@@ -22,7 +23,6 @@ from stackcast.cli.attributes.files import (
 )
 from stackcast.cli.attributes.records import KEY, texts_of
 from stackcast.cli.standard_streams import standard_input
-from stackcast.jobs.adapters.wire.pcap import is_pcap, read_pcap
 from stackcast.udfs.errors import StackcastError, StackError, printable
 from stackcast.udfs.messages.attributes.reference import read_event
 from stackcast.udfs.messages.attributes.registry import Registry
@@ -32,12 +32,20 @@ from stackcast.udfs.messages.specification import Specification, parse_specifica
 from stackcast.udfs.messages.summaries import Summary
 from stackcast.udfs.network.tunnel import TUNNEL_PORT
 from stackcast.udfs.stacks.dissect import (
+    UDP,
     Dissection,
     EventFrame,
     dissect,
     dissect_event,
     is_event,
     out_of_tunnel,
+)
+from stackcast.udfs.stacks.link_layer import (
+    ETHERNET,
+    TAG_PROTOCOLS,
+    LinkHeader,
+    VlanTag,
+    read_link_header,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Look into frames: header stacks and what they carry.")
@@ -58,7 +66,8 @@ def dissect_command(
     source: Annotated[
         str,
         typer.Argument(
-            help="A capture (pcap, pcapng), the hex of one frame, or - for standard input."
+            help="A capture (pcap or pcapng, packed by gzip or not), the hex of one frame, or - "
+            "for standard input."
         ),
     ] = "-",
     as_json: Annotated[
@@ -74,44 +83,57 @@ def dissect_command(
     """Print each frame of a capture or of hex text: stack, addresses, sequence, messages.
 
     Standard input may be a capture or hex, one frame a line; colons, spaces and 0x are skipped.
-    Frames of EtherType 0x9001 are attribute/value events, and their destination says in which
-    encoding; messages of MoldUDP64 are ITCH's, or with --events such events.
-    What cannot be read is told with a code and the byte of the frame; the exit code is 1 then.
+    Captures may be of Ethernet, with VLAN tags or without, of all interfaces (tcpdump -i any), or
+    of raw IP. Frames of EtherType 0x9001 are attribute/value events, and their destination says in
+    which encoding; messages of MoldUDP64 are ITCH's, or with --events such events.
+    What cannot be read is reported with a code and the byte of the frame; the exit code is 1 then.
+    A remark is no error: it names what a capture leaves open, such as a checksum that the sender's
+    network card completes.
     """
     registry = read_registry(attributes, widths_of(widths))
     specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     reader = _Events(events, registry) if events else _Itch(specification)
     failed = False
-    for number, (time, frame) in enumerate(_frames(source), start=1):
+    for number, record in enumerate(_records(source), start=1):
         row: Row = {"frame": number, "length": 0}
-        if time is not None:
-            row["time"] = time
-        if isinstance(frame, StackcastError):
-            row["errors"] = [_error(frame)]
+        if isinstance(record, StackcastError):
+            row["errors"] = [_error(record)]
         else:
-            row["length"] = len(frame)
-            row |= _event_row(frame, registry) if is_event(frame) else _way_row(frame, reader)
+            row["length"] = len(record.frame)
+            if record.time_ns is not None:
+                row |= {"time": record.time_ns / 1e9, "time_ns": record.time_ns}
+            row |= _frame_row(record, reader, registry, events)
         failed |= bool(row["errors"])
         typer.echo(json.dumps(row) if as_json else _text(row))
     if failed:
         raise typer.Exit(1)
 
 
-def _frames(source: str) -> Iterator[tuple[float | None, bytes | StackcastError]]:
-    """Time, and a frame or the error that ends or replaces it."""
+@dataclass(frozen=True)
+class _Frame:
+    """A frame to dissect. time_ns: None if it is not from a capture."""
+
+    frame: bytes
+    link_type: int = ETHERNET
+    time_ns: int | None = None
+
+
+def _records(source: str) -> Iterator[_Frame | StackcastError]:
+    """Yields each frame, or the error that ends the capture or replaces the frame."""
     if source == "-":
         content = standard_input().read()
-        if is_pcap(content):
-            yield from _from_pcap(io.BytesIO(content))
+        stream = captures.unpacked(io.BufferedReader(io.BytesIO(content)))
+        if captures.is_capture(stream):
+            yield from _from_capture(stream)
         else:
             for line in content.decode("ascii", "replace").splitlines():
                 if line.strip():
-                    yield None, _from_hex(line)
+                    yield _from_hex(line)
     elif _is_file(source):
         with Path(source).open("rb") as file:
-            yield from _from_pcap(file)
+            yield from _from_capture(captures.unpacked(file))
     else:
-        yield None, _from_hex(source)
+        yield _from_hex(source)
 
 
 def _is_file(source: str) -> bool:
@@ -122,18 +144,18 @@ def _is_file(source: str) -> bool:
         return False
 
 
-def _from_pcap(stream: BinaryIO) -> Iterator[tuple[float | None, bytes | StackcastError]]:
+def _from_capture(stream: BinaryIO) -> Iterator[_Frame | StackcastError]:
     try:
-        for record in read_pcap(stream):
-            yield record.time, record.frame
+        for record in captures.read_capture(stream):
+            yield _Frame(record.frame, record.link_type, record.time_ns)
     except StackError as error:
-        yield None, error
+        yield error
 
 
-def _from_hex(text: str) -> bytes | StackcastError:
+def _from_hex(text: str) -> _Frame | StackcastError:
     digits = "".join(text.replace(":", " ").replace("0x", " ").split())
     try:
-        return bytes.fromhex(digits)
+        return _Frame(bytes.fromhex(digits))
     except ValueError:
         shown = text if len(text) <= 40 else text[:37] + "..."
         return StackError("NOT_HEX", f"{shown!r} is neither a file nor hex", offset=0)
@@ -181,19 +203,58 @@ class _Events:
         return {"type": "event"}
 
 
-def _event_row(frame: bytes, registry: Registry) -> Row:
+def _frame_row(
+    frame: _Frame, reader: _Itch | _Events, registry: Registry, events: str | None
+) -> Row:
     try:
-        parts = dissect_event(frame, registry.widths)
+        link = read_link_header(frame.frame, frame.link_type)
     except StackError as error:
         return {"errors": [_error(error)]}
+    if is_event(link):
+        return _event_row(frame, link, registry, events or "id_pairs")
+    return _path_row(frame, reader)
+
+
+def _event_row(frame: _Frame, link: LinkHeader, registry: Registry, unaddressed: str) -> Row:
+    remarks = []
+    if link.destination_mac is None:
+        remarks.append(
+            "the capture does not record the destination, which names the encoding: read as "
+            f"{unaddressed}; --events names another encoding"
+        )
+    try:
+        parts = dissect_event(frame.frame, registry.widths, frame.link_type, unaddressed)
+    except StackError as error:
+        return {"remarks": remarks, "errors": [_error(error)]}
     return {
-        "destination_mac": _mac(parts.destination_mac),
-        "source_mac": _mac(parts.source_mac),
-        "ethertype": "0x9001",
+        **_link_row(parts.link),
         "encoding": parts.encoding,
         "attributes": texts_of(parts.values, registry),
         **_payload(parts),
+        "remarks": remarks,
         "errors": [],
+    }
+
+
+def _link_row(link: LinkHeader) -> Row:
+    row: Row = {
+        "destination_mac": _mac(link.destination_mac),
+        "source_mac": _mac(link.source_mac),
+        "ethertype": f"{link.ethertype:#06x}",
+    }
+    if link.link_type != ETHERNET:
+        row["link"] = link.name
+    if link.tags:
+        row["vlan"] = [_tag_row(tag) for tag in link.tags]
+    return row
+
+
+def _tag_row(tag: VlanTag) -> Row:
+    return {
+        "protocol": TAG_PROTOCOLS[tag.protocol],
+        "id": tag.vlan,
+        "priority": tag.priority,
+        "drop_eligible": tag.drop_eligible,
     }
 
 
@@ -209,29 +270,27 @@ def _payload(parts: EventFrame) -> Row:
     return row
 
 
-def _way_row(frame: bytes, reader: _Itch | _Events) -> Row:
+def _path_row(frame: _Frame, reader: _Itch | _Events) -> Row:
     """A frame, perhaps in a tunnel between switches; bytes of errors are of the frame within."""
     try:
-        found = out_of_tunnel(frame)
+        tunnelled = out_of_tunnel(frame.frame, frame.link_type, check_udp=False)
     except StackError as error:
         return {"errors": [_error(error)]}
-    if found is None:
+    if tunnelled is None:
         return _row(frame, reader)
-    ipv4, within = found
+    ipv4, within = tunnelled
     ends = _endpoint(ipv4.source, TUNNEL_PORT), _endpoint(ipv4.destination, TUNNEL_PORT)
-    return {"tunnel": " > ".join(ends), **_row(within, reader)}
+    return {"tunnel": " > ".join(ends), **_row(_Frame(within), reader)}
 
 
-def _row(frame: bytes, reader: _Itch | _Events) -> Row:
+def _row(frame: _Frame, reader: _Itch | _Events) -> Row:
     try:
-        parts = dissect(frame)
+        parts = dissect(frame.frame, frame.link_type, check_udp=False)
     except StackError as error:
         return {"errors": [_error(error)]}
     offset, index = split_sequence(parts.sequence)
     row: Row = {
-        "destination_mac": _mac(parts.destination_mac),
-        "source_mac": _mac(parts.source_mac),
-        "ethertype": f"{parts.ethertype:#06x}",
+        **_link_row(parts.link),
         "labels": [parts.label_format.describe(label) for label in parts.labels],
         "source": _endpoint(parts.ipv4.source, parts.udp.source_port),
         "destination": _endpoint(parts.ipv4.destination, parts.udp.destination_port),
@@ -246,7 +305,20 @@ def _row(frame: bytes, reader: _Itch | _Events) -> Row:
     if parts.tag is not None:
         row["summary"] |= {"key": parts.tag[0], "tag": parts.tag[1].hex()}
     messages, errors = _messages(parts, reader)
-    return row | {"messages": messages, "errors": errors}
+    remarks, faults = _checksum(parts.udp)
+    return row | {"messages": messages, "remarks": remarks, "errors": [*faults, *errors]}
+
+
+def _checksum(udp: UDP) -> tuple[list[str], list[Row]]:
+    """Returns remarks and errors on the checksum of a datagram."""
+    at = udp.checksum_at
+    if udp.checksum == "offloaded":
+        remark = f"the UDP checksum at byte {at} was left to the sender's network card"
+        return [remark], []
+    if udp.checksum == "wrong":
+        error = StackError("UDP_CHECKSUM", f"the UDP checksum at byte {at} is wrong")
+        return [], [_error(error, at)]
+    return [], []
 
 
 def _messages(parts: Dissection, reader: _Itch | _Events) -> tuple[list[Row], list[Row]]:
@@ -268,7 +340,7 @@ def _text(row: Row) -> str:
     if "count" in row:
         stack = ", ".join(row["labels"]) or "none (as a host receives it)"
         lines += [
-            f"  ethernet   {row['source_mac']} > {row['destination_mac']}  {row['ethertype']}",
+            *_link_text(row),
             f"  stack      {stack}",
             f"  ipv4 udp   {row['source']} > {row['destination']}",
             f"  moldudp64  session {row['session']}  sequence {row['sequence']} (offset "
@@ -279,7 +351,7 @@ def _text(row: Row) -> str:
         lines += [f"    {_message_text(message)}" for message in row["messages"]]
     elif "encoding" in row:
         lines += [
-            f"  ethernet   {row['source_mac']} > {row['destination_mac']}  {row['ethertype']}",
+            *_link_text(row),
             f"  {row['encoding']:<10} "
             + " ".join(f"{k}={v}" for k, v in row["attributes"].items()),
         ]
@@ -287,11 +359,27 @@ def _text(row: Row) -> str:
             lines.append(f"  key        session {row['session']}  sequence {row['sequence']}")
         elif "payload" in row:
             lines.append(f"  payload    {row['payload']}")
+    lines += [f"  remark     {remark}" for remark in row.get("remarks", ())]
     lines += [
         f"  error {error['code']} at byte {error['offset']}: {error['message']}"
         for error in row["errors"]
     ]
     return "\n".join(map(printable, lines))
+
+
+def _link_text(row: Row) -> list[str]:
+    """Returns the lines of the link layer: addresses that the capture records, and VLAN tags."""
+    source, destination = row["source_mac"], row["destination_mac"]
+    addresses = ""
+    if destination is not None:
+        addresses = f"{source} > {destination}  "
+    elif source is not None:
+        addresses = f"from {source}  "
+    lines = [f"  {row.get('link', 'ethernet'):<10} {addresses}{row['ethertype']}"]
+    if "vlan" in row:
+        tags = (f"{tag['protocol']} {tag['id']} priority {tag['priority']}" for tag in row["vlan"])
+        lines.append(f"  vlan       {', '.join(tags)}")
+    return lines
 
 
 def _summary(summary: Summary) -> Row:
@@ -320,8 +408,8 @@ def _message_text(message: Row) -> str:
     )
 
 
-def _mac(address: int) -> str:
-    return address.to_bytes(6).hex(":")
+def _mac(address: int | None) -> str | None:
+    return None if address is None else address.to_bytes(6).hex(":")
 
 
 def _endpoint(address: int, port: int) -> str:

@@ -21,7 +21,7 @@ import typer
 from numpy.typing import NDArray
 
 from stackcast.cli.standard_streams import standard_input
-from stackcast.jobs.adapters.wire.pcap import is_pcap, read_pcap
+from stackcast.jobs.adapters.wire.pcap import is_pcap, read_ethernet
 from stackcast.lab.traffic.sensors import attribute_rows
 from stackcast.udfs.errors import EventError
 from stackcast.udfs.messages.attributes.events import Widths
@@ -197,7 +197,7 @@ def record_source(stream: BinaryIO) -> RecordFile:
         stream = cast(BinaryIO, io.BufferedReader(cast(Any, stream)))
     head = cast(Any, stream).peek(64)[:64]
     if is_pcap(head):
-        return RecordFile("frame", _grouped(record.frame for record in read_pcap(stream)))
+        return RecordFile("frame", _grouped(record.frame for record in read_ethernet(stream)))
     if _TEXT.issuperset(head):
         return RecordFile("line", map(_unhexed, line_batches(stream)))
     return RecordFile("record", _grouped(read_binary_file(stream)))

@@ -17,7 +17,8 @@ from stackcast.udfs.messages.attributes.events import ETHERTYPE
 from stackcast.udfs.messages.attributes.reference import write_event
 from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.network.network import Host
-from stackcast.udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP, multicast_mac
+from stackcast.udfs.stacks.frame import PROTOCOL_UDP, multicast_mac
+from stackcast.udfs.stacks.link_layer import ETHERTYPE_IPV4
 
 _IPV4, _UDP = 20, 8
 _DONT_FRAGMENT = 0x4000

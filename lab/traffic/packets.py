@@ -123,15 +123,28 @@ def _is_packet(record: bytes) -> bool:
 
 @contextmanager
 def open_records(path: str | Path, *, with_ends: bool = False) -> Iterator[Iterator[bytes]]:
-    """Opens a Nasdaq BinaryFILE, which is unpacked if its name ends in ``.gz``.
+    """Opens a Nasdaq BinaryFILE, packed by gzip or not.
 
     Args:
         path: the file.
         with_ends: whether records of length 0, which end a session, are among the records.
 
     Returns:
-        A context manager whose value iterates over all records of the file. Iterating over a
-        damaged file raises MessageError TRUNCATED_FILE or DAMAGED_FILE.
+        A context manager whose value iterates over all records of the file, as `read_records`.
+
+    Raises:
+        LabError: NO_SUCH_FILE.
+    """
+    with open_unpacked(path) as stream:
+        yield read_records(stream, path, with_ends=with_ends)
+
+
+@contextmanager
+def open_unpacked(path: str | Path) -> Iterator[BinaryIO]:
+    """Opens a file, which is unpacked if its content is gzip's or its name ends in ``.gz``.
+
+    Returns:
+        A context manager whose value has a method ``peek``.
 
     Raises:
         LabError: NO_SUCH_FILE.
@@ -144,9 +157,25 @@ def open_records(path: str | Path, *, with_ends: bool = False) -> Iterator[Itera
             "NO_SUCH_FILE", f"cannot read {path}: {error.strerror}", path=str(path)
         ) from None
     with plain:
-        packed = path.suffix == ".gz"
-        stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if packed else plain
-        yield _whole(read_binary_file(stream, with_ends=with_ends), path)
+        packed = path.suffix == ".gz" or is_gzip(plain.peek(3))
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if packed else plain
+
+
+def read_records(stream: BinaryIO, path: str | Path, *, with_ends: bool = False) -> Iterator[bytes]:
+    """Yields the records of an open BinaryFILE.
+
+    Raises:
+        MessageError: TRUNCATED_FILE or DAMAGED_FILE.
+    """
+    return _whole(read_binary_file(stream, with_ends=with_ends), Path(path))
+
+
+def is_gzip(head: bytes) -> bool:
+    """Returns True if a file that begins with these bytes is packed by gzip.
+
+    No BinaryFILE begins so: its first record would have 8,075 bytes.
+    """
+    return head.startswith(b"\x1f\x8b\x08")
 
 
 def _whole(records: Iterator[bytes], path: Path) -> Iterator[bytes]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import socket
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +14,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
-from scapy.packet import Raw
+from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Dot1Q, Ether
+from scapy.packet import Packet, Raw
+from scapy_captures import write_pcap, write_pcapng
 from typer.testing import CliRunner
 
 from stackcast.cli import frames as command
@@ -230,6 +234,129 @@ def test_a_pcap_of_ours_is_shown_from_a_file_and_from_standard_input(tmp_path):
     assert rows[0]["kafka_offset"] == 5 and rows[0]["errors"] == []
     assert rows[0]["messages"][1]["stock"] == "GOOGL"
     assert shown("--json", given=path.read_bytes()) == (code, text)
+
+
+HOST_PACKET = build_packet(b"SESSION001", 9, [ADD_ORDER])
+DATAGRAM = IP(src="10.0.0.1", dst="239.159.2.3") / UDP(sport=PORT, dport=PORT) / Raw(HOST_PACKET)
+MACS = {"src": "02:00:00:00:00:01", "dst": "01:00:5e:1f:02:03"}
+COOKED = {"lladdrtype": 1, "lladdrlen": 6, "src": MAC.to_bytes(6) + b"\0\0"}
+#: A packet of each link type that users capture, and how the command names the link.
+CAPTURED: list[tuple[str, Packet]] = [
+    ("ethernet", Ether(**MACS) / DATAGRAM),
+    ("linux_sll", CookedLinux(**COOKED) / DATAGRAM),
+    ("linux_sll2", CookedLinuxV2(**COOKED) / DATAGRAM),
+    ("ipv4", DATAGRAM),
+]
+
+
+def rows_of(*arguments: str, given: bytes | None = None, code: int = 0) -> list[dict]:
+    ended, text = shown("--json", *arguments, given=given)
+    assert ended == code, text
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_capture_of_interfaces_of_several_link_types_is_read_whole(tmp_path):
+    path = tmp_path / "several.pcapng"
+    write_pcapng(path, [(f"eth-{name}", packet.copy()) for name, packet in CAPTURED * 2])
+    rows = rows_of(str(path))
+    assert [row.get("link", "ethernet") for row in rows] == [name for name, _ in CAPTURED] * 2
+    for row in rows:
+        (message,) = row["messages"]
+        assert (message["stock"], row["sequence"], row["remarks"]) == ("GOOGL", 9, [])
+    macs = [(row["source_mac"], row["destination_mac"]) for row in rows[:4]]
+    assert macs == [tuple(MACS.values()), *[(MACS["src"], None)] * 2, (None, None)]
+    text = shown(str(path))[1]
+    for line in (
+        "  ethernet   02:00:00:00:00:01 > 01:00:5e:1f:02:03  0x0800",
+        "  linux_sll  from 02:00:00:00:00:01  0x0800",
+        "  linux_sll2 from 02:00:00:00:00:01  0x0800",
+        "  ipv4       0x0800",
+    ):
+        assert line in text.splitlines()
+
+
+def test_an_interface_that_cannot_be_read_harms_no_frame_of_another(tmp_path):
+    from scapy.layers.dot11 import Dot11  # noqa: PLC0415
+
+    path = tmp_path / "wireless.pcapng"
+    packets = [CAPTURED[0], ("wlan", Dot11()), CAPTURED[0]]
+    write_pcapng(path, [(name, packet.copy()) for name, packet in packets])
+    rows = rows_of(str(path), code=1)
+    assert [[e["code"] for e in row["errors"]] for row in rows] == [[], ["STACK.LINK_TYPE"], []]
+
+
+def test_tags_are_shown_with_what_is_behind_them(tmp_path):
+    tags = Dot1Q(vlan=100, prio=5, type=0x8100) / Dot1Q(vlan=7, type=0x0800)
+    path = tmp_path / "tagged.pcap"
+    write_pcap(path, [bytes(Ether(**MACS, type=0x88A8) / tags / DATAGRAM)])
+    (row,) = rows_of(str(path))
+    assert row["vlan"] == [
+        {"protocol": "802.1ad", "id": 100, "priority": 5, "drop_eligible": False},
+        {"protocol": "802.1Q", "id": 7, "priority": 0, "drop_eligible": False},
+    ]
+    assert row["ethertype"] == "0x0800" and row["messages"][0]["stock"] == "GOOGL"
+    assert "  vlan       802.1ad 100 priority 5, 802.1Q 7 priority 0\n" in shown(str(path))[1]
+
+
+@pytest.mark.integration
+def test_what_the_kernel_leaves_to_the_network_card_is_shown_with_a_remark():
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        try:
+            capture = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        except PermissionError:
+            pytest.skip("captures need CAP_NET_RAW")
+        with capture:
+            capture.bind(("lo", 0x0800))
+            receiver.bind(("127.0.0.1", 0))
+            sender.sendto(HOST_PACKET, receiver.getsockname())
+            port = receiver.getsockname()[1].to_bytes(2)
+            while (frame := capture.recv(65_535))[36:38] != port:
+                pass
+    (row,) = rows_of(frame.hex())
+    assert row["messages"][0]["stock"] == "GOOGL" and row["errors"] == []
+    remark = "the UDP checksum at byte 40 was left to the sender's network card"
+    assert row["remarks"] == [remark]
+    assert f"  remark     {remark}\n" in shown(frame.hex())[1]
+
+
+def test_a_frame_with_a_wrong_checksum_is_shown_and_is_an_error():
+    frame = changed(UDP_AT + 6, b"\x12\x34")
+    (row,) = rows_of(frame.hex(), code=1)
+    assert [message["stock"] for message in row["messages"]] == ["GOOGL", "GOOGL"]
+    (error,) = row["errors"]
+    assert (error["code"], error["offset"]) == ("STACK.UDP_CHECKSUM", UDP_AT + 6)
+
+
+def test_json_keeps_the_nanoseconds_of_a_capture(tmp_path):
+    path = tmp_path / "nanoseconds.pcap"
+    times = write_pcap(path, [FRAME] * 5)
+    rows = rows_of(str(path))
+    assert [row["time_ns"] for row in rows] == times
+    assert [row["time"] for row in rows] == pytest.approx([time / 1e9 for time in times])
+
+
+def test_a_packed_capture_is_read_under_any_name_and_from_standard_input(tmp_path):
+    path = tmp_path / "capture"
+    write_pcap(path, [FRAME] * 3)
+    plain = shown("--json", str(path))
+    assert plain[0] == 0 and plain[1].count("\n") == 3
+    packed = gzip.compress(path.read_bytes())
+    path.write_bytes(packed)
+    assert shown("--json", str(path)) == plain
+    assert shown("--json", given=packed) == plain
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:-30], lambda c: c[:3] + b"\xff" + c[4:]])
+def test_a_packed_capture_that_is_damaged_is_an_error_of_ours(tmp_path: Path, damage):
+    path = tmp_path / "capture"
+    write_pcap(path, [FRAME] * 3)
+    content = damage(gzip.compress(path.read_bytes()))
+    path.write_bytes(content)
+    for rows in (rows_of(str(path), code=1), rows_of(given=content, code=1)):
+        assert rows[-1]["errors"][0]["code"] in ("STACK.TRUNCATED_CAPTURE", "STACK.NOT_HEX")
 
 
 def test_errors_are_told_by_frame_and_the_others_are_still_shown():

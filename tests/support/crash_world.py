@@ -50,7 +50,8 @@ from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.stacks.dissect import dissect
 from stackcast.udfs.stacks.forwarding import ForwardingModel, network_tables
-from stackcast.udfs.stacks.frame import DATAGRAM, ETHERTYPE_IPV4
+from stackcast.udfs.stacks.frame import DATAGRAM
+from stackcast.udfs.stacks.link_layer import ETHERTYPE_IPV4
 from stackcast.udfs.trees.broadcast import broadcast_trees
 
 MARK = "STACKCAST_TEST_MARK"

@@ -1,5 +1,7 @@
 """Dissection of one frame's bytes: with a header stack, or as a host receives it.
 
+Frames may have VLAN tags, and captures other link types than Ethernet.
+
 Plain Python, apart from the builder's kernels, so that each can be checked by the other.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Literal
 
 from stackcast.udfs.errors import MessageError, StackError
 from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP
@@ -17,10 +20,20 @@ from stackcast.udfs.messages.summaries import Summary, authentication, is_summar
 from stackcast.udfs.network.encodings import BY_ETHER_TYPE
 from stackcast.udfs.network.labels import NARROW, LabelFormat
 from stackcast.udfs.network.tunnel import TUNNEL_PORT
-from stackcast.udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
+from stackcast.udfs.stacks.frame import PROTOCOL_UDP
+from stackcast.udfs.stacks.link_layer import (
+    ETHERNET,
+    ETHERTYPE_IPV4,
+    LinkHeader,
+    need,
+    read_link_header,
+)
 
-_ETHERNET = 14
 _MOLDUDP64 = 20
+
+#: ``offloaded``: the sender leaves the rest to its network card, and the frame was captured before
+#: the card completed it.
+Checksum = Literal["none", "right", "offloaded", "wrong"]
 
 
 @dataclass(frozen=True)
@@ -36,13 +49,17 @@ class UDP:
     source_port: int
     destination_port: int
     length: int
+    checksum: Checksum
+    checksum_at: int
 
 
 @dataclass(frozen=True)
 class Dissection:
     """Parts of a frame. ``labels`` is empty for a plain IPv4 frame.
 
+    link: the headers before the stack, or before IPv4.
     label_format: of ``labels``, by the EtherType.
+    payload: of the UDP datagram.
     count: of the MoldUDP64 header (0: heartbeat, 0xFFFF: end of session).
     positions: byte position in the frame of each message, after its length field.
     padding: bytes after the IPv4 datagram, as Ethernet adds them to short frames.
@@ -50,12 +67,11 @@ class Dissection:
     tag: of an authenticated one, the id of its key and the tag, which is not checked.
     """
 
-    destination_mac: int
-    source_mac: int
-    ethertype: int
+    link: LinkHeader
     labels: tuple[int, ...]
     ipv4: IPv4
     udp: UDP
+    payload: bytes
     session: bytes
     sequence: int
     count: int
@@ -64,6 +80,18 @@ class Dissection:
     padding: int
     summary: Summary | None = None
     tag: tuple[int, bytes] | None = None
+
+    @property
+    def destination_mac(self) -> int | None:
+        return self.link.destination_mac
+
+    @property
+    def source_mac(self) -> int | None:
+        return self.link.source_mac
+
+    @property
+    def ethertype(self) -> int:
+        return self.link.ethertype
 
     @property
     def label_format(self) -> LabelFormat:
@@ -78,81 +106,105 @@ class EventFrame:
     payload: the bytes after the header, an Ethernet padding included.
     """
 
-    destination_mac: int
-    source_mac: int
+    link: LinkHeader
     encoding: str
     values: dict[int, int]
     payload: bytes
 
 
-def is_event(frame: bytes) -> bool:
+def is_event(link: LinkHeader) -> bool:
     """Returns True if the EtherType is that of attribute/value events."""
-    return frame[12:14] == ETHERTYPE.to_bytes(2)
+    return link.ethertype == ETHERTYPE
 
 
-def dissect_event(frame: bytes, widths: Widths = WIDTHS) -> EventFrame:
+def dissect_event(
+    frame: bytes,
+    widths: Widths = WIDTHS,
+    link_type: int = ETHERNET,
+    unaddressed: str = "id_pairs",
+) -> EventFrame:
     """Dissects a frame of EtherType 0x9001; any id that the bitmask has may be an attribute's.
 
-    Raises StackError with ``offset``, the byte of the frame where the fault is:
-    ``TRUNCATED_FRAME``, or the code of `stackcast.udfs.messages.attributes.reference.read_event`.
+    Args:
+        frame: the bytes of the frame.
+        widths: bits of an id and of the bitmask.
+        link_type: of the link on which the frame was captured.
+        unaddressed: encoding of the event if the link type records no destination.
+
+    Raises:
+        StackError: LINK_TYPE, TRUNCATED_FRAME, or the code of
+            `stackcast.udfs.messages.attributes.reference.read_event`, with ``offset``, the byte of
+            the frame where the fault is.
     """
-    _need(frame, 0, _ETHERNET, "the Ethernet header")
-    destination = int.from_bytes(frame[:6])
-    encoding = "bitmask" if destination == BITMASK_GROUP else "id_pairs"
+    link = read_link_header(frame, link_type)
+    encoding = "bitmask" if link.destination_mac == BITMASK_GROUP else "id_pairs"
+    if link.destination_mac is None:
+        encoding = unaddressed
+    begin = link.payload_at
     try:
-        values, payload = read_event(frame[_ETHERNET:], encoding, widths.ids, len(frame), widths)
+        values, payload = read_event(frame[begin:], encoding, widths.ids, len(frame), widths)
     except MessageError as error:
-        at = _ETHERNET + error.fields.get("offset", 0)
+        at = begin + error.fields.get("offset", 0)
         raise StackError(
-            error.what, f"{encoding} header at byte {_ETHERNET}: {error.message}", offset=at
+            error.what, f"{encoding} header at byte {begin}: {error.message}", offset=at
         ) from error
-    return EventFrame(destination, int.from_bytes(frame[6:12]), encoding, values, payload)
+    return EventFrame(link, encoding, values, payload)
 
 
-def out_of_tunnel(frame: bytes) -> tuple[IPv4, bytes] | None:
+def out_of_tunnel(
+    frame: bytes, link_type: int = ETHERNET, *, check_udp: bool = True
+) -> tuple[IPv4, bytes] | None:
     """Returns the frame that a switch has put into a tunnel, and the IPv4 header before it; None
     for a frame that is in none.
 
-    Raises as :func:`dissect` where what is before it is damaged.
+    Arguments and errors are those of :func:`dissect`.
     """
-    if frame[12:14] != ETHERTYPE_IPV4.to_bytes(2) or frame[23:24] != PROTOCOL_UDP.to_bytes():
+    link = read_link_header(frame, link_type)
+    begin = link.payload_at
+    protocol = frame[begin + 9 : begin + 10]
+    if link.ethertype != ETHERTYPE_IPV4 or protocol != PROTOCOL_UDP.to_bytes():
         return None
-    ipv4, at = _read_ipv4(frame, _ETHERNET)
-    udp = _read_udp(frame, at, _ETHERNET + ipv4.total_length, ipv4)
+    ipv4, at = _read_ipv4(frame, begin)
+    udp = _read_udp(frame, at, begin + ipv4.total_length, ipv4, check_udp)
     if udp.destination_port != TUNNEL_PORT:
         return None
     return ipv4, frame[at + 8 : at + udp.length]
 
 
-def dissect(frame: bytes) -> Dissection:
+def dissect(frame: bytes, link_type: int = ETHERNET, *, check_udp: bool = True) -> Dissection:
     """Dissects a frame and checks lengths, checksums and labels.
 
-    Raises StackError with ``offset``, the byte of the frame where the fault is:
-    ``TRUNCATED_FRAME``, ``UNKNOWN_ETHERTYPE``, ``EMPTY_STACK``, ``TOO_MANY_LABELS``,
-    ``BAD_LABEL``, ``BAD_IPV4``, ``FRAGMENT``, ``IPV4_CHECKSUM``, ``NOT_UDP``, ``BAD_UDP``,
-    ``UDP_CHECKSUM``, or the code of a damaged MoldUDP64 packet
-    (``TRUNCATED_MESSAGE``, ...) with the byte where that packet begins.
+    Args:
+        frame: the bytes of the frame, from the header of its link on.
+        link_type: of the link on which the frame was captured.
+        check_udp: whether a checksum of UDP that is offloaded or wrong is an error; otherwise
+            ``udp.checksum`` says so.
+
+    Raises:
+        StackError: with ``offset``, the byte of the frame where the fault is: LINK_TYPE,
+            TRUNCATED_FRAME, UNKNOWN_ETHERTYPE, EMPTY_STACK, TOO_MANY_LABELS, BAD_LABEL, BAD_IPV4,
+            FRAGMENT, IPV4_CHECKSUM, NOT_UDP, BAD_UDP, UDP_CHECKSUM, or the code of a damaged
+            MoldUDP64 packet (TRUNCATED_MESSAGE, ...) with the byte where that packet begins.
     """
-    _need(frame, 0, _ETHERNET, "the Ethernet header")
-    ethertype = int.from_bytes(frame[12:14])
-    at = _ETHERNET
+    link = read_link_header(frame, link_type)
+    at = link.payload_at
     labels: tuple[int, ...] = ()
-    form = BY_ETHER_TYPE.get(ethertype)
+    form = BY_ETHER_TYPE.get(link.ethertype)
     if form is not None:
         labels = _read_stack(frame, at, form)
         at += 2 + form.size * len(labels)
-    elif ethertype != ETHERTYPE_IPV4:
+    elif link.ethertype != ETHERTYPE_IPV4:
         raise StackError(
             "UNKNOWN_ETHERTYPE",
-            f"EtherType {ethertype:#06x} at byte 12 is neither "
+            f"EtherType {link.ethertype:#06x} at byte {link.ethertype_at} is neither "
             f"{' or '.join(f'{known:#06x}' for known in BY_ETHER_TYPE)} (header stack) nor "
             f"{ETHERTYPE_IPV4:#06x} (IPv4)",
-            offset=12,
-            ethertype=ethertype,
+            offset=link.ethertype_at,
+            ethertype=link.ethertype,
         )
     ipv4, udp_at = _read_ipv4(frame, at)
     end = at + ipv4.total_length
-    udp = _read_udp(frame, udp_at, end, ipv4)
+    udp = _read_udp(frame, udp_at, end, ipv4, check_udp)
     payload_at = udp_at + 8
     payload = frame[payload_at : udp_at + udp.length]
     summary = None
@@ -170,12 +222,11 @@ def dissect(frame: bytes) -> Dissection:
         positions.append(position + 2)
         position += 2 + len(message)
     return Dissection(
-        destination_mac=int.from_bytes(frame[:6]),
-        source_mac=int.from_bytes(frame[6:12]),
-        ethertype=ethertype,
+        link=link,
         labels=labels,
         ipv4=ipv4,
         udp=udp,
+        payload=payload,
         session=session,
         sequence=sequence,
         count=int.from_bytes(payload[18:20]),
@@ -187,17 +238,8 @@ def dissect(frame: bytes) -> Dissection:
     )
 
 
-def _need(frame: bytes, at: int, size: int, what: str) -> None:
-    if len(frame) < at + size:
-        raise StackError(
-            "TRUNCATED_FRAME",
-            f"{what} at byte {at} needs {size} bytes; the frame ends at byte {len(frame)}",
-            offset=len(frame),
-        )
-
-
 def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
-    _need(frame, at, 2, "the number of labels")
+    need(frame, at, 2, "the number of labels")
     entries = int.from_bytes(frame[at : at + 2])
     if entries > form.max_labels:
         raise StackError(
@@ -210,7 +252,7 @@ def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
         raise StackError(
             "EMPTY_STACK", f"no label is announced at byte {at}: switches drop this", offset=at
         )
-    _need(frame, at + 2, form.size * entries, f"the stack of {entries} labels")
+    need(frame, at + 2, form.size * entries, f"the stack of {entries} labels")
     labels = form.unpack(frame, at + 2, entries)
     for position, label in enumerate(labels):
         offset = at + 2 + form.size * position
@@ -227,7 +269,7 @@ def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
 
 
 def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
-    _need(frame, at, 20, "the IPv4 header")
+    need(frame, at, 20, "the IPv4 header")
     version, header = frame[at] >> 4, 4 * (frame[at] & 0xF)
     if version != 4 or header < 20:
         raise StackError(
@@ -235,7 +277,7 @@ def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
             f"version {version}, header of {header} bytes at byte {at}: no IPv4 header",
             offset=at,
         )
-    _need(frame, at, header, "the IPv4 header")
+    need(frame, at, header, "the IPv4 header")
     total_length, _, flags, ttl, protocol = struct.unpack_from(">HHHBB", frame, at + 2)
     source, destination = struct.unpack_from(">II", frame, at + 12)
     if total_length < header:
@@ -244,7 +286,7 @@ def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
             f"total length {total_length} at byte {at + 2} is less than the header of {header}",
             offset=at + 2,
         )
-    _need(frame, at, total_length, "the IPv4 datagram")
+    need(frame, at, total_length, "the IPv4 datagram")
     if _ones_complement_sum(frame[at : at + header]) != 0xFFFF:
         raise StackError(
             "IPV4_CHECKSUM", f"the IPv4 header checksum at byte {at + 10} is wrong", offset=at + 10
@@ -260,10 +302,10 @@ def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
     return IPv4(source, destination, ttl, total_length), at + header
 
 
-def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4) -> UDP:
+def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4, check: bool) -> UDP:
     if end - at < 8:
         raise StackError("BAD_UDP", f"{end - at} bytes of UDP at byte {at}", offset=at)
-    source_port, destination_port, length, checksum = struct.unpack_from(">HHHH", frame, at)
+    source_port, destination_port, length = struct.unpack_from(">HHH", frame, at)
     if not 8 <= length <= end - at:
         raise StackError(
             "BAD_UDP",
@@ -271,11 +313,26 @@ def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4) -> UDP:
             offset=at + 4,
         )
     pseudo = struct.pack(">IIHH", ipv4.source, ipv4.destination, PROTOCOL_UDP, length)
-    if checksum and _ones_complement_sum(pseudo + frame[at : at + length]) != 0xFFFF:
+    udp = UDP(source_port, destination_port, length, _checksum(pseudo, frame, at, length), at + 6)
+    if check and udp.checksum in ("offloaded", "wrong"):
         raise StackError(
             "UDP_CHECKSUM", f"the UDP checksum at byte {at + 6} is wrong", offset=at + 6
         )
-    return UDP(source_port, destination_port, length)
+    return udp
+
+
+def _checksum(pseudo: bytes, frame: bytes, at: int, length: int) -> Checksum:
+    """Returns the state of the checksum of the UDP datagram at byte ``at``.
+
+    A kernel that leaves the checksum to the network card writes the sum of the pseudo-header, to
+    which the card adds the datagram.
+    """
+    checksum = int.from_bytes(frame[at + 6 : at + 8])
+    if not checksum:
+        return "none"
+    if _ones_complement_sum(pseudo + frame[at : at + length]) == 0xFFFF:
+        return "right"
+    return "offloaded" if checksum == _ones_complement_sum(pseudo) else "wrong"
 
 
 def _ones_complement_sum(data: bytes) -> int:

@@ -26,8 +26,8 @@ from stackcast.udfs.messages.sequence import INDEX_BITS, OFFSET_SHIFT
 from stackcast.udfs.network.labels import NARROW, LabelFormat
 from stackcast.udfs.stacks import kernels
 from stackcast.udfs.stacks.kernels import NOT_WORKED_OUT
+from stackcast.udfs.stacks.link_layer import ETHERTYPE_IPV4
 
-ETHERTYPE_IPV4 = 0x0800
 MAX_MTU = 65_535
 PROTOCOL_UDP = 17
 #: Bytes of a template that belong to the datagram.

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from stackcast.jobs.adapters.wire.options import SinkOptions
 from stackcast.udfs.errors import SinkError, StackError
+from stackcast.udfs.stacks.link_layer import ETHERNET, LINK_TYPES
 
 _MAGIC = 0xA1B2C3D4
 _MAGIC_NANOSECONDS = 0xA1B23C4D
@@ -34,9 +35,9 @@ _MAGIC_PCAPNG = 0x0A0D0D0A
 _INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _ENHANCED_PACKET = 1, 2, 3, 6
 _BYTE_ORDER = 0x1A2B3C4D
 _RESOLUTION, _TIME_OFFSET = 9, 14
-_ETHERNET = 1
+_SECOND = 1_000_000_000
 _SNAPLEN = 262_144
-_FILE_HEADER = struct.pack("<IHHiIII", _MAGIC, 2, 4, 0, 0, _SNAPLEN, _ETHERNET)
+_FILE_HEADER = struct.pack("<IHHiIII", _MAGIC, 2, 4, 0, 0, _SNAPLEN, ETHERNET)
 _RECORD = np.dtype([("s", "<u4"), ("us", "<u4"), ("captured", "<u4"), ("length", "<u4")])
 
 
@@ -142,11 +143,21 @@ def _records(
 
 @dataclass(frozen=True)
 class Record:
-    """One captured frame. time: seconds since 1970; offset: of its record header in the file."""
+    """One captured frame.
 
-    time: float
+    time_ns: nanoseconds since 1970. offset: of its record header in the file. link_type: of the
+    link on which it was captured, as :mod:`stackcast.udfs.stacks.link_layer` numbers them.
+    """
+
+    time_ns: int
     frame: bytes
     offset: int
+    link_type: int = ETHERNET
+
+    @property
+    def time(self) -> float:
+        """Seconds since 1970."""
+        return self.time_ns / _SECOND
 
 
 def is_pcap(head: bytes) -> bool:
@@ -160,8 +171,11 @@ def is_pcap(head: bytes) -> bool:
 def read_pcap(stream: BinaryIO) -> Iterator[Record]:
     """Yields the frames of a classic pcap or a pcapng file, of either byte order and any unit.
 
-    Raises StackError ``NOT_PCAP``, ``LINK_TYPE``, or, after the frames before it,
-    ``TRUNCATED_CAPTURE``; with ``offset`` in the file.
+    Interfaces of a pcapng file may have different link types, those that cannot be read among them.
+
+    Raises:
+        StackError: with ``offset`` in the file: NOT_PCAP, LINK_TYPE if no frame of a classic file
+            can be read, or, after the frames before it, TRUNCATED_CAPTURE.
     """
     magic = stream.read(4)
     if not is_pcap(magic):
@@ -172,6 +186,18 @@ def read_pcap(stream: BinaryIO) -> Iterator[Record]:
         yield from _read_classic(magic, stream)
 
 
+def read_ethernet(stream: BinaryIO) -> Iterator[Record]:
+    """Yields the frames of a capture as :func:`read_pcap` does, if all are of Ethernet.
+
+    Raises:
+        StackError: as :func:`read_pcap`; LINK_TYPE for a frame of another link type.
+    """
+    for record in read_pcap(stream):
+        if record.link_type != ETHERNET:
+            raise _unknown_link(record.link_type, record.offset, f"only Ethernet ({ETHERNET})")
+        yield record
+
+
 def _read_classic(magic: bytes, stream: BinaryIO) -> Iterator[Record]:
     """The frames after the first four bytes of a classic file."""
     little = int.from_bytes(magic, "little")
@@ -180,8 +206,12 @@ def _read_classic(magic: bytes, stream: BinaryIO) -> Iterator[Record]:
     if len(head) < len(_FILE_HEADER):
         raise _truncated("the file header", len(head))
     number, *_, link_type = struct.unpack(f"{order}IHHiIII", head)
-    _check_link(link_type & 0xFFFF, 20)
-    fraction = 1e-9 if number == _MAGIC_NANOSECONDS else 1e-6
+    # The upper half has flags, and the length of a frame check sequence.
+    link_type &= 0xFFFF
+    if link_type not in LINK_TYPES:
+        known = ", ".join(map(str, sorted(LINK_TYPES)))
+        raise _unknown_link(link_type, 20, f"only {known}")
+    unit = 1 if number == _MAGIC_NANOSECONDS else 1_000
     offset = len(head)
     while record := stream.read(16):
         captured = 0
@@ -191,7 +221,7 @@ def _read_classic(magic: bytes, stream: BinaryIO) -> Iterator[Record]:
             frame = stream.read(captured)
         if len(record) < 16 or len(frame) < captured:
             raise _truncated("the record", offset)
-        yield Record(seconds + part * fraction, frame, offset)
+        yield Record(seconds * _SECOND + part * unit, frame, offset, link_type)
         offset += 16 + captured
 
 
@@ -224,7 +254,7 @@ def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
             )
         kind = int.from_bytes(head[:4], order)
         if kind == _INTERFACE:
-            interfaces.append(_interface(body, order, offset))
+            interfaces.append(_interface(body, order))
         elif kind in (_ENHANCED_PACKET, _OLD_PACKET, _SIMPLE_PACKET):
             yield _packet(kind, body, order, interfaces, offset)
         offset += length
@@ -233,15 +263,18 @@ def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
 
 @dataclass(frozen=True)
 class _Interface:
-    """The interface of captured frames. unit: seconds of one unit of their times."""
+    """The interface of captured frames.
 
+    units: of time in a second. time_offset: seconds to add to times.
+    """
+
+    link_type: int
     snap_length: int
-    unit: float
+    units: int
     time_offset: int
 
 
-def _interface(body: bytes, order: Literal["little", "big"], offset: int) -> _Interface:
-    _check_link(int.from_bytes(body[:2], order), offset + 8)
+def _interface(body: bytes, order: Literal["little", "big"]) -> _Interface:
     options = {}
     at = 8
     while at + 4 <= len(body):
@@ -250,8 +283,9 @@ def _interface(body: bytes, order: Literal["little", "big"], offset: int) -> _In
         at += 4 + size + -size % 4
     resolution = int.from_bytes(options.get(_RESOLUTION, b"\6"))
     return _Interface(
+        int.from_bytes(body[:2], order),
         int.from_bytes(body[4:8], order),
-        (2.0 if resolution & 0x80 else 10.0) ** -(resolution & 0x7F),
+        (2 if resolution & 0x80 else 10) ** (resolution & 0x7F),
         int.from_bytes(options.get(_TIME_OFFSET, b""), order, signed=True),
     )
 
@@ -273,21 +307,19 @@ def _packet(
         )
     interface = interfaces[number]
     if kind != _SIMPLE_PACKET:
-        time = (numbers[1] << 32 | numbers[2]) * interface.unit + interface.time_offset
+        units = numbers[1] << 32 | numbers[2]
+        time_ns = units * _SECOND // interface.units + interface.time_offset * _SECOND
         start, captured = 20, numbers[3]
     else:
-        time, start = 0.0, 4
+        time_ns, start = 0, 4
         captured = min(numbers[0], interface.snap_length or numbers[0])
     if start + captured > len(body):
         raise _truncated("the frame in the block", offset)
-    return Record(time, body[start : start + captured], offset)
+    return Record(time_ns, body[start : start + captured], offset, interface.link_type)
 
 
-def _check_link(link_type: int, offset: int) -> None:
-    if link_type != _ETHERNET:
-        raise StackError(
-            "LINK_TYPE", f"link type {link_type}: only Ethernet (1) is read", offset=offset
-        )
+def _unknown_link(link_type: int, offset: int, known: str) -> StackError:
+    return StackError("LINK_TYPE", f"link type {link_type}: {known} can be read", offset=offset)
 
 
 def _truncated(what: str, offset: int) -> StackError:
