@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stackcast.cli.captures import CapturedPackets, is_capture
 from stackcast.cli.kafka_client import (
     Bootstrap,
     PropertiesFile,
@@ -19,7 +20,12 @@ from stackcast.cli.kafka_client import (
 )
 from stackcast.cli.signals import stop_on_signal
 from stackcast.lab.traffic.itch_writer import itch_specification
-from stackcast.lab.traffic.packets import check_records, open_records
+from stackcast.lab.traffic.packets import (
+    check_records,
+    open_records,
+    open_unpacked,
+    read_records,
+)
 from stackcast.lab.traffic.publisher import Published, publish
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.lab.traffic.trading_session import generate as generate_file
@@ -106,7 +112,10 @@ def inspect(
 
 @app.command("publish")
 def publish_command(
-    file: Annotated[Path | None, typer.Argument(help="BinaryFILE to publish, .gz or not.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="BinaryFILE or capture (pcap, pcapng) to publish, .gz or not."),
+    ] = None,
     *,
     packets: PacketsOption = False,
     generated: Annotated[
@@ -133,8 +142,11 @@ def publish_command(
     """Publish a session to Kafka as MoldUDP64 packets. Ctrl-C ends it cleanly.
 
     A file is published to its last byte, session after session. With --packets its records are
-    whole packets, which are sent unchanged. The exit code is 2 if the file cannot be opened, is cut
-    off or is damaged; messages before the fault may have been published.
+    whole packets, which are sent unchanged. A capture's MoldUDP64 packets are sent unchanged, too,
+    heartbeats included; other frames are left out, and standard error says how many.
+
+    The exit code is 2 if the file cannot be opened, is cut off or is damaged; messages before the
+    fault may have been published.
     """
     if packets and generated:
         raise typer.BadParameter(
@@ -152,9 +164,15 @@ def publish_command(
     }
     with stop_on_signal() as stop, broker_errors():
         if file is not None:
-            with open_records(file) as records:
-                checked = check_records(records, packets)
-                done = publish(brokers, topic, checked, packets=packets, stop=stop, **options)
+            with open_unpacked(file) as stream:
+                if is_capture(stream):
+                    captured = CapturedPackets(stream, file)
+                    records, packets = captured.packets(), True
+                else:
+                    captured, records = None, check_records(read_records(stream, file), packets)
+                done = publish(brokers, topic, records, packets=packets, stop=stop, **options)
+            if captured is not None and captured.left_out:
+                _report_left_out(captured, file)
         else:
             session = TradingSession(generated, seed, symbols)
             done = publish(brokers, topic, session, stop=stop, **options)
@@ -163,6 +181,15 @@ def publish_command(
         f"{topic} at {brokers}: {done.messages:,} messages in {done.packets:,} packets, "
         f"{done.payload_bytes:,} bytes, {done.seconds:.1f} s"
     )
+
+
+def _report_left_out(captured: CapturedPackets, file: Path) -> None:
+    _clear_progress()
+    text = (
+        f"{file}: {captured.left_out:,} of {captured.frames:,} frames contain no MoldUDP64 packet "
+        f"and were left out; {captured.first_left_out}"
+    )
+    typer.echo(printable(text), err=True)
 
 
 Where = str

@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 from collections import Counter
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 
 import itchcpp.parser
 import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import CookedLinuxV2, Dot1Q, Ether
+from scapy.packet import Packet, Raw
+from scapy_captures import write_pcap
 from typer.testing import CliRunner
 
 from stackcast.cli import main
+from stackcast.cli.captures import CapturedPackets
 from stackcast.cli.itch import app
 from stackcast.lab.traffic import trading_session
 from stackcast.lab.traffic.packets import check_records, open_records, packetize, write_records
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.udfs.errors import LabError
-from stackcast.udfs.messages.reference import read_packet
+from stackcast.udfs.messages.reference import build_packet, read_packet
 from stackcast.udfs.messages.summaries import Summary
 
 pytestmark = pytest.mark.unit
@@ -182,6 +191,68 @@ def test_publish_takes_a_file_or_a_session(arguments):
     result = run("publish", *arguments)
     assert result.exit_code == 2
     assert "not both" in result.stderr
+
+
+def test_a_packed_file_is_read_without_the_suffix(tmp_path, day):
+    named = run("inspect", day).stdout
+    assert "3,000" in named.splitlines()[-1]
+    assert run("inspect", day.rename(tmp_path / "day")).stdout == named
+
+
+PACKETS = list(packetize(SESSION[:60]))
+ADDRESSES = {"src": "02:00:00:00:00:01", "dst": "01:00:5e:36:0c:01"}
+ARP = Ether(**ADDRESSES, type=0x0806) / Raw(bytes(28))
+
+
+def datagram(payload: bytes) -> Packet:
+    return IP(src="10.0.0.1", dst="233.54.12.1") / UDP(sport=26400, dport=26400) / Raw(payload)
+
+
+def captured(path: Path) -> CapturedPackets:
+    return CapturedPackets(BytesIO(path.read_bytes()), path)
+
+
+@examples(50)
+@given(
+    st.lists(st.sampled_from([*PACKETS, build_packet(b"SESSION001", 7, [])]), min_size=1),
+    st.lists(st.integers(0, 4095), max_size=3),
+    st.booleans(),
+)
+def test_packets_are_taken_out_of_a_capture_unchanged(tmp_path_factory, packets, vlans, cooked):
+    path = tmp_path_factory.mktemp("captures") / "feed.pcap"
+    frames = []
+    for packet in packets:
+        content, ethertype = datagram(packet), 0x0800
+        for vlan in vlans:
+            content, ethertype = Dot1Q(vlan=vlan, type=ethertype) / content, 0x8100
+        head = CookedLinuxV2(proto=ethertype) if cooked else Ether(**ADDRESSES, type=ethertype)
+        frames.append(bytes(head / content))
+    write_pcap(path, frames, 276 if cooked else 1)
+    source = captured(path)
+    assert list(source.packets()) == packets
+    assert (source.frames, source.left_out) == (len(packets), 0)
+
+
+def test_other_frames_of_a_capture_are_left_out_and_counted(tmp_path):
+    path = tmp_path / "mixed.pcap"
+    summary = Summary(b"ABCDEFGHIJ", 0, 1 << 26, 3, 7, 1).pack()
+    contents = [datagram(payload) for payload in (PACKETS[0], b"no packet", summary)]
+    # A card completes this checksum, or a tool has rewritten the address.
+    contents.append(IP(src="10.0.0.1", dst="10.0.0.2") / UDP(chksum=0x1234) / Raw(PACKETS[1]))
+    frames = [Ether(**ADDRESSES, type=0x0800) / content for content in contents]
+    write_pcap(path, map(bytes, [ARP, *frames]))
+    source = captured(path)
+    assert list(source.packets()) == PACKETS[:2]
+    assert (source.frames, source.left_out) == (5, 3)
+    assert source.first_left_out.startswith("frame 1: STACK.UNKNOWN_ETHERTYPE")
+
+
+def test_a_capture_without_packets_is_one_clear_error(tmp_path):
+    write_pcap(tmp_path / "arp", [bytes(ARP)] * 2)
+    # Nothing listens there: the error comes before the connection.
+    with pytest.raises(LabError, match=r"none of the 2 frames .* contains a MoldUDP64") as caught:
+        run("publish", tmp_path / "arp", "--bootstrap", "127.0.0.1:1")
+    assert caught.value.code == "LAB.WRONG_RECORDS"
 
 
 def test_the_module_writes_the_same_file(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 import signal
@@ -12,6 +13,10 @@ from threading import Event
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+from scapy_captures import write_pcap
 from typer.testing import CliRunner
 from waiting import still_runs, until
 
@@ -71,6 +76,25 @@ def test_all_sessions_of_a_file_are_published(broker, tmp_path):
     assert (result.exit_code, "1,200 messages" in result.stdout) == (0, True), result.output
     (packets,) = records(broker, "days", partitions=1)
     assert [m for packet in packets for m in read_packet(packet)[2]] == [*days[0], *days[1]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_packets_of_a_capture_are_published_unchanged(broker, tmp_path, packed):
+    packets = list(packetize(TradingSession(messages=200, symbols=20)))
+    addresses = {"src": "02:00:00:00:00:01", "dst": "01:00:5e:36:0c:01"}
+    datagram = IP(src="10.0.0.1", dst="233.54.12.1") / UDP(dport=26400)
+    head = Ether(**addresses, type=0x8100) / Dot1Q(vlan=9) / datagram
+    path = tmp_path / "capture"
+    frames = [bytes(head / Raw(packet)) for packet in packets]
+    write_pcap(path, [*frames, bytes(Ether(**addresses, type=0x0806) / Raw(bytes(28)))])
+    if packed:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    topic = f"capture-{packed}"
+    command = ["publish", str(path), "--topic", topic, "--partitions", "1"]
+    result = CliRunner().invoke(app, [*command, "--bootstrap", broker.bootstrap_servers])
+    assert (result.exit_code, "200 messages" in result.stdout) == (0, True), result.output
+    assert f"1 of {len(packets) + 1:,} frames contain no MoldUDP64 packet" in result.stderr
+    assert records(broker, topic, partitions=1) == [packets]
 
 
 def test_the_same_session_makes_the_same_topic(broker):

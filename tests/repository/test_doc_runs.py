@@ -99,6 +99,9 @@ NOT_RUN = {
     ),
     r"cp dist/.*": "needs the wheel; " + CLUSTER,
     r"python3 -m venv s3 .*": "installs a package that only `test --s3` needs",
+    r"stackcast itch publish FEED\.pcapng .*": (
+        "needs a capture; tests/lab/test_broker.py publishes one"
+    ),
     r"stackcast lab feed .*": "needs switches that match; tests/network_match has them",
 }
 #: Commands that README's table shortens, with the full command of another document.
