@@ -56,10 +56,12 @@ Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
 #: Columns of a task's report. ``kind`` says which columns a row fills:
 #: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
 #: ``part`` of a ``delivery`` by a ``publisher``, which is a sender by number, if there are several;
-#: its receivers, if the plan came without it), ``reason`` (how many dead letters), ``sample`` (one
-#: dead letter, cut to its first bytes, and the ``sender`` that it names; of a ``partition`` it is
-#: the host of the ingress, if all entered by one), ``state`` (what rules with state keep of a
-#: partition) and ``told`` (how far hosts were told of one, JSON of
+#: its receivers, if the plan came without it), ``reason`` (how many dead letters), ``dead`` (how
+#: many records are dead as a whole, and how many of these, ``length``, begin with the byte that
+#: most of them begin with, ``sample``), ``sample`` (one dead letter, cut to its first bytes, the
+#: ``field`` at fault, and the ``sender`` that it names; of a ``partition`` it is the host of the
+#: ingress, if all entered by one), ``state`` (what rules with state keep of a partition) and
+#: ``told`` (how far hosts were told of one, JSON of
 #: `stackcast.udfs.delivery.told.Told`).
 REPORT = pa.schema(
     [
@@ -82,6 +84,7 @@ REPORT = pa.schema(
         ("receivers", pa.list_(pa.string())),
         ("receiver_set", pa.list_(pa.string())),
         ("reason", pa.string()),
+        ("field", pa.string()),
         ("sender", pa.string()),
         ("count", pa.int64()),
         ("message_index", pa.int32()),

@@ -241,15 +241,38 @@ def test_dead_letters_say_where_they_come_from():
     ]
     sink, report = run(compilation_of(TO_H3), rows)
     samples = [r for r in report if r["kind"] == "sample"]
-    names = ("partition", "from_offset", "message_index", "reason", "length", "sample")
+    names = ("partition", "from_offset", "message_index", "reason", "field", "length", "sample")
     assert sorted(tuple(s[n] for n in names) for s in samples) == [
-        (1, 9, None, "record_too_large", len(noise), noise[:SAMPLE_BYTES]),
-        (2, 70, 1, "unknown_message_type", 8, b"?unknown"),
-        (2, 71, None, "empty_record", 0, b""),
+        (1, 9, None, "record_too_large", None, len(noise), noise[:SAMPLE_BYTES]),
+        (2, 70, 1, "unknown_message_type", "type ?", 8, b"?unknown"),
+        (2, 71, None, "empty_record", None, 0, b""),
     ]
     (frame,) = map(dissect, sink.frames)
     assert frame.messages == (GOOGL, GOOGL)
     assert (frame.session, frame.sequence) == (session_id(TOPIC, 2), sequence_number(70, 0))
+
+
+def test_records_of_which_nothing_can_be_read_are_counted_by_their_first_byte():
+    json = b'{"temp": 25.5}'
+    rows: list[Row] = [
+        (0, 0, json),
+        (0, 1, build_packet(b"SOURCE    ", 1, [GOOGL, b"?unknown"])),
+        (0, 2, build_packet(b"SOURCE    ", 1, [b"?unknown", GOOGL[:-1]])),
+        (0, 3, build_packet(b"SOURCE    ", 1, [])),
+        (0, 4, b""),
+        (1, 0, json),
+    ]
+    _, report = run(compilation_of(TO_H3), rows, [2])
+    (dead,) = [r for r in report if r["kind"] == "dead"]
+    assert (dead["count"], dead["length"], dead["sample"]) == (4, 2, b"{")
+    _, report = run(compilation_of(TO_H3), rows[1:2] + rows[3:4])
+    assert not [r for r in report if r["kind"] == "dead"]
+
+
+def test_a_message_of_a_wrong_length_names_its_type():
+    _, report = run(compilation_of(TO_H3), [(0, 0, build_packet(b"S" * 10, 1, [GOOGL[:-1]]))])
+    (sample,) = [r for r in report if r["kind"] == "sample"]
+    assert (sample["reason"], sample["field"]) == ("wrong_message_length", "add_order")
 
 
 def test_samples_are_limited_and_counts_are_not():

@@ -17,6 +17,7 @@ from stackcast.udfs.delivery.partition_states import PartitionStates
 from stackcast.udfs.delivery.plan import Plan
 from stackcast.udfs.delivery.receiver_summaries import ReceiverSummaries
 from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.messages.attributes.events import LONGEST_JSON
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from stackcast.udfs.messages.readers import REASONS
@@ -54,6 +55,9 @@ class Task:
         self._counts = Counts(topic, digests=plan.summaries is not None)
         self._reasons: Counter[str] = Counter()
         self._dead_letters: list[dict[str, Any]] = []
+        # Records that are dead as a whole, and of these how many begin with each byte.
+        self._dead_records = 0
+        self._first_bytes = np.zeros(256, np.int64)
         self._summaries: ReceiverSummaries | None = None
         if plan.summaries is not None:
             self._summaries = ReceiverSummaries(
@@ -143,6 +147,10 @@ class Task:
             {"kind": "partition", "partition": p, **c, **told} for p, c in self._counts.totals()
         ]
         rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]
+        if self._dead_records:
+            first = int(self._first_bytes.argmax())
+            most = {"length": int(self._first_bytes[first]), "sample": bytes([first])}
+            rows.append({"kind": "dead", "count": self._dead_records, **most})
         if self._states is not None:
             rows += self._states.rows()
         if self._summaries is not None:
@@ -201,6 +209,7 @@ class Task:
                 self._reasons[name] += int(counts[code])
         # A topic of nothing but noise must not cost a Python step a record.
         bad = (reason != 0) & (reason != HEARTBEAT) & (reason != END_OF_SESSION)
+        self._count_dead_records(batch, messages, bad)
         for record in np.flatnonzero(bad)[: self._samples_left()].tolist():
             begin, end = batch.borders[record : record + 2].tolist()
             self._keep(REASONS[int(reason[record])], batch, record, None, batch.content[begin:end])
@@ -213,6 +222,21 @@ class Task:
                 int(messages.index[message]),
                 content[start : start + int(messages.length[message])],
             )
+
+    def _count_dead_records(self, batch: Batch, messages: Messages, bad: NDArray[np.bool_]) -> None:
+        """Counts records of which no message can be read, and the bytes that they begin with.
+
+        Args:
+            batch: the records.
+            messages: messages in them.
+            bad: of each record, whether it cannot be read at all: bool[n].
+        """
+        faulty = np.bincount(messages.packet[messages.message_reason != 0], minlength=len(batch))
+        has_messages = (messages.packet_reason == 0) & (messages.count > 0)
+        dead = bad | (has_messages & (faulty == messages.count))
+        self._dead_records += int(np.count_nonzero(dead))
+        starts = batch.borders[:-1][dead & (np.diff(batch.borders) > 0)]
+        self._first_bytes += np.bincount(batch.content[starts], minlength=256)
 
     def _told(self, batch: Batch, record: int) -> str | None:
         publishers = self._plan.publishers
@@ -237,6 +261,7 @@ class Task:
                 "from_offset": int(batch.offset[record]),
                 "message_index": index,
                 "reason": reason,
+                "field": self._plan.reader.fault(content[:LONGEST_JSON].tobytes(), reason) or None,
                 "sender": self._told(batch, record),
                 "length": len(content),
                 "sample": content[:SAMPLE_BYTES].tobytes(),

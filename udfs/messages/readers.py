@@ -14,6 +14,7 @@ from stackcast.udfs.messages import moldudp64
 from stackcast.udfs.messages.attributes import events
 from stackcast.udfs.messages.attributes.encodings import ENCODINGS
 from stackcast.udfs.messages.attributes.events import Events, code_of
+from stackcast.udfs.messages.attributes.faults import header_fault, json_fault
 from stackcast.udfs.messages.attributes.json_events import JsonReader
 from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.buffers import Batch
@@ -62,6 +63,20 @@ class Reader(Protocol):
 
     def read(self, batch: Batch) -> Read: ...
 
+    def fault(self, content: bytes, reason: str) -> str:
+        """Return the attribute, or the type of message, because of which this is a dead letter.
+
+        It is slow, so it is for samples only.
+
+        Args:
+            content: the record or the message.
+            reason: one of `REASONS`.
+
+        Returns:
+            The name; empty if no single attribute or type is at fault.
+        """
+        ...
+
 
 class Format(Protocol):
     """One message format as a stream uses it. longest: bytes of its longest message."""
@@ -104,6 +119,17 @@ class PacketReader:
     def read(self, batch: Batch) -> Read:
         messages = moldudp64.decode_by(self.layout, batch.borders, batch.content)
         return Read(messages, batch.content)
+
+    def fault(self, content: bytes, reason: str) -> str:
+        """Return the type of a message that is unknown, or the name of that of a wrong length."""
+        if not content or reason not in ("unknown_message_type", "wrong_message_length"):
+            return ""
+        header = self.specification.header_of_type(content[0])
+        if header is not None:
+            return header.name
+        character = chr(content[0])
+        shows = character.isascii() and character.isprintable()
+        return f"type {character}" if shows else f"type {content[0]:#04x}"
 
 
 @dataclass(frozen=True)
@@ -164,6 +190,12 @@ class _EventReader:
             ),
         )
         return Read(messages, content)
+
+    def fault(self, content: bytes, reason: str) -> str:
+        """Return the name of the attribute that is at fault, or ``id 9`` if the id has no name."""
+        if self.source == "json":
+            return json_fault(content, reason, self._json)
+        return header_fault(content, reason, self.source, self.registry)
 
     @cached_property
     def _json(self) -> JsonReader:

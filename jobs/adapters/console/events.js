@@ -68,8 +68,8 @@
   // --- dead letters --------------------------------------------------------------------------------
   function showLetters() {
     inside("events-dead", letters.length ? scrolled(make("ul", { className: "findings" }, ...letters.map((letter) => make("li", { className: "problem" },
-      make("strong", { text: letter.reason }), ` partition ${letter.partition}, offset ${number(letter.offset)}${letter.index === null || letter.index === undefined ? ", whole record" : `, message ${letter.index}`}, ${plural(letter.length ?? 0, "byte")}, ${time(letter.time)}`,
-      make("details", {}, make("summary", { text: "hex" }), hex(letter.sample ?? "")))))) : note("None."));
+      make("strong", { text: letter.field ? `${letter.reason}: ${letter.field}` : letter.reason }), ` partition ${letter.partition}, offset ${number(letter.offset)}${letter.index === null || letter.index === undefined ? ", whole record" : `, message ${letter.index}`}, ${plural(letter.length ?? 0, "byte")}, ${time(letter.time)}`,
+      letter.text ? make("pre", { text: letter.text }) : make("details", {}, make("summary", { text: "hex" }), hex(letter.sample ?? "")))))) : note("None."));
   }
 
   let pause;

@@ -23,7 +23,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from stackcast.jobs.adapters.app.broadcasts import broadcast
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_texts import one_line
 from stackcast.jobs.adapters.app.key_files import signing_key
 from stackcast.jobs.adapters.app.lifecycle import StopAsked
 from stackcast.jobs.adapters.app.logs import named
@@ -40,6 +40,7 @@ from stackcast.jobs.adapters.planning.plans import Plans, sources, switch_source
 from stackcast.jobs.adapters.planning.stream_plan import StreamPlan
 from stackcast.jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
 from stackcast.jobs.adapters.stream.admission import Admission, RunningQuery
+from stackcast.jobs.adapters.stream.dead_letters import DeadLetters
 from stackcast.jobs.adapters.stream.input import Quiet, Records, fetch_of, records_of
 from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
@@ -112,6 +113,7 @@ class BatchDelivery:
         self._topics = topics
         self.fence = fence
         self.metrics = metrics or StreamMetrics()
+        self._dead_letters = DeadLetters(settings, topics, self.metrics)
         decide = sources(settings), switch_sources(settings)
         self._versions = BatchVersions(tables, settings.topic, *decide)
         self.pins = Pins(spark, settings.checkpoint)
@@ -323,7 +325,7 @@ class BatchDelivery:
             with stage("state"):
                 self.state.put(batch_id, done.kept)
         with stage("dead_letters"):
-            self._write_dead_letters(done)
+            self._dead_letters.put(batch_id, done.compilation, report)
         self._told_hosts.put(batch_id, report.told)
         with stage("journal"):
             self.journal.put(self._report(done))
@@ -634,28 +636,6 @@ class BatchDelivery:
             publishers, sets = compilation.plan.publishers, compilation.receiver_sets
             self._reach = compilation, Reach(compilation.reached, publishers, sets)
         return self._reach[1]
-
-    def _write_dead_letters(self, done: Delivered) -> None:
-        report = done.report
-        if not report.dead_letters:
-            return
-        log.warning(
-            "batch %d: dead letters by reason: %s; %s",
-            done.batch_id,
-            dict(report.reasons),
-            named(done.compilation.versions),
-        )
-        try:
-            self._topics.write_dead_letters(report.letters)
-        except SQL_ERRORS as error:
-            # Counted in ledger and log all the same; the stream must not stand still for samples.
-            log.error(
-                "batch %d: %d samples could not be written to topic %s: %s",
-                done.batch_id,
-                len(report.letters),
-                self._settings.dead_letter_topic,
-                one_line(error),
-            )
 
     def _report(self, done: Delivered) -> Report:
         """Makes the rows that ledger and statistics get of a batch."""

@@ -511,8 +511,9 @@ class Topics:
         """Send dead letters: one JSON object a record.
 
         Keys: topic, partition, offset, index (of the message; null for a whole packet), reason,
-        length (bytes), sample (hexadecimal, the first bytes); publisher, as the record names it,
-        where there are several.
+        length (bytes), sample (hexadecimal, the first bytes); field, if an attribute or a type of
+        message is at fault; text, if the sample is text; publisher, as the record names it, where
+        there are several.
         """
         settings = self._settings
         texts = [(json.dumps({"topic": settings.topic, **letter}),) for letter in letters]

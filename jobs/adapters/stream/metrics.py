@@ -34,8 +34,9 @@ class StreamMetrics:
     running: the batch in progress and when it began (``time.monotonic``), or None. last: the last
     batch that ended and when. versions: of the tables that the plan in use is made from.
     refused_versions: those of tables that cannot be used, None where all can. failure: the code of
-    the last batch if it failed, else "". hosts: where more than so many were sent something, none
-    has a series of its own.
+    the last batch if it failed, else "". dead: what `/health` says of the last batches if all of
+    their records are dead letters, otherwise "". hosts: where more than so many were sent
+    something, none has a series of its own.
     """
 
     def __init__(self, hosts: int = 0) -> None:
@@ -46,6 +47,8 @@ class StreamMetrics:
         self.versions: dict[str, int] = {}
         self.refused_versions: dict[str, int] | None = None
         self.failure = ""
+        self.dead = ""
+        self.dead_alone = False
         self.offsets: dict[int, int] = {}
         self.journal_waits = 0
         self._pending: float | None = None
@@ -213,6 +216,15 @@ class StreamMetrics:
         self._unicast_bytes.inc(unicast_bytes)
         for reason, count in dead_letters.items():
             self._dead.labels(reason).inc(count)
+
+    def dead_records(self, text: str, alone: bool = False) -> None:
+        """Note that all records of the last batches are dead letters, or with "" that they are not.
+
+        Args:
+            text: what `/health` says of it.
+            alone: whether it was a single record.
+        """
+        self.dead, self.dead_alone = text, alone
 
     def in_use(self, versions: Mapping[str, int]) -> None:
         """Versions that batches are made from by now."""

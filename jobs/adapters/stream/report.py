@@ -6,6 +6,7 @@ each header stack would take longer than sending.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -153,19 +154,14 @@ class BatchReport:
         for row in others:
             if row["kind"] == "reason":
                 self.reasons[row["reason"]] += row["count"]
-        self.letters = [
-            {
-                "partition": row["partition"],
-                "offset": row["from_offset"],
-                "index": row["message_index"],
-                "reason": row["reason"],
-                **({} if row["sender"] is None else {"publisher": row["sender"]}),
-                "length": row["length"],
-                "sample": row["sample"].hex(),
-            }
-            for row in others
-            if row["kind"] == "sample"
-        ]
+        dead = [row for row in others if row["kind"] == "dead"]
+        #: Records of which nothing can be delivered, and of these, for each task, how many begin
+        #: with the byte that most of its own begin with.
+        self.dead_records = sum(row["count"] for row in dead)
+        self.first_bytes: Counter[int] = Counter()
+        for row in dead:
+            self.first_bytes[row["sample"][0]] += row["length"]
+        self.letters = [_letter(row) for row in others if row["kind"] == "sample"]
 
     @property
     def dead_letters(self) -> int:
@@ -313,6 +309,37 @@ class BatchReport:
             return [None] * keys.size
         found: list[Sequence[str] | None] = receivers.take(pa.array(first)).to_pylist()
         return found
+
+
+def _letter(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a dead letter as its topic has it, from a row of kind ``sample``."""
+    text = readable(row["sample"], row["length"])
+    return {
+        "partition": row["partition"],
+        "offset": row["from_offset"],
+        "index": row["message_index"],
+        "reason": row["reason"],
+        **({} if row["field"] is None else {"field": row["field"]}),
+        **({} if row["sender"] is None else {"publisher": row["sender"]}),
+        "length": row["length"],
+        **({} if text is None else {"text": text}),
+        "sample": row["sample"].hex(),
+    }
+
+
+def readable(sample: bytes, length: int) -> str | None:
+    """Return the text of a sample; None if it is no text.
+
+    Args:
+        sample: the first bytes of a record or message.
+        length: bytes of all of it. If there are more, the sample may end inside a character.
+    """
+    try:
+        text, _ = codecs.utf_8_decode(sample, "strict", len(sample) == length)
+    except UnicodeDecodeError:
+        return None
+    blanks = text.replace("\n", " ").replace("\r", " ").replace("\t", " ")
+    return text if text and blanks.isprintable() else None
 
 
 def _merge_partitions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -81,10 +81,11 @@ def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
     - a batch has run for longer than `BATCH_SECONDS`, or the last batch has failed;
     - the broker has not answered for `BROKER_SECONDS`, or Spark for `SPARK_SECONDS`;
     - a transaction has held a partition back for `TRANSACTION_SECONDS`;
-    - in real time, the topic has more partitions than Spark has slots.
+    - in real time, the topic has more partitions than Spark has slots;
+    - all records of the last batch, and not just one record, were dead letters.
 
-    Tables that cannot be used or are not live yet, rows that the ledger does not have yet, and a
-    disk that fills are remarks, because frames leave all the same.
+    Tables that cannot be used or are not live yet, rows that the ledger does not have yet, a
+    disk that fills, and a single dead record are remarks, because frames leave all the same.
     """
     problems, remarks = [], []
     running, last = metrics.running, metrics.last
@@ -105,6 +106,8 @@ def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
         problems.append(f"batch {running[0]} has been running for {now - running[1]:.0f} s")
     if metrics.failure:
         problems.append(f"the last batch failed: {metrics.failure}")
+    if metrics.dead:
+        (remarks if metrics.dead_alone else problems).append(metrics.dead)
     if metrics.refused_versions is not None:
         remarks.append("the newest tables cannot be used, the last good ones are live")
     if metrics.pending_for(now) > PENDING_SECONDS:

@@ -37,7 +37,8 @@ def read_event(
     encoding: ``id_pairs`` or ``bitmask``. known: bitmask of the ids in use. longest: bytes that a
     record has at most.
     Raises MessageError EVENT_TOO_LARGE, EMPTY_EVENT, TRUNCATED_EVENT, UNKNOWN_ATTRIBUTE, ID_TWICE,
-    with ``offset``, the byte where it stops making sense.
+    with ``offset``, the byte where it stops making sense, and ``id``, that of the attribute, if one
+    is at fault.
     """
     reader = {"id_pairs": _read_id_pairs, "bitmask": _read_bitmask}[encoding]
     if len(record) > longest:
@@ -84,10 +85,11 @@ def _read_id_pairs(record: bytes, known: int, widths: Widths) -> tuple[dict[int,
         if number >= widths.bitmask or not known >> number & 1:
             raise _unknown(number, at - first.size)
         if number in values:
-            raise MessageError("ID_TWICE", f"id {number} is there twice", offset=at - first.size)
+            what = f"id {number} is there twice"
+            raise MessageError("ID_TWICE", what, offset=at - first.size, id=number)
         if at + link.size > len(record):
             what = f"value of attribute {number}, or the next id, is cut off"
-            raise MessageError("TRUNCATED_EVENT", what, offset=at)
+            raise MessageError("TRUNCATED_EVENT", what, offset=at, id=number)
         values[number], number = link.unpack_from(record, at)
         at += link.size
         if number == 0:
@@ -112,7 +114,7 @@ def _read_bitmask(record: bytes, known: int, widths: Widths) -> tuple[dict[int, 
     for number in ids:
         if at + _VALUE.size > len(record):
             what = f"attribute {number} is in the bitmask, its value is not there"
-            raise MessageError("TRUNCATED_EVENT", what, offset=at)
+            raise MessageError("TRUNCATED_EVENT", what, offset=at, id=number)
         (values[number],) = _VALUE.unpack_from(record, at)
         at += _VALUE.size
     return values, at
@@ -120,7 +122,7 @@ def _read_bitmask(record: bytes, known: int, widths: Widths) -> tuple[dict[int, 
 
 def _unknown(number: int, offset: int) -> MessageError:
     what = f"id {number} is no attribute's; register it first"
-    return MessageError("UNKNOWN_ATTRIBUTE", what, offset=offset)
+    return MessageError("UNKNOWN_ATTRIBUTE", what, offset=offset, id=number)
 
 
 def _id_pairs(pairs: list[tuple[int, int]], widths: Widths) -> bytes:
