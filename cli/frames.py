@@ -14,6 +14,7 @@ import typer
 
 from stackcast import schemas
 from stackcast.cli import captures, send_frame
+from stackcast.cli.attributes.event_lines import texts_of
 from stackcast.cli.attributes.files import (
     USUAL,
     AttributesOption,
@@ -21,7 +22,7 @@ from stackcast.cli.attributes.files import (
     read_registry,
     widths_of,
 )
-from stackcast.cli.attributes.records import KEY, texts_of
+from stackcast.cli.attributes.records import KEY
 from stackcast.cli.standard_streams import standard_input
 from stackcast.udfs.errors import StackcastError, StackError, printable
 from stackcast.udfs.messages.attributes.reference import read_event

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO, cast
 
 import typer
 
@@ -25,6 +26,12 @@ from stackcast.cli.attributes.files import (
 )
 from stackcast.cli.attributes.publishing import Progress, paced, send, to_topic
 from stackcast.cli.attributes.records import Faults, RecordEncoder, as_they_are, json_lines
+from stackcast.cli.deployment import (
+    LabOrDeploymentFile,
+    lab_properties,
+    local_rows,
+    read_settings,
+)
 from stackcast.cli.kafka_client import (
     Bootstrap,
     PropertiesFile,
@@ -32,9 +39,13 @@ from stackcast.cli.kafka_client import (
     client_options,
 )
 from stackcast.cli.signals import stop_on_signal
+from stackcast.cli.spark_properties import start_with
+from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.lab.traffic.packets import SESSION, write_records
 from stackcast.lab.traffic.sensors import events as sensor_events
+from stackcast.udfs.messages.attributes.events import Widths
+from stackcast.udfs.messages.attributes.registry import FORMAT, Attribute, Registry
 
 app = typer.Typer(no_args_is_help=True, help="Encode, decode and publish attribute/value events.")
 
@@ -43,6 +54,8 @@ Name = Literal["id_pairs", "bitmask"]
 FileArgument = Annotated[str, typer.Argument(help="A file, .gz or not, or - for standard input.")]
 SourceOption = Annotated[str, typer.Option("--source", help="MAC address that frames come from.")]
 EncodingOption = Annotated[Name, typer.Option("--encoding", help="Of the headers.")]
+#: All ids that a table may have, whatever the widths of its deployment.
+_WIDEST = Widths(16, 64)
 DEFAULT_SOURCE = "02:00:00:00:00:01"
 
 
@@ -69,14 +82,10 @@ def encode(
 
     Without --out hex is printed, one record a line. --out takes a Nasdaq BinaryFILE (length and
     record, again and again), or with --frames a pcap file, whose name ends in .pcap. A line that
-    is no event is told with its number and reason; the others are written, and the exit code is 1
-    then.
+    is no event is reported with its number, its reason and the attribute at fault; the others are
+    written, and the exit code is 1 then.
 
-    The attributes of a deployment come out of its table by
-
-    \b
-    spark-submit jobs/run_sql.py "SELECT to_json(struct(id, name, type, scale, offset))
-    FROM attributes ORDER BY id" | grep -o '{.*}' > attributes.jsonl
+    'stackcast attributes export' writes the attributes of a deployment.
     """
     if frames and out is not None and not as_hex and out.suffix != ".pcap":
         raise typer.BadParameter("--frames --out is a pcap file: its name ends in .pcap")
@@ -114,8 +123,8 @@ def decode(
 
     Records are hex, one a line, a Nasdaq BinaryFILE, or frames of a pcap file; the file itself
     says which. The frames' destination says their encoding, as to switches, and --encoding that of
-    the others. A record that is no event is told with its number and reason, and the exit code is
-    1 then.
+    the others. A record that is no event is reported with its number, its reason and the attribute
+    at fault, and the exit code is 1 then.
     """
     registry = read_registry(attributes, widths_of(widths))
     with open_file(file) as stream:
@@ -144,7 +153,14 @@ def publish(
     faults: Annotated[
         float, typer.Option("--faults", min=0, max=1, help="Share of events that are broken.")
     ] = 0.0,
-    topic: Annotated[str, typer.Option("--topic", help="Made if it does not exist.")] = "",
+    topic: Annotated[
+        str,
+        typer.Option(
+            "--topic",
+            help="Topic, which is created if it does not exist; by default that of the properties "
+            "file.",
+        ),
+    ] = "",
     bootstrap: Bootstrap = None,
     properties_file: PropertiesFile = None,
     partitions: Annotated[
@@ -173,12 +189,16 @@ def publish(
 ) -> None:
     """Publish events to Kafka, or straight onto a wire. Ctrl-C ends it and says what was sent.
 
-    To Kafka, JSON goes as it is, good or bad. In an encoding, lines that are no events are told of
-    and left out, and the exit code is 1 then. On a wire, an event is a frame of EtherType 0x9001
-    whose payload is its key, as MoldUDP64 writes one: session, and a number from 1.
+    To Kafka, JSON goes as it is, good or bad; with --attributes, lines that are no events are
+    reported, too. In an encoding, such lines are reported and left out. The exit code is 1 then.
+    On a wire, an event is a frame of EtherType 0x9001 whose payload is its key, as MoldUDP64 writes
+    one: session, and a number from 1.
     """
     if (not file) == (not sensors):
         raise typer.BadParameter("give a file, or --sensors N, and not both")
+    if properties_file is not None and not (topic or interface or tunnel):
+        topic, source_encoding = _input_of(properties_file)
+        encoding = encoding or source_encoding
     if sum(map(bool, (topic, interface, tunnel))) != 1:
         raise typer.BadParameter("give one of --topic, --interface and --tunnel")
     if not topic and encoding == "json":
@@ -196,7 +216,9 @@ def publish(
         found = line_batches(stream, stop) if stream else _sensed(sensors, seed, faults)
         batches = paced(found, rate, stop)
         made = (
-            as_they_are(batch) if kind == "json" else encoder.encode(batch, told)
+            as_they_are(encoder.check(batch, told) if attributes else batch)
+            if kind == "json"
+            else encoder.encode(batch, told)
             for batch in batches
         )
         if topic:
@@ -210,6 +232,73 @@ def publish(
                 send(made, sink, progress)
     target = f"{topic} at {brokers}" if topic else interface or tunnel
     told.end(f"{target}: {progress}{', stopped' if stop.is_set() else ''}")
+
+
+@app.command()
+def export(
+    out: Annotated[
+        str, typer.Argument(help="File to write; - for standard output.", metavar="FILE")
+    ] = "-",
+    *,
+    properties_file: LabOrDeploymentFile = None,
+    tables: Annotated[
+        str,
+        typer.Option("--tables", help="Where the tables are, in place of a properties file."),
+    ] = "",
+) -> None:
+    """Write the attributes of a deployment as JSON lines, which --attributes of commands reads."""
+    chosen = properties_file or (None if tables else lab_properties())
+    settings = read_settings(chosen)
+    if tables:
+        settings = replace(settings, tables=tables)
+    elif "tables" not in settings.given:
+        raise typer.BadParameter("give --properties-file or --tables: no lab is up in var/lab")
+    rows = local_rows(settings, FORMAT)
+    if rows is None:
+        rows = _rows_by_spark(chosen, settings)
+    registry = Registry.from_rows(rows, _WIDEST)
+    text = "".join(f"{_attribute_line(attribute)}\n" for attribute in registry.attributes)
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        Path(out).write_text(text)
+    if not registry.attributes:
+        typer.echo("table attributes has no rows", err=True)
+
+
+def _rows_by_spark(properties_file: Path | None, settings: Settings) -> list[dict[str, Any]]:
+    """Returns the rows of table `attributes` where only Spark reads it."""
+    # A JVM takes seconds to start, and no other part of this module needs one.
+    from stackcast.jobs.adapters.app import session  # noqa: PLC0415
+    from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+
+    start_with(properties_file)
+    spark = session.start("stackcast attributes export")
+    quiet(spark)
+    try:
+        return Tables(spark, settings.tables).rows(FORMAT)
+    except SQL_ERRORS as error:
+        raise table_error(error) from None
+    finally:
+        spark.stop()
+
+
+def _attribute_line(attribute: Attribute) -> str:
+    """Returns an attribute as JSON, its numbers with all their digits."""
+    return (
+        f'{{"id": {attribute.id}, "name": "{attribute.name}", "type": "{attribute.type}", '
+        f'"scale": {attribute.scale:f}, "offset": {attribute.offset:f}}}'
+    )
+
+
+def _input_of(properties_file: Path) -> tuple[str, Name | Literal["json"]]:
+    """Returns the topic that a stream of events reads, and the encoding of its records."""
+    # It imports Spark, which other commands should not wait for.
+    from stackcast.jobs.adapters.planning import formats  # noqa: PLC0415
+
+    settings = formats.of_settings(read_settings(properties_file), FORMAT)
+    return settings.topic, cast(Any, settings.attributes_input)
 
 
 def _sensed(count: int, seed: int, faults: float) -> Iterator[RecordBatch]:

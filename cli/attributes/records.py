@@ -5,28 +5,32 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from stackcast.cli.attributes.event_lines import fields_by_id, json_value
 from stackcast.cli.attributes.files import LONGEST, RecordBatch
 from stackcast.udfs.messages.attributes import frames
-from stackcast.udfs.messages.attributes.encodings import ENCODINGS
+from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP, ENCODINGS
 from stackcast.udfs.messages.attributes.events import REASONS, Events
+from stackcast.udfs.messages.attributes.faults import header_fault, json_fault
 from stackcast.udfs.messages.attributes.json_events import JsonReader
 from stackcast.udfs.messages.attributes.registry import Registry
-from stackcast.udfs.messages.specification import Field
 
 KEY = 18
 """Bytes of the key behind a header that we published: session, and a number, as in MoldUDP64."""
 
 _SESSION = KEY - 8
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_ETHERNET, _ADDRESS = 14, 6
+
+
+Fault = Callable[[bytes, str], str]
+"""Returns the attribute because of which a record has a reason; empty if there is none."""
 
 
 class Faults:
@@ -37,15 +41,26 @@ class Faults:
         self._counts: Counter[str] = Counter()
         self._others = 0
 
-    def tell(self, place: int, reason: str) -> None:
+    def tell(self, place: int, reason: str, field: str = "") -> None:
         self._counts[reason] += 1
-        typer.echo(f"{self._what} {place}: {reason}", err=True)
+        text = f"{reason}: {field}" if field else reason
+        typer.echo(f"{self._what} {place}: {text}", err=True)
 
-    def of(self, batch: RecordBatch, reason: NDArray[np.uint8]) -> NDArray[np.intp]:
-        """Tells of the faults of a batch, in their order; returns the indexes of its events."""
-        found = [(batch.places[at], REASONS[int(reason[at])]) for at in np.flatnonzero(reason)]
-        for place, name in sorted([*batch.faults, *found]):
-            self.tell(place, name)
+    def of(self, batch: RecordBatch, reason: NDArray[np.uint8], fault: Fault) -> NDArray[np.intp]:
+        """Report the faults of a batch in the order of its records, and return the indexes of its
+        events.
+
+        Args:
+            batch: the records.
+            reason: reasons of the records, uint8[n].
+            fault: finds the attribute at fault.
+        """
+        reports = [(place, name, "") for place, name in batch.faults]
+        for at in np.flatnonzero(reason).tolist():
+            name = REASONS[int(reason[at])]
+            reports.append((batch.places[at], name, fault(batch.records[at], name)))
+        for place, name, field in sorted(reports):
+            self.tell(place, name, field)
         return np.flatnonzero(reason == 0)
 
     def pass_over(self, count: int) -> None:
@@ -95,7 +110,7 @@ class RecordEncoder:
     def encode(self, batch: RecordBatch, faults: Faults) -> Encoded:
         """Encodes the events of a batch; faulty lines are told of and left out."""
         read = self._reader.read(*batch.columns())
-        good = faults.of(batch, read.reason)
+        good = self._report(batch, read.reason, faults)
         payload = self._payloads(len(good))
         events = Events(
             read.mask[good],
@@ -110,6 +125,30 @@ class RecordEncoder:
         if self._source is None:
             return Encoded(offsets, data)
         return Encoded(*frames.frames(offsets, data, self._encoding, self._source))
+
+    def encode_one(self, line: bytes) -> bytes:
+        """Return the header of one event.
+
+        Raises:
+            typer.BadParameter: it is no event; the message has reason and attribute.
+        """
+        batch = RecordBatch([1], [line])
+        reason = REASONS.get(int(self._reader.read(*batch.columns()).reason[0]))
+        if reason is not None:
+            field = json_fault(line, reason, self._reader)
+            text = f"{reason}: {field}" if field else reason
+            raise typer.BadParameter(f"{line.decode('utf-8', 'replace')!r} is no event: {text}")
+        return self.encode(batch, Faults("line")).records()[0]
+
+    def check(self, batch: RecordBatch, faults: Faults) -> RecordBatch:
+        """Report the lines of a batch that are no events, and return the whole batch."""
+        self._report(batch, self._reader.read(*batch.columns()).reason, faults)
+        return batch
+
+    def _report(
+        self, batch: RecordBatch, reason: NDArray[np.uint8], faults: Faults
+    ) -> NDArray[np.intp]:
+        return faults.of(batch, reason, lambda line, name: json_fault(line, name, self._reader))
 
     def _payloads(self, count: int) -> Encoded:
         """Session and number of the next events, 18 bytes each, as MoldUDP64 writes them."""
@@ -139,11 +178,24 @@ def json_lines(
         read = (
             ENCODINGS[encoding].of(registry.widths).decode(offsets, data, registry.known, LONGEST)
         )
-        return render(read, faults.of(batch, read.reason), registry)
+
+        def fault(record: bytes, reason: str) -> str:
+            return header_fault(record, reason, encoding, registry)
+
+        return render(read, faults.of(batch, read.reason, fault), registry)
     which, read = frames.events_of_frames(offsets, data, registry.known, LONGEST, registry.widths)
     faults.pass_over(len(batch.records) - len(which))
-    ours = RecordBatch([batch.places[at] for at in which.tolist()], [], batch.faults)
-    return render(read, faults.of(ours, read.reason), registry)
+    chosen = which.tolist()
+    ours = RecordBatch(
+        [batch.places[at] for at in chosen], [batch.records[at] for at in chosen], batch.faults
+    )
+
+    def fault_of_frame(frame: bytes, reason: str) -> str:
+        group = int.from_bytes(frame[:_ADDRESS])
+        form = "bitmask" if group == BITMASK_GROUP else "id_pairs"
+        return header_fault(frame[_ETHERNET:], reason, form, registry)
+
+    return render(read, faults.of(ours, read.reason, fault_of_frame), registry)
 
 
 def mac_address(text: str) -> int:
@@ -157,36 +209,10 @@ def render(events: Events, chosen: NDArray[np.intp], registry: Registry) -> list
     """Returns the chosen events as JSON, attributes by ascending id, values in their units."""
     parts: list[list[str]] = [[] for _ in chosen]
     mask = events.mask[chosen]
-    for number, field in _fields(registry).items():
+    for number, field in fields_by_id(registry).items():
         there = np.flatnonzero(mask >> np.uint64(number) & np.uint64(1))
         values, places = np.unique(events.values[number, chosen[there]], return_inverse=True)
-        texts = [f"{json.dumps(field.name)}: {_json(field, raw)}" for raw in values.tolist()]
+        texts = [f"{json.dumps(field.name)}: {json_value(field, raw)}" for raw in values.tolist()]
         for at, place in zip(there.tolist(), places.tolist(), strict=True):
             parts[at].append(texts[place])
     return ["{" + ", ".join(part) + "}" for part in parts]
-
-
-def texts_of(values: Mapping[int, int], registry: Registry) -> dict[str, str]:
-    """Returns names and values in their units of one event's raw values by id; ``id 9`` if it has
-    none.
-    """
-    fields = _fields(registry)
-    return {
-        fields[number].name if number in fields else f"id {number}": (
-            fields[number].render(raw) if number in fields else str(raw)
-        )
-        for number, raw in values.items()
-    }
-
-
-def _fields(registry: Registry) -> dict[int, Field]:
-    """The field of each id, ids ascending."""
-    fields = [header.fields[0] for header in registry.specification().headers]
-    return dict(sorted(zip(registry.ids_of(fields), fields, strict=True), key=itemgetter(0)))
-
-
-def _json(field: Field, raw: int) -> str:
-    """A rendered value: a number as one, whatever its digits, else text."""
-    text = field.render(raw)
-    is_number = field.kind != "string" and _NUMBER.fullmatch(text)
-    return text if is_number else json.dumps(text)

@@ -83,7 +83,11 @@ def test_bad_lines_are_told_with_number_and_reason_and_the_rest_goes_on(registry
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [by_hand("id_pairs", {2: n}).hex() for n in (1, 2, 3)]
     *told, summary = result.stderr.splitlines()
-    assert told == ["line 3: not_a_number", "line 4: malformed_json", "line 6: unknown_attribute"]
+    assert told == [
+        "line 3: not_a_number: hum",
+        "line 4: malformed_json",
+        "line 6: unknown_attribute: wind",
+    ]
     assert summary == ("3 events encoded, 1 not_a_number, 1 malformed_json, 1 unknown_attribute")
 
 
@@ -143,9 +147,9 @@ def test_records_that_are_no_events_are_told_and_the_rest_is_decoded(registry: s
     assert result.stdout.splitlines() == ['{"temp": 20.0, "hum": 7}'] * 2
     assert result.stderr.splitlines()[:-1] == [
         "line 2: not_hex",
-        "line 3: unknown_attribute",
-        "line 4: truncated_event",
-        "line 5: id_twice",
+        "line 3: unknown_attribute: id 5",
+        "line 4: truncated_event: temp",
+        "line 5: id_twice: hum",
     ]
 
 
@@ -164,7 +168,7 @@ def test_frames_of_both_encodings_and_of_others_may_share_a_file(registry: str, 
     result = run("decode", file, "--attributes", registry)
     assert result.stdout.splitlines() == ['{"timestamp": "1970-01-01T00:00:05Z", "hum": 9}'] * 2
     assert result.stderr.splitlines() == [
-        "frame 4: truncated_event",
+        "frame 4: truncated_event: hum",
         "2 events decoded, 1 truncated_event, 1 other frames passed over",
     ]
 
