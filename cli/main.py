@@ -31,6 +31,7 @@ COMMANDS = {
     "rules": "stackcast.cli.rules.command:app",
     "filters": "stackcast.cli.filters.command:app",
     "attributes": "stackcast.cli.attributes.command:app",
+    "dead-letters": "stackcast.cli.dead_letters:dead_letters",
     "explain": "stackcast.cli.explain:explain",
     "receive": "stackcast.cli.receive.command:receive",
     "host-key": "stackcast.cli.keys:host_key",
