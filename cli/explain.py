@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import shlex
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from stackcast.cli.deployment import LabOrDeploymentFile, lab_properties
+from stackcast.cli.spark_properties import start_with
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.udfs.errors import printable
 
@@ -38,10 +37,7 @@ def explain(
             help="Partition whose newest session is used, in place of --session.",
         ),
     ] = None,
-    properties_file: Annotated[
-        Path | None,
-        typer.Option("--properties-file", exists=True, help="Spark properties of the stream."),
-    ] = None,
+    properties_file: LabOrDeploymentFile = None,
     host: Annotated[
         str, typer.Option("--host", help="Print only the rules that decided about this host.")
     ] = "",
@@ -51,8 +47,10 @@ def explain(
 ) -> None:
     """Explain why a notification was sent: event, rules, versions, batch, stack and path.
 
-    The command computes it again from the topic and the table versions of that time, with Spark on
-    this machine. If that is not possible, it prints what is missing, and the exit code is 2.
+    Format and topic are those of the stream that sent the session, as the ledger has them, unless
+    the properties name others. The command computes everything again from the topic and the table
+    versions of that time, with Spark on this machine. If that is not possible, it prints what is
+    missing, and the exit code is 2.
     """
     if (not session_) == (partition is None):
         raise typer.BadParameter("give --session or --partition, and not both")
@@ -60,20 +58,18 @@ def explain(
     from stackcast.jobs.adapters.app import session  # noqa: PLC0415
     from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
     from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
-    from stackcast.jobs.adapters.planning import formats  # noqa: PLC0415
     from stackcast.jobs.adapters.replay.explanation import SentExplanation  # noqa: PLC0415
+    from stackcast.jobs.adapters.replay.recorded_settings import with_recorded  # noqa: PLC0415
     from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
 
-    if properties_file is not None:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = (
-            f"--properties-file {shlex.quote(str(properties_file.absolute()))} pyspark-shell"
-        )
+    start_with(properties_file or lab_properties())
     settings = Settings.read(session.properties())
-    settings = formats.of_settings(settings, settings.format)
     spark = session.start("stackcast explain")
     quiet(spark)
     try:
-        explanation = SentExplanation(spark, settings, Tables(spark, settings.tables))
+        tables = Tables(spark, settings.tables)
+        settings = with_recorded(settings, tables, session_)
+        explanation = SentExplanation(spark, settings, tables)
         if partition is not None:
             session_ = explanation.session_of(partition)
         found = explanation.explain(session_, sequence, host)
