@@ -8,21 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal, cast
 
 import typer
 
 from stackcast import schemas
 from stackcast.cli import captures, send_frame
 from stackcast.cli.attributes.event_lines import texts_of
-from stackcast.cli.attributes.files import (
-    USUAL,
-    AttributesOption,
-    WidthsOption,
-    read_registry,
-    widths_of,
-)
+from stackcast.cli.attributes.files import AttributesOption, read_registry
 from stackcast.cli.attributes.records import KEY
+from stackcast.cli.deployment import DeploymentFile, EventWidths, read_deployment
 from stackcast.cli.standard_streams import standard_input
 from stackcast.udfs.errors import StackcastError, StackError, printable
 from stackcast.udfs.messages.attributes.reference import read_event
@@ -76,10 +71,15 @@ def dissect_command(
     ] = False,
     events: Annotated[
         Literal["id_pairs", "bitmask"] | None,
-        typer.Option("--events", help="Messages are attribute/value events of this encoding."),
+        typer.Option(
+            "--events",
+            help="Messages are attribute/value events in this encoding; by default as the "
+            "properties file says.",
+        ),
     ] = None,
+    properties_file: DeploymentFile = None,
     attributes: AttributesOption = None,
-    widths: WidthsOption = USUAL,
+    widths: EventWidths = None,
 ) -> None:
     """Print each frame of a capture or of hex text: stack, addresses, sequence, messages.
 
@@ -91,7 +91,12 @@ def dissect_command(
     A remark is no error: it names what a capture leaves open, such as a checksum that the sender's
     network card completes.
     """
-    registry = read_registry(attributes, widths_of(widths))
+    # Frames of 0x9001 need names too, so --attributes alone does not make messages events.
+    deployment = read_deployment(properties_file, encoding=events, widths=widths)
+    registry = deployment.registry if attributes is None else None
+    registry = registry or read_registry(attributes, deployment.widths)
+    if events is None and deployment.has_events:
+        events = cast(Any, deployment.settings.attributes_encoding)
     specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     reader = _Events(events, registry) if events else _Itch(specification)
     failed = False

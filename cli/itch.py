@@ -11,7 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
+from stackcast.cli.attributes.event_lines import EventReader
 from stackcast.cli.captures import CapturedPackets, is_capture
+from stackcast.cli.deployment import (
+    DeploymentFile,
+    EventAttributes,
+    EventEncoding,
+    EventWidths,
+    read_deployment,
+)
 from stackcast.cli.kafka_client import (
     Bootstrap,
     PropertiesFile,
@@ -76,8 +84,15 @@ def inspect(
     symbol: Annotated[str, typer.Option("--symbol", help="Only messages that name it.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=0, help="Most messages to print.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    properties_file: DeploymentFile = None,
+    attributes: EventAttributes = None,
+    encoding: EventEncoding = None,
+    widths: EventWidths = None,
 ) -> None:
     """Print messages, then the count of each type.
+
+    With --attributes, or a properties file of a deployment for them, messages are attribute/value
+    events, which are printed as JSON.
 
     The file is read to its last byte, and may contain several sessions: a record of length 0 ends
     one, and is counted. Counts include all messages that --type and --symbol select, printed or
@@ -85,6 +100,19 @@ def inspect(
     is cut off; the first faults are printed with their places. It is 2 if the file cannot be
     opened.
     """
+    deployment = read_deployment(properties_file, attributes, encoding, widths)
+    if deployment.has_events and (kinds or symbol):
+        raise typer.BadParameter("--type and --symbol select ITCH messages, and these are events")
+    reader = deployment.events()
+    if deployment.has_events and reader is None:
+        raise typer.BadParameter(
+            "the names of the attributes are unknown: give --attributes with a file that "
+            "'stackcast attributes export' writes"
+        )
+
+    def read_row(message: bytes) -> dict[str, Any] | MessageError:
+        return _event_row(reader, message, as_json) if reader else message_row(message)
+
     counts: Counter[str] = Counter()
     damaged = ends = 0
     with open_records(file, with_ends=True) as records:
@@ -92,7 +120,7 @@ def inspect(
             if message is None:
                 ends += 1
                 continue
-            row = message if isinstance(message, MessageError) else message_row(message)
+            row = message if isinstance(message, MessageError) else read_row(message)
             if isinstance(row, MessageError):
                 damaged += 1
                 if damaged <= _SHOWN_DAMAGE:
@@ -102,12 +130,30 @@ def inspect(
                 continue
             counts[f"{row['type']} {row['name']}"] += 1
             if counts.total() <= limit:
-                typer.echo(json.dumps(row) if as_json else message_text(row))
+                typer.echo(row["line"] if reader else _line(row, as_json))
     _summary(counts, damaged, ends, as_json)
     if damaged:
-        if not counts and not packets:
-            typer.echo("no message could be read: if records are packets, add --packets", err=True)
+        if not counts:
+            hints = [] if packets else ["if records are packets, add --packets"]
+            if not reader:
+                hints.append("if messages are attribute/value events, give --attributes")
+            if hints:
+                typer.echo(f"no message could be read: {'; '.join(hints)}", err=True)
         raise typer.Exit(1)
+
+
+def _line(row: dict[str, Any], as_json: bool) -> str:
+    return json.dumps(row) if as_json else message_text(row)
+
+
+def _event_row(reader: EventReader, message: bytes, as_json: bool) -> dict[str, Any] | MessageError:
+    """Returns type and name of an event, and its line; or the error of what is no event."""
+    try:
+        event = reader.read(message)
+    except MessageError as error:
+        return error
+    line = f"{{{event.members}}}" if as_json else str(event)
+    return {"type": "event", "name": reader.encoding, "line": line}
 
 
 @app.command("publish")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import typer
 
+from stackcast.cli.deployment import Deployment, DeploymentFile, read_deployment
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.lab.fabric.ports import read_tunnel
 from stackcast.lab.fabric.tunnel_sockets import open_tunnel
@@ -41,18 +43,38 @@ def send(
             "address; port 0 there takes a free one.",
         ),
     ] = "",
+    properties_file: DeploymentFile = None,
     encoding: Annotated[
-        str, typer.Option(help=f"That of the network: {', '.join(ENCODINGS)}.")
-    ] = "virtual_trees",
-    label_bits: Annotated[Literal["16", "32"], typer.Option(help="Width of labels.")] = "16",
+        str | None,
+        typer.Option(
+            help=f"Encoding of the network: {', '.join(ENCODINGS)}; virtual_trees by default."
+        ),
+    ] = None,
+    label_bits: Annotated[
+        Literal["16", "32"] | None, typer.Option(help="Width of labels; 16 by default.")
+    ] = None,
     source_mac: Annotated[
         str, typer.Option(help="The publisher's address of Ethernet.")
     ] = "02:00:00:00:00:01",
     source: Annotated[str, typer.Option(help="The publisher's address of IPv4.")] = "10.0.0.1",
-    group: Annotated[str, typer.Option(help="Multicast group.")] = "233.54.12.1",
-    port: Annotated[int, typer.Option(help="UDP port.", min=1, max=65_535)] = 26400,
+    group: Annotated[
+        str | None, typer.Option(help="Multicast group; 233.54.12.1 by default.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="UDP port; 26400 by default.", min=1, max=65_535)
+    ] = None,
     sequence: Annotated[int, typer.Option(help="Sequence number of MoldUDP64.", min=0)] = 0,
     message: Annotated[str, typer.Option(help="One message, as hex.")] = "",
+    event: Annotated[
+        str, typer.Option(help="One attribute/value event, as JSON, in place of --message.")
+    ] = "",
+    attributes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Attributes of --event, as 'stackcast attributes export' writes them.",
+        ),
+    ] = None,
 ) -> None:
     """Send one frame into a network, to see where its switches take it; print its hex.
 
@@ -61,9 +83,17 @@ def send(
     """
     if interface and udp:
         raise typer.BadParameter("one of --interface and --udp is possible")
+    if event and message:
+        raise typer.BadParameter("one of --event and --message is possible")
+    deployment = read_deployment(properties_file, attributes)
+    settings = deployment.settings
+    encoding = encoding or settings.encoding
+    group, port = group or settings.group, port or settings.port
+    if event:
+        message = _header(event, deployment)
     if encoding not in ENCODINGS:
         raise typer.BadParameter(f"{encoding!r} is none of {', '.join(ENCODINGS)}")
-    form = label_format(encoding, int(label_bits))
+    form = label_format(encoding, int(label_bits or settings.label_bits))
     template = header_template(
         [form.parse(text) for text in labels],
         _mac(source_mac),
@@ -125,6 +155,17 @@ def _send_into_tunnel(ends: str, frame: bytes) -> None:
             f"{switch[0]}:{switch[1]}",
             errno=refused,
         )
+
+
+def _header(event: str, deployment: Deployment) -> str:
+    """Returns an event as the hex of its header. Raises typer.BadParameter."""
+    if deployment.registry is None:
+        raise typer.BadParameter("--event needs names: give --attributes")
+    # It compiles kernels, which a frame without an event does not need.
+    from stackcast.cli.attributes.records import RecordEncoder  # noqa: PLC0415
+
+    encoder = RecordEncoder(deployment.settings.attributes_encoding, deployment.registry)
+    return encoder.encode_one(event.encode()).hex()
 
 
 def _payload(sequence: int, message: str) -> bytes:

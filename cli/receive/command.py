@@ -9,11 +9,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, cast
 
 import typer
 
-from stackcast.cli.attributes.files import USUAL, WidthsOption, widths_of
+from stackcast.cli.attributes.event_lines import EventReader
+from stackcast.cli.deployment import (
+    DeploymentFile,
+    EventAttributes,
+    EventEncoding,
+    EventWidths,
+    read_deployment,
+)
 from stackcast.cli.itch import message_row, message_text
 from stackcast.cli.keys import KeyFile
 from stackcast.cli.receive.failures import Failures, tell
@@ -30,6 +37,7 @@ from stackcast.cli.receive.sockets import (
     source_address,
 )
 from stackcast.cli.signals import stop_on_signal
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import printable
 from stackcast.udfs.messages.recovery.receiver import (
@@ -45,17 +53,22 @@ from stackcast.udfs.stop_request import StopRequest
 
 #: Rounds of reading notifications after which summaries have their turn in any case.
 _ROUNDS = 64
+#: Addresses at which a service listens on all interfaces.
+_ANY = ("0.0.0.0", "::", "[::]")
 #: Longest wait for datagrams, in seconds, so that signals are noticed.
 _SIGNALS = 0.2
 
 
 def receive(
+    properties_file: DeploymentFile = None,
     group: Annotated[
-        str, typer.Option("--group", help="Multicast group of the stream.")
-    ] = "233.54.12.1",
+        str | None,
+        typer.Option("--group", help="Multicast group of the stream; 233.54.12.1 by default."),
+    ] = None,
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65535, help="UDP port of the stream.")
-    ] = 26400,
+        int | None,
+        typer.Option("--port", min=1, max=65535, help="UDP port of the stream; 26400 by default."),
+    ] = None,
     interface: Annotated[
         str,
         typer.Option(
@@ -75,11 +88,14 @@ def receive(
         ),
     ] = None,
     summary_port: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--summary-port", min=0, max=65535, help="UDP port for summaries; 0 disables them."
+            "--summary-port",
+            min=0,
+            max=65535,
+            help="UDP port for summaries, 26401 by default; 0 disables them.",
         ),
-    ] = 26401,
+    ] = None,
     summary_address: Annotated[
         str,
         typer.Option(
@@ -87,13 +103,20 @@ def receive(
         ),
     ] = "",
     rerequest: Annotated[
-        str, typer.Option("--rerequest", help="host:port of the re-request service.")
-    ] = "",
+        str | None,
+        typer.Option(
+            "--rerequest",
+            help="host:port of the re-request service; empty to only report losses, although the "
+            "properties file has an address.",
+        ),
+    ] = None,
     events: Annotated[
         Literal["", "bitmask", "id_pairs"],
         typer.Option("--events", help="Receive attribute/value events in this encoding, not IP."),
     ] = "",
-    widths: WidthsOption = USUAL,
+    attributes: EventAttributes = None,
+    encoding: EventEncoding = None,
+    widths: EventWidths = None,
     name: Annotated[
         str, typer.Option("--name", help="Name of this host, if the service identifies by name.")
     ] = "",
@@ -169,6 +192,15 @@ def receive(
     messages are missing with --from-start, if keys are given and the last summary of a session is
     not authentic, or if nothing was received and the kernel shows why.
     """
+    deployment = read_deployment(properties_file, attributes, encoding or events or None, widths)
+    settings = deployment.settings
+    group, port = group or settings.group, port or settings.port
+    summary_port = settings.summary_port if summary_port is None else summary_port
+    if rerequest is None:
+        rerequest = _service(settings)
+    if not events and deployment.has_events and settings.match == "network":
+        events = cast(Any, deployment.encoding or settings.attributes_encoding)
+    reader = None if as_hex else deployment.events()
     if from_start and not rerequest:
         raise typer.BadParameter("--from-start requests earlier messages: give --rerequest")
     if forward and receipts:
@@ -189,7 +221,7 @@ def receive(
     )
     dice = random.Random(seed)
     sources = frozenset(map(source_address, source or ()))
-    shape = event_reader(events, widths_of(widths)) if events else None
+    shape = event_reader(events, deployment.widths) if events else None
     membership: Membership | None = None
     summaries = None
     # On loopback, all senders are programs of this host: there they are publishers of a trial.
@@ -237,7 +269,7 @@ def receive(
     elif receipts:
         outlet = ReceiptOutlet(receipts)
     else:
-        outlet = LineOutlet(as_json, as_hex, itch=not events)
+        outlet = LineOutlet(as_json, as_hex, itch=not deployment.has_events, events=reader)
     watch = HostWatch(wires, where, time.monotonic())
     receiver = Receiver(options, time.monotonic(), sessions)
     try:
@@ -248,6 +280,11 @@ def receive(
                 tell(
                     "publishers are not restricted: datagrams of all senders are accepted"
                     f"{except_own}; give --source with the address of each publisher"
+                )
+            if deployment.has_events and reader is None and not (as_hex or forward or receipts):
+                tell(
+                    "the names of the attributes are unknown, so events are printed as hex: give "
+                    "--attributes with a file that 'stackcast attributes export' writes"
                 )
             if text := wires.buffer_shortfall():
                 tell(text)
@@ -269,6 +306,20 @@ def receive(
         or (drops and not rerequest)
     ):
         raise typer.Exit(1)
+
+
+def _service(settings: Settings) -> str:
+    """Returns the address of the re-request service if a file of properties has it."""
+    if "rerequest.listen" not in settings.given:
+        return ""
+    host, _ = parse_endpoint(settings.rerequest_listen)
+    if host in _ANY:
+        tell(
+            f"{PREFIX}rerequest.listen is {settings.rerequest_listen}, which is no address of one "
+            "machine: losses are only reported; give --rerequest with the address of the service"
+        )
+        return ""
+    return settings.rerequest_listen
 
 
 def run(
@@ -413,10 +464,20 @@ class LineOutlet:
         as_json: print JSON.
         as_hex: print hex.
         itch: whether messages may be ITCH; all others are printed as hex.
+        events: reader of messages that are attribute/value events.
     """
 
-    def __init__(self, as_json: bool, as_hex: bool, *, itch: bool = True) -> None:
+    def __init__(
+        self,
+        as_json: bool,
+        as_hex: bool,
+        *,
+        itch: bool = True,
+        events: EventReader | None = None,
+    ) -> None:
         self._as_json, self._as_hex, self._itch = as_json, as_hex, itch
+        self._events = events
+        self._hinted = False
 
     def put(self, deliveries: Sequence[Notification]) -> None:
         lines = [
@@ -430,7 +491,18 @@ class LineOutlet:
     def _line(self, session: str, sequence: int, message: bytes) -> str:
         if self._as_hex:
             return f"{printable(session)} {sequence} {message.hex()}\n"
+        if self._events is not None and (event := self._events.line(message)):
+            if self._as_json:
+                place = json.dumps({"session": session, "sequence": sequence})
+                return f"{place[:-1]}, {event.members}}}\n"
+            return f"{printable(session)} {sequence}  {event}\n"
         row = message_row(message) if self._itch else None
+        if self._itch and not isinstance(row, dict) and not self._hinted:
+            self._hinted = True
+            tell(
+                "some messages are not ITCH, and are printed as hex: if they are attribute/value "
+                "events, give --attributes"
+            )
         if self._as_json:
             fields = row if isinstance(row, dict) else {"hex": message.hex()}
             return json.dumps({"session": session, "sequence": sequence, **fields}) + "\n"

@@ -131,6 +131,11 @@ INTERFACES = (
         ready="listening at",
     ),
     Step(
+        "stackcast receive --interface eth1 --properties-file conf/mine.conf",
+        {"eth1": "lo", "conf/mine.conf": "conf/kafka-example.conf"},
+        ready="listening at",
+    ),
+    Step(
         "stackcast receive --events bitmask --interface eth1 --summary-address 10.0.0.7 "
         "--rerequest 10.64.0.9:26402",
         {"eth1": "lo", "10.0.0.7": "127.0.0.1"},
@@ -244,11 +249,8 @@ ON_A_STREAM = (
         prints="4026531840",
         after=(PUBLISH,),
     ),
-    Step(
-        f"{MINE} jobs/run_sql.py "
-        '"SELECT to_json(struct(id, name, type, scale, offset)) FROM attributes ORDER BY id" '
-        "| grep -o '{.*}' > attributes.jsonl"
-    ),
+    Step("stackcast attributes export attributes.jsonl --properties-file conf/mine.conf"),
+    Step("stackcast dead-letters --properties-file conf/mine.conf --limit 100"),
     Step(
         f"{MINE} jobs/run_sql.py "
         "\"SELECT receivers FROM who_gets(stock => 'GOOGL', price => '60.25')\"",
