@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
@@ -48,6 +49,7 @@ from waiting import until
 
 from stackcast.cli.explain import text_of
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
+from stackcast.jobs.adapters.replay.recorded_settings import with_recorded
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.lab.up.broker import Broker
 from stackcast.udfs.errors import ReplayError
@@ -552,8 +554,12 @@ def test_a_batch_of_rules_with_state_is_gone_without_its_state(counting):
 
 def explained(stream: Deployment, frame: bytes, host: str = "") -> dict:
     parts = dissect(frame)
-    explanation = SentExplanation(stream.spark, stream.settings, stream.tables)
-    return explanation.explain(parts.session.decode(), parts.sequence, host)
+    session = parts.session.decode()
+    # The ledger has the topic of the session, so properties need not name it.
+    nameless = dataclasses.replace(stream.settings, topic="itch.raw", given=frozenset())
+    settings = with_recorded(nameless, stream.tables, session)
+    explanation = SentExplanation(stream.spark, settings, stream.tables)
+    return explanation.explain(session, parts.sequence, host)
 
 
 def test_an_explanation_has_the_rules_the_versions_and_the_paths(stream, itch):

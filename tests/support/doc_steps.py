@@ -251,6 +251,7 @@ ON_A_STREAM = (
     ),
     Step("stackcast attributes export attributes.jsonl --properties-file conf/mine.conf"),
     Step("stackcast dead-letters --properties-file conf/mine.conf --limit 100"),
+    Step("stackcast dead-letters"),
     Step(
         f"{MINE} jobs/run_sql.py "
         "\"SELECT receivers FROM who_gets(stock => 'GOOGL', price => '60.25')\"",
