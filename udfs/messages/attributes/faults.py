@@ -24,7 +24,7 @@ from stackcast.udfs.messages.attributes.registry import Registry
 __all__ = ["header_fault", "json_fault"]
 
 #: Members of an object that are looked position: the limit bounds what a sample costs.
-_MOST_MEMBERS = 512
+_MOST_MEMBERS = 128
 #: Characters of a name that are shown. A name may have as many as a record has room for.
 _LONGEST_NAME = 64
 _OPENING = ("{", "[")
