@@ -26,6 +26,7 @@ from waiting import until
 from stackcast.cli.main import app
 from stackcast.lab.proof.receipts import Receipt, receipts
 from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.messages.attributes.reference import write_event
 from stackcast.udfs.messages.reference import build_packet, read_packet
 from stackcast.udfs.messages.sequence import Topic, session_id
 from stackcast.udfs.messages.summary_keys import SummaryKey
@@ -419,6 +420,27 @@ def test_a_group_is_joined_on_the_interface_that_is_named(host, wire):
     it.wait_until(lambda: it.lines() >= lines)
     it.wait_until(it.has_read)
     assert len(it.end()) == lines
+
+
+def test_group_and_encoding_of_events_are_read_from_the_properties_of_the_stream(
+    host, wire, tmp_path
+):
+    group = "239.254.12.10"
+    properties, attributes = tmp_path / "mine.conf", tmp_path / "attributes.jsonl"
+    properties.write_text(
+        f"spark.stackcast.multicast.group {group}\n"
+        "spark.stackcast.format attributes\n"
+        "spark.stackcast.attributes.encoding id_pairs\n"
+    )
+    attributes.write_text(
+        '{"id": 1, "name": "temp", "type": "decimal", "scale": 0.1, "offset": -100}\n'
+    )
+    options = ["--properties-file", properties, "--attributes", attributes]
+    it = host(*options, "--interface", "127.0.0.1", listen=False)
+    event = write_event({1: 1255}, "id_pairs")
+    wire.sendto(build_packet(SESSIONS[0], 7 << 26, [event]), (group, it.port))
+    it.wait_until(lambda: it.lines() == 1)
+    assert it.end() == [f'{SESSIONS[0].decode()} {7 << 26}  {{"temp": 25.5}}']
 
 
 def test_where_switches_match_summaries_come_to_the_hosts_own_address(host, wire):
