@@ -1,4 +1,4 @@
-"""Samples of dead letters say what is wrong, and batches that are dead as a whole say why."""
+"""Dead letters name the field at fault, and batches that are dead as a whole name the cause."""
 
 from __future__ import annotations
 

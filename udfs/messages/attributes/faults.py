@@ -157,7 +157,7 @@ def _repeated(members: list[_Member]) -> list[str]:
 
 
 def _with_reason(members: list[_Member], reason: str, reader: JsonReader) -> list[str]:
-    """Returns the names whose values alone have a reason, by reading each as an event."""
+    """Returns the names whose values have a reason if they are the only ones of an event."""
     records = [f"{{{json.dumps(m.name)}: {m.value}}}".encode() for m in members]
     borders = np.cumsum([0, *map(len, records)], dtype=np.int64)
     reasons = reader.read(borders, np.frombuffer(b"".join(records), np.uint8)).reason
