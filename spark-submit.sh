@@ -437,6 +437,9 @@ case "${1:-}" in
   *)
     ensure_environment runtime
     export_environment
+    # An error in the command line, the file of properties or a setting ends the start here, before a JVM
+    # has taken seconds to start. The current folder is not on Python's path.
+    PYTHONSAFEPATH=1 python -m stackcast.jobs.adapters.app.submission "$@" || exit $?
     # The address at which Spark serves its pages, if they are enabled: without it, on all interfaces.
     # A driver that a cluster starts gets this environment, and must not announce such an address.
     case " $* " in

@@ -59,6 +59,7 @@ case "$1" in
     case "$2 $last" in
       pytest*) echo "pytest in $PWD"; exit ;;
       tests.make.*) echo "$* in $PWD"; exit ;;
+      *.submission*) echo "checked $*" >>"$HOME/checks"; [ ! -e "$HOME/bad-settings" ]; exit ;;
       *.kernel_cache*) echo compiled >>"$HOME/kernels"; [ ! -e "$HOME/no-compiler" ]; exit ;;
       *.class_data*) note classes; [ ! -e "$HOME/no-archive" ] || exit 1
         echo classes >"$STACKCAST_VAR/classes.jsa.new"; exit ;;
@@ -321,6 +322,15 @@ def ready(equipped: Machine) -> Machine:
 
 def jars(machine: Machine) -> set[str]:
     return {path.name for path in (machine.var / "env" / "pyspark" / "jars").iterdir()}
+
+
+def test_an_error_in_the_settings_ends_the_start_before_spark(ready: Machine):
+    arguments = "--properties-file", "my conf", "jobs/x.py", "a b"
+    assert ready.run(*arguments).stdout == f"spark-submit {' '.join(arguments)}\n"
+    assert (ready.home / "checks").read_text().endswith(f" {' '.join(arguments)}\n")
+    (ready.home / "bad-settings").touch()
+    done = ready.run(*arguments)
+    assert done.returncode != 0 and done.stdout == ""
 
 
 def test_a_first_start_creates_the_environment_and_runs_the_job(equipped: Machine):

@@ -67,7 +67,7 @@ def _text(path: Path) -> str:
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
     for line in _logical_lines(text):
         pair = _PAIR.match(line)
-        if pair:
+        if pair and pair[1]:
             yield _unescaped(pair[1]), _unescaped(pair[2]).strip(_BLANKS)
 
 
@@ -76,7 +76,8 @@ def _logical_lines(text: str) -> Iterator[str]:
     continued, continues = "", False
     for physical_line in re.split(r"\r\n|\r|\n", text):
         line = physical_line.lstrip(" \t\f")
-        if not continues and (not line or line[0] in "#!"):
+        if not continued and (not line or line[0] in "#!"):
+            continues = False
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         continues = backslashes % 2 == 1
