@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from stackcast.jobs.adapters.app.properties_file import read_properties
+from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX
 from stackcast.jobs.adapters.fetch.options import fetch_options
 from stackcast.jobs.embedded.options import DEFAULT
 from stackcast.lab.up.folder import read_state
@@ -19,8 +20,7 @@ PropertiesFile = Annotated[
     Path | None,
     typer.Option(
         "--properties-file",
-        exists=True,
-        dir_okay=False,
+        metavar="FILE",
         help="File of a job with spark.stackcast.kafka.*: brokers, TLS and login.",
     ),
 ]
@@ -33,29 +33,27 @@ Bootstrap = Annotated[
         "the broker of the lab that is up in var/lab, or 127.0.0.1:9092 if none is up.",
     ),
 ]
-_PREFIX = "spark.stackcast.kafka."
 _LOCAL = "127.0.0.1:9092"
-_LINE = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$")
 
 
 def client_options(properties: Path | None, bootstrap: str | None) -> tuple[str, dict[str, Any]]:
     """Returns the brokers, and keyword arguments of kafka-python.
 
     Args:
-        properties: file of a job, ``key value`` or ``key=value`` per line; keys of no Kafka client
-            are ignored.
+        properties: file of a job's Spark properties; only keys of the Kafka client are read.
         bootstrap: brokers to use instead of those of the file.
 
     Raises:
-        KafkaError: BAD_OPTION.
-        LabError: NO_ANSWER if neither is given, and the lab is coming up.
+        KafkaError: ``BAD_OPTION``.
+        LabError: ``NO_ANSWER`` if neither is given, and the lab is coming up.
+        SettingsError: ``UNREADABLE_FILE``.
     """
     found = {"bootstrap.servers": _LOCAL}
     if properties is None and not bootstrap:
         found["bootstrap.servers"] = _lab_broker() or _LOCAL
-    for line in properties.read_text().splitlines() if properties else ():
-        if (match := _LINE.match(line)) and match[1].startswith(_PREFIX):
-            found[match[1].removeprefix(_PREFIX)] = match[2]
+    for key, value in read_properties(properties).items() if properties else ():
+        if key.startswith(KAFKA_PREFIX):
+            found[key.removeprefix(KAFKA_PREFIX)] = value
     if bootstrap:
         found["bootstrap.servers"] = bootstrap
     try:
@@ -63,9 +61,9 @@ def client_options(properties: Path | None, bootstrap: str | None) -> tuple[str,
     except KafkaError as error:
         raise KafkaError(
             "BAD_OPTION",
-            f"{properties}: the client of this command cannot do as {_PREFIX}{error.key} says: "
-            "certificates are files of PEM, a login is PLAIN or SCRAM with user and password in "
-            "sasl.jaas.config",
+            f"{properties}: the client of this command cannot do as {KAFKA_PREFIX}{error.key} "
+            "says: certificates are files of PEM, a login is PLAIN or SCRAM with user and password "
+            "in sasl.jaas.config",
         ) from error
     return options.pop("bootstrap_servers"), options
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import shlex
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +16,7 @@ from stackcast.cli.kafka_client import (
     client_options,
 )
 from stackcast.cli.signals import stop_on_signal
+from stackcast.cli.spark_properties import SparkPropertiesFile, start_with
 from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.links import open_link
 from stackcast.jobs.adapters.states.replica import Replica
@@ -202,10 +200,7 @@ def _log() -> None:
 @app.command()
 def show(
     state: Annotated[str, typer.Argument(help="Name of a state; by default all states.")] = "",
-    properties_file: Annotated[
-        Path | None,
-        typer.Option("--properties-file", exists=True, help="Spark properties of the deployment."),
-    ] = None,
+    properties_file: SparkPropertiesFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for each state.")
     ] = False,
@@ -217,10 +212,7 @@ def show(
     from stackcast.jobs.adapters.states.overview import overview  # noqa: PLC0415
     from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
 
-    if properties_file is not None:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = (
-            f"--properties-file {shlex.quote(str(properties_file.absolute()))} pyspark-shell"
-        )
+    start_with(properties_file)
     settings = Settings.read(session.properties())
     late: Any = session.LateSession("stackcast states show")
     for found in overview(Tables(late, settings.tables), state):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stackcast.cli.spark_properties import SparkPropertiesFile, start_with
 from stackcast.udfs.errors import SwitchError, nearest
 
 app = typer.Typer(
@@ -108,10 +108,7 @@ def run(
 @app.command("shell")
 def shell(
     name: Annotated[str, typer.Argument(help="Name of the switch in table switches.")],
-    properties_file: Annotated[
-        Path | None,
-        typer.Option("--properties-file", exists=True, help="Spark properties of the deployment."),
-    ] = None,
+    properties_file: SparkPropertiesFile = None,
     election_id: Annotated[
         int,
         typer.Option(
@@ -136,10 +133,7 @@ def shell(
     from stackcast.jobs.adapters.switches.shell import open_shell  # noqa: PLC0415
     from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
 
-    if properties_file is not None:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = (
-            f"--properties-file {shlex.quote(str(properties_file.absolute()))} pyspark-shell"
-        )
+    start_with(properties_file)
     settings = Settings.read(session.properties())
     spark = session.start("stackcast switch shell")
     quiet(spark)
