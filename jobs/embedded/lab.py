@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
-from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -27,7 +27,7 @@ from stackcast.lab.up import deployment
 from stackcast.lab.up.lab import Lab
 from stackcast.udfs.errors import LabError, SettingsError
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.publishers import several
+from stackcast.udfs.network.publishers import listed, several
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ def bring_up(
     folder, network = prepare(settings, kind.options)
     if kind.options.publishers > 1 and "publisher" not in settings.given:
         settings = dataclasses.replace(settings, publisher=",".join(network.publishers()))
+    check_publishers(settings, network)
     progress.say(f"network: {network.words()}")
     settings = dataclasses.replace(settings, tables=str(folder / "tables"))
     with ExitStack() as stack:
@@ -79,7 +80,7 @@ def bring_up(
             stage.text = f"{len(network.switches)} switches at {lab.p4runtime}{at}"
         spark, tables = spark_and_tables.result()
         if not keep_spark:
-            stack.callback(session.stop, spark)
+            stack.push(lambda kind, *_: session.end(spark, silently=kind is not None))
         lifecycle.hold_jvm(spark)
         settings = dataclasses.replace(
             settings,
@@ -99,6 +100,22 @@ def bring_up(
         with progress.stage(f"{kind.noun} to deliver, made"):
             source = wait()
         yield RunningLab(settings, lab, spark, tables, source)
+
+
+def check_publishers(settings: Settings, network: Network) -> None:
+    """Raise SettingsError ``BAD_VALUE`` if the setting names a publisher that is not in the lab."""
+    names = network.publishers()
+    unknown = [name for name in listed(settings.publisher) if name not in names]
+    if unknown:
+        number = len(unknown)
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{PREFIX}publisher is {settings.publisher!r}, but {', '.join(unknown)} "
+            f"{'is no publisher' if number == 1 else 'are no publishers'} of the embedded lab, "
+            f"which has {', '.join(names)}: choose from these, or start the lab with more by "
+            "--publishers NUMBER",
+            key=f"{PREFIX}publisher",
+        )
 
 
 def _ways(settings: Settings, ingress: Mapping[str, str]) -> dict[str, str]:

@@ -11,8 +11,11 @@ import typer.main
 
 from stackcast.cli.main import app
 from stackcast.jobs import attribute_stream, console
+from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
+from stackcast.jobs.embedded.lab import check_publishers
 from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
+from stackcast.lab.fabric.topologies import load_network
 from stackcast.lab.up.deployment import publisher_endpoints
 from stackcast.udfs.errors import SettingsError
 
@@ -48,9 +51,9 @@ def test_each_option_is_an_argument_and_none_is_the_default(tmp_path: Path):
         ("messages", "9" * 30, "not a whole number from 1 to 9223372036854775807"),
         ("subscriptions", "-1", "not a whole number of 0 or more"),
         ("symbols", "3", "not a whole number from 4 to 10000"),
-        ("speed", "fast", "not full, recorded or packets per second"),
-        ("speed", "0", "not full, recorded or packets per second"),
-        ("speed", "..", "not full, recorded or packets per second"),
+        ("speed", "fast", "not full, recorded or messages per second"),
+        ("speed", "0", "not full, recorded or messages per second"),
+        ("speed", "..", "not full, recorded or messages per second"),
         ("network", " ", "a value is missing"),
         ("session", "", "a value is missing"),
         ("session", "missing.bin", "there is no file 'missing.bin'"),
@@ -146,8 +149,8 @@ def test_the_command_has_the_same_options_with_the_same_limits(
         ("up", "--network= ", "a value is missing"),
         ("up", "--folder=", "a value is missing"),
         ("status", "--folder=", "a value is missing"),
-        ("feed --generate 5", "--speed=fast", "not full, recorded or packets per second"),
-        ("feed --generate 5", "--speed=0", "not full, recorded or packets per second"),
+        ("feed --generate 5", "--speed=fast", "not full, recorded or messages per second"),
+        ("feed --generate 5", "--speed=0", "not full, recorded or messages per second"),
     ],
 )
 def test_the_command_refuses_a_text_that_jobs_refuse_before_it_does_anything(
@@ -158,3 +161,18 @@ def test_the_command_refuses_a_text_that_jobs_refuse_before_it_does_anything(
     error = capsys.readouterr().err
     assert ended.value.code == 2 and message in error
     assert option.partition("=")[0] in error
+
+
+def test_a_publisher_that_the_lab_lacks_is_refused_with_those_that_it_has():
+    network = load_network(RunOptions(publishers=2).network_options("virtual_trees", 16))
+    for text in ("feed1", "feed2", "feed2, feed1", "*"):
+        check_publishers(Settings(publisher=text), network)
+    for text, subject in [
+        ("feed9", "feed9 is no publisher of"),
+        ("feed1,h1,feed3", "h1, feed3 are no publishers of"),
+    ]:
+        with pytest.raises(SettingsError) as caught:
+            check_publishers(Settings(publisher=text), network)
+        assert caught.value.code == "SETTINGS.BAD_VALUE"
+        assert f"is {text!r}, but {subject} the embedded lab" in caught.value.message
+        assert "which has feed1, feed2: choose" in caught.value.message
