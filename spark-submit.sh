@@ -268,8 +268,11 @@ ensure_environment() {
   test_stamp=test-$python_stamp
   bench_stamp=bench-$python_stamp
   jar_stamp=$python_stamp-$(stamp <"$ROOT/conf/ivy.xml")
-  # Another Java cannot read the archive.
-  class_stamp=$jar_stamp-$(printf %s "$JAVA_VERSION" | stamp)
+  # Another Java cannot read the archive, nor can one with other modules.
+  class_stamp=$jar_stamp-$({
+    printf %s "$JAVA_VERSION"
+    cat "$ROOT/conf/spark-env.sh" 2>/dev/null || true
+  } | stamp)
   if runtime_works "$python_stamp" && is_done jars "$jar_stamp" &&
     is_done classes "$class_stamp" &&
     { [ "$1" = runtime ] || is_done test "$test_stamp"; } &&
@@ -372,6 +375,8 @@ export_environment() {
   SPARK_HOME=$(pyspark_home)
   use_class_data
   export SPARK_CONF_DIR=${SPARK_CONF_DIR:-$ROOT/conf}
+  # Spark's scripts cannot read a file whose path has blanks: they print an error and continue.
+  case "$SPARK_CONF_DIR" in *[[:space:]]*) export SPARK_ENV_LOADED=1 ;; esac
   export PYSPARK_PYTHON=$ENV_DIR/bin/python
   [ -n "${NUMBA_CACHE_DIR:-}" ] || choose_kernel_cache
   export NUMBA_CACHE_DIR
@@ -428,7 +433,7 @@ case "${1:-}" in
   env)
     ensure_environment runtime
     export_environment
-    for name in STACKCAST_HOME STACKCAST_VAR SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH SPARK_SUBMIT_OPTS \
+    for name in STACKCAST_HOME STACKCAST_VAR SPARK_HOME SPARK_CONF_DIR SPARK_ENV_LOADED SPARK_DIST_CLASSPATH SPARK_SUBMIT_OPTS \
       PYSPARK_PYTHON NUMBA_CACHE_DIR PYTHONPYCACHEPREFIX PATH; do
       [ -z "${!name:-}" ] || printf 'export %s=%q\n' "$name" "${!name}"
     done

@@ -51,6 +51,29 @@ def test_a_record_of_the_jvm_is_one_line_whatever_it_names(
     assert out[:-1].isprintable()
 
 
+def test_of_errors_by_delta_only_the_one_on_filters_with_deletion_vectors_is_hidden(
+    spark: SparkSession,
+) -> None:
+    jvm: Any = spark._jvm
+    core = jvm.org.apache.logging.log4j
+    content = jvm.java.io.FileInputStream(str(ROOT / "conf/log4j2.properties"))
+    source = core.core.config.ConfigurationSource(content)
+    factory = core.core.config.properties.PropertiesConfigurationFactory()
+    configuration = factory.getConfiguration(core.LogManager.getContext(False), source)
+    configuration.initialize()
+    name = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
+    logger = configuration.getLoggerConfig(name)
+    assert logger.getLevel() == core.Level.ERROR
+
+    def hidden(message: str) -> bool:
+        event = core.core.impl.Log4jLogEvent.newBuilder().setLoggerName(name)
+        event.setLevel(core.Level.ERROR).setMessage(core.message.SimpleMessage(message))
+        return bool(logger.isFiltered(event.build()))
+
+    assert hidden("Failed to translate filter EqualTo(id,\na)")
+    assert not hidden("Failed to read a deletion vector")
+
+
 @pytest.mark.parametrize("name", [HOSTILE, FORGED])
 def test_a_stack_of_the_jvm_has_no_line_that_looks_like_a_record(
     spark: SparkSession, layout: Any, name: str

@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app import local_folders
+from stackcast.jobs.adapters.app.error_texts import quiet
 from stackcast.jobs.adapters.app.settings import secret_keys
 from stackcast.requirements import check_java, java_program
 from stackcast.udfs.errors import SettingsError
@@ -36,9 +37,15 @@ _SECRET = "_SPARK_AUTH_SECRET"
 ENCRYPTION = "spark.io.encryption.enabled"
 #: Whether Spark serves pages about the application; its own default is true.
 PAGES = "spark.ui.enabled"
+#: Module of the process that forks Python workers.
+_DAEMON_MODULE = "spark.python.daemon.module"
 #: Variable with the address at which Spark serves its pages; without it, on all interfaces.
 _LOCAL_IP = "SPARK_LOCAL_IP"
 LOOPBACK = "127.0.0.1"
+#: Set once the program has begun to stop its session, which cuts off all tasks.
+ending = threading.Event()
+#: Time that a session has to stop at the end of its program. A JVM that is stuck may take longer.
+END_SECONDS = 20.0
 
 
 def start(
@@ -161,6 +168,36 @@ def stop(spark: SparkSession) -> None:
     spark.stop()
 
 
+def active() -> SparkSession | None:
+    """Return the session of this program; None if none runs."""
+    if SparkContext._active_spark_context is None:
+        return None
+    session: SparkSession | None = SparkSession._instantiatedSession
+    return session
+
+
+def end(spark: SparkSession, *, silently: bool) -> None:
+    """Stop a session at the end of its program, which waits at most `END_SECONDS` for it.
+
+    Args:
+        spark: the session.
+        silently: whether the JVM logs nothing from now on. A program that ends with an error has
+            reported the reason: the tasks and queries that end with it only repeat its effects.
+    """
+
+    def run() -> None:
+        with contextlib.suppress(Py4JError, OSError):
+            if silently:
+                quiet(spark)
+            stop(spark)
+
+    ending.set()
+    thread = threading.Thread(target=run, name="end of session", daemon=True)
+    thread.start()
+    with contextlib.suppress(KeyboardInterrupt):
+        thread.join(END_SECONDS)
+
+
 def end_workers(spark: SparkSession) -> None:
     """Ends the driver's Python workers, for a job that has no more tasks.
 
@@ -170,11 +207,13 @@ def end_workers(spark: SparkSession) -> None:
     with contextlib.suppress(Py4JError, OSError):
         jvm: Any = spark.sparkContext._jvm
         driver = str(jvm.java.lang.ProcessHandle.current().pid())
+        module = spark.sparkContext.getConf().get(_DAEMON_MODULE, "pyspark.daemon") or ""
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 # After the name, which may have parentheses: state, parent.
                 parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-                if parent == driver and b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if parent == driver and module.encode() in words:
                     # It takes its workers with it.
                     os.kill(int(process.name), signal.SIGTERM)
 

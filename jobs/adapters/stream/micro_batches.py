@@ -26,7 +26,7 @@ from stackcast.jobs.adapters.stream.slices import Slices, cut_off
 from stackcast.jobs.adapters.stream.truncation import OPTION
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.stream.watch import StreamWatch
-from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
+from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import SettingsError, StreamError
@@ -148,11 +148,13 @@ def _start(
     ending.callback(watch.close)
     watch.open()
     await_executors(spark, settings, lifecycle)
-    warming = warm_up(spark)
     topics.wait(lifecycle.stopping.is_set)
+    tables = Tables(spark, settings.tables)
+    tables.head(SUBSCRIPTIONS)
+    # Broker and tables come first: Spark logs each task that is cut off by an error of theirs.
+    warming = warm_up(spark)
     topics.ensure_dead_letters()
     real_time = in_real_time(spark, settings, len(topics.end_offsets()))
-    tables = Tables(spark, settings.tables)
     timestamps = needs_arrival(specification_of(settings, tables))
     check = partial(
         checks.before_start,

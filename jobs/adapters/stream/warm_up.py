@@ -31,10 +31,14 @@ def warm_up(spark: SparkSession, workers: int | None = None) -> Future[None]:
             tasks = workers or session.slots(spark)
             spark.range(0, tasks, 1, tasks).mapInArrow(warmed_up, "id long").collect()
             log.info("workers ready: %d, in %.2f s", tasks, time.monotonic() - clock)
-        except SQL_ERRORS as error:
+        except Exception as error:
+            if session.ending.is_set():
+                # The end of the session cut the tasks off.
+                return
+            if not isinstance(error, SQL_ERRORS):
+                log.exception("workers could not be made ready ahead")
+                return
             log.warning("workers could not be made ready ahead: %s", one_line(error))
-        except Exception:
-            log.exception("workers could not be made ready ahead")
         finally:
             future.set_result(None)
 
