@@ -84,7 +84,10 @@ def deliver(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
     spans = history.spans(asked.begin, asked.until)
     with LastBatch(spark, topics).ends_with(lifecycle.stopping):
         sums = history.deliver(spans, lifecycle.stopping)
-    print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sums.items()))
+    if spans:
+        print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sums.items()))
+    else:
+        print(history.why_nothing())
     return application.FAILED if lifecycle.stopping.is_set() else 0
 
 

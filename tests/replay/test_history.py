@@ -138,6 +138,17 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_earlier_messages(
     tally = verification.compare(all_messages, by_host).hosts["h3"]
     assert tally.exact and tally.expected > expectation.deliveries["h3"].total()
 
+    # If nothing is owed, the answer says since when the stream delivers by the rule.
+    for arguments, words in [
+        (["--from", "earliest"], f"high has been live since version {since['high']} of sub"),
+        (["--from", "20", "--until", "10"], "has no records between these bounds"),
+    ]:
+        options = deliver_from.parser().parse_args(["high", *arguments])
+        assert deliver_from.deliver(options, deployment.settings, Lifecycle()) == 0
+        answer = capsys.readouterr().out
+        assert answer.startswith("nothing to deliver: ") and words in answer
+        assert answer.count("\n") == 1
+
     # A delivery starts at a time or an offset, works in small steps, and supports rules with state.
     deployment.set(pcap_path=str(tmp_path / "part"), max_offsets_per_trigger=20)
     history = History(deployment.spark, deployment.settings, deployment.tables, "late")

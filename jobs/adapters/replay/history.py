@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -39,6 +40,18 @@ Bound = int | dt.datetime | None
 _COUNTED = ("packets", "messages", "matched", "frames")
 
 
+class LiveSince(NamedTuple):
+    """Since when the stream delivers by a rule.
+
+    Attributes:
+        version: version of table ``subscriptions``.
+        offsets: first offset that was delivered by the rule, by partition.
+    """
+
+    version: int = 0
+    offsets: Mapping[int, int] = {}
+
+
 class History:
     """Delivers what one subscription matches in records that are in the topic already.
 
@@ -62,6 +75,7 @@ class History:
         if ledger.topic is not None and ledger.topic.id == topic_id:
             self._topic, self._ledger = ledger.topic, ledger
         self._plans = _Alone(self._settings, tables, name)
+        self._live = LiveSince()
 
     def spans(self, begin: Bound, until: Bound) -> dict[int, tuple[int, int]]:
         """Returns by partition the offsets to deliver, where there are any.
@@ -84,12 +98,29 @@ class History:
                     f"{begins[partition]} on are not there any more; it has offsets from {start} "
                     "on. Ask from there, and keep them longer: retention.ms, retention.bytes",
                 )
-        stop = self._live_since() if until is None else self._offsets(until)
+        self._live = self._live_since() if until is None else LiveSince()
+        stop = self._live.offsets if until is None else self._offsets(until)
         return {
             p: (begins[p], min(stop.get(p, end[p]), end[p]))
             for p in sorted(there)
             if begins[p] < min(stop.get(p, end[p]), end[p])
         }
+
+    def why_nothing(self) -> str:
+        """Return a sentence on why the last call of `spans` has returned no offsets."""
+        if not self._live.offsets:
+            topic = self._settings.topic
+            return f"nothing to deliver: topic {topic} has no records between these bounds"
+        places = ", ".join(
+            f"partition {partition} from offset {offset}"
+            for partition, offset in sorted(self._live.offsets.items())
+        )
+        return (
+            f"nothing to deliver: subscription {self._name} has been live since version "
+            f"{self._live.version} of subscriptions, and the stream itself has delivered what it "
+            f"matches since then ({places}); to deliver these records again, give --until "
+            "OFFSET|TIME"
+        )
 
     def deliver(self, spans: Mapping[int, tuple[int, int]], stopping: StopRequest) -> Counter[str]:
         """Sends what the subscription matches in these offsets, in their order, to the sink.
@@ -182,17 +213,18 @@ class History:
             return self._topics.offsets_at(bound)
         return {} if bound is None else dict.fromkeys(self._topics.end_offsets(), bound)
 
-    def _live_since(self) -> dict[int, int]:
-        """Returns the first offset that the stream itself delivered by the rule, by partition,
-        where it is on record."""
+    def _live_since(self) -> LiveSince:
+        """Returns since when the stream itself delivers by the rule, if that is on record."""
         rows = self._tables.rows("subscriptions")
         asked = {(r["subscriber"], r["filter"]) for r in rows if r["id"] == self._name}
         for row in self._tables.rows(LIVE):
             if row["id"] == self._name and (row["subscriber"], row["filter"]) in asked:
+                version = row["since_version"]
                 offsets = LiveOffsets.of_ledger(self._tables, self._topic)
-                since = offsets.since([row["since_version"]])
-                return {p: int(at[0]) for p, at in since.items() if at[0] < offsets.end[p]}
-        return {}
+                since = offsets.since([version])
+                first = {p: int(at[0]) for p, at in since.items() if at[0] < offsets.end[p]}
+                return LiveSince(version, first)
+        return LiveSince()
 
 
 class _Alone(Plans):
