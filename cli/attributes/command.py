@@ -83,7 +83,8 @@ def encode(
     Without --out hex is printed, one record a line. --out takes a Nasdaq BinaryFILE (length and
     record, again and again), or with --frames a pcap file, whose name ends in .pcap. A line that
     is no event is reported with its number, its reason and the attribute at fault; the others are
-    written, and the exit code is 1 then.
+    written, and the exit code is 1 then. Values between two steps of their attribute are rounded,
+    and a line counts them.
 
     'stackcast attributes export' writes the attributes of a deployment.
     """
@@ -106,7 +107,7 @@ def encode(
                     sink.send(one.data, one.offsets)
         else:
             write_records(out, (record for one in made for record in one.records()))
-    faults.end(f"{encoder.count:,} events encoded")
+    faults.end(f"{encoder.count:,} events encoded", encoder.rounded)
 
 
 @app.command()
@@ -231,7 +232,8 @@ def publish(
             with closing(open_sink(options)) as sink:
                 send(made, sink, progress)
     target = f"{topic} at {brokers}" if topic else interface or tunnel
-    told.end(f"{target}: {progress}{', stopped' if stop.is_set() else ''}")
+    done = f"{target}: {progress}{', stopped' if stop.is_set() else ''}"
+    told.end(done, encoder.rounded)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stackcast.cli.attributes.event_lines import fields_by_id, json_value
 from stackcast.cli.attributes.files import LONGEST, RecordBatch
+from stackcast.cli.attributes.rounding import RoundedValues
 from stackcast.udfs.messages.attributes import frames
 from stackcast.udfs.messages.attributes.encodings import BITMASK_GROUP, ENCODINGS
 from stackcast.udfs.messages.attributes.events import REASONS, Events
@@ -37,14 +38,14 @@ class Faults:
     """Tells of records that are no events, one line each, and counts them by reason."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self.what = what
         self._counts: Counter[str] = Counter()
         self._others = 0
 
     def tell(self, place: int, reason: str, field: str = "") -> None:
         self._counts[reason] += 1
         text = f"{reason}: {field}" if field else reason
-        typer.echo(f"{self._what} {place}: {text}", err=True)
+        typer.echo(f"{self.what} {place}: {text}", err=True)
 
     def of(self, batch: RecordBatch, reason: NDArray[np.uint8], fault: Fault) -> NDArray[np.intp]:
         """Report the faults of a batch in the order of its records, and return the indexes of its
@@ -67,10 +68,17 @@ class Faults:
         """Counts what is no fault, and no event either."""
         self._others += count
 
-    def end(self, done: str) -> None:
-        """Sums up on standard error. Exit code 1 if anything was faulty."""
+    def end(self, done: str, rounded: RoundedValues | None = None) -> None:
+        """Sums up on standard error. Exit code 1 if anything was faulty.
+
+        Args:
+            done: result of the command, as the start of the last line.
+            rounded: values that were rounded, which a line of its own reports.
+        """
+        if rounded is not None and rounded.count:
+            typer.echo(str(rounded), err=True)
         told = "".join(f", {count:,} {reason}" for reason, count in self._counts.most_common())
-        others = f", {self._others:,} other {self._what}s passed over" if self._others else ""
+        others = f", {self._others:,} other {self.what}s passed over" if self._others else ""
         typer.echo(f"{done}{told}{others}", err=True)
         if self._counts:
             raise typer.Exit(1)
@@ -106,11 +114,13 @@ class RecordEncoder:
         self._source = mac_address(source) if source else None
         self._session = session
         self.count = 0
+        self.rounded = RoundedValues(registry)
 
     def encode(self, batch: RecordBatch, faults: Faults) -> Encoded:
         """Encodes the events of a batch; faulty lines are told of and left out."""
         read = self._reader.read(*batch.columns())
         good = self._report(batch, read.reason, faults)
+        self.rounded.look_at(batch, good, faults.what)
         payload = self._payloads(len(good))
         events = Events(
             read.mask[good],

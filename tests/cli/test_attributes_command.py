@@ -91,6 +91,23 @@ def test_bad_lines_are_told_with_number_and_reason_and_the_rest_goes_on(registry
     assert summary == ("3 events encoded, 1 not_a_number, 1 malformed_json, 1 unknown_attribute")
 
 
+def test_values_that_an_encoding_rounds_are_counted_and_the_first_is_shown(registry: str):
+    lines = (
+        '{"hum": 30, "temp": 25.5, "wind": 0.5}\n'
+        '{"timestamp": 1.5, "hum": 31.4}\n'
+        '{"temp": -3.25, "hum": "wet"}\n'
+        '{"temp": -3.26, "timestamp": "1970-01-01T00:01:00.5Z"}\n'
+    )
+    result = run("encode", "--attributes", registry, stdin=lines)
+    *_, rounded, summary = result.stderr.splitlines()
+    assert rounded == (
+        "3 values are rounded to steps of the attribute, as in line 2: timestamp 1.5 is 2"
+    )
+    assert summary.startswith("2 events encoded, ")
+    # A line that is no event has no values.
+    assert "rounded" not in run("encode", "--attributes", registry, stdin='{"wind": 1.5}').stderr
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("form", ["hex", "file", "packed", "pcap", "hex file"])
 def test_what_is_decoded_is_what_was_encoded(encoding: str, form: str, tmp_path: Path):

@@ -24,7 +24,7 @@ from stackcast.udfs.messages.attributes.json_events import JsonReader
 from stackcast.udfs.messages.attributes.registry import Attribute, Registry, attribute
 from stackcast.udfs.messages.attributes.time_kernels import time_at
 from stackcast.udfs.messages.attributes.times import seconds_of
-from stackcast.udfs.messages.attributes.unknown_names import MOST_NAMES, count_names, types_of
+from stackcast.udfs.messages.attributes.unknown_names import MOST_NAMES, count_names, new_names
 from stackcast.udfs.messages.buffers import Batch
 
 pytestmark = pytest.mark.unit
@@ -490,4 +490,4 @@ def new_types(records: list[bytes], tasks: int) -> dict[str, str | None]:
         run = count_names(JsonReader(REGISTRY), fetches)
         halves = records[task::tasks][::2], records[task::tasks][1::2]
         rows += run(map(arrow_of, halves))
-    return types_of(pa.Table.from_batches(rows))
+    return {name: found.type for name, found in new_names(pa.Table.from_batches(rows)).items()}

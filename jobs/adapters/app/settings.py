@@ -49,6 +49,11 @@ class Form:
 _UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 _INTERVAL = Form(r"\d+ (millisecond|second|minute|hour)s?", "a number and a unit, as in 10 seconds")
 _OFFSETS = Form(r"earliest|latest|\{.*\}", "earliest, latest or offsets as JSON")
+_STEP = r"(?=[0.]*[1-9])(\d{1,9}(\.\d{1,18})?|\.\d{1,18})"
+_STEPS = Form(
+    rf"([A-Za-z_]\w*=)?{_STEP}(\s*,\s*([A-Za-z_]\w*=)?{_STEP})*",
+    "a number above 0, and numbers by name, as in 0.01,latitude=0.0000001",
+)
 _GROUP = Form(
     r"2(2[4-9]|3\d)(\.(\d\d?|1\d\d|2[0-4]\d|25[0-5])){3}",
     "an IPv4 multicast group, as in 233.54.12.1",
@@ -175,6 +180,13 @@ class Settings:
         "dead_letter",
         "What becomes of JSON names that the table lacks: register gives them an id",
         ("dead_letter", "register"),
+    )
+    attributes_steps: str = setting(
+        "attributes.steps",
+        "0.01",
+        "Step of decimal attributes that names are registered as, and steps of single names, as in "
+        "0.01,latitude=0.0000001; values are rounded to it, and a step never changes",
+        form=_STEPS,
     )
     filter_order: str = setting(
         "filters.order",

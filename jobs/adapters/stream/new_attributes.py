@@ -8,15 +8,21 @@ from collections.abc import Iterable
 from functools import partial
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.tables.attribute_registry import register
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.messages.attributes.json_events import JsonReader
-from stackcast.udfs.messages.attributes.registry import FORMAT, Registry, Type
-from stackcast.udfs.messages.attributes.unknown_names import SCHEMA, count_names, types_of
+from stackcast.udfs.messages.attributes.registry import FORMAT, Attribute, Registry
+from stackcast.udfs.messages.attributes.steps import USUAL_STEPS, Steps
+from stackcast.udfs.messages.attributes.unknown_names import (
+    SCHEMA,
+    NewName,
+    count_names,
+    new_names,
+)
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +37,7 @@ class NewAttributes:
     def __init__(self, settings: Settings, tables: Tables) -> None:
         self._tables = tables
         self._widths = settings.widths
+        self._steps = Steps.parse(settings.attributes_steps)
         self._registers = (
             settings.format == FORMAT
             and settings.attributes_input == "json"
@@ -45,10 +52,11 @@ class NewAttributes:
             return
         try:
             registry = registry_of(self._tables, self._widths)
-            names = unknown_names(records, registry)
+            names = unknown_names(records, registry, self._steps)
             if not names:
                 return
-            _, new = registry.with_new(names)
+            types = {name: found.type for name, found in names.items() if found.type is not None}
+            _, new = registry.with_new(types, self._steps.attribute)
             if new:
                 # Another stream may have been faster: then the names have the ids that it gave.
                 registry = register(self._tables, new, REGISTRANT, self._widths)
@@ -60,9 +68,7 @@ class NewAttributes:
             return
         found = registry.by_name
         for name in sorted(names.keys() & found.keys()):
-            log.info(
-                "batch %d: attribute %s is registered with id %d", batch_id, name, found[name].id
-            )
+            report_registration(batch_id, found[name], names[name])
         left = sorted(names.keys() - found.keys())
         if left:
             log.warning(
@@ -70,19 +76,37 @@ class NewAttributes:
             )
 
 
-def unknown_names(records: Records, registry: Registry) -> dict[str, Type]:
-    """Returns the names that records have and the registry lacks, and that could be registered, by
-    type.
+def unknown_names(
+    records: Records, registry: Registry, steps: Steps = USUAL_STEPS
+) -> dict[str, NewName]:
+    """Returns the names that records have and the registry lacks, and that could be registered.
 
     Where all ids are in use it is none, without a look at the records.
     """
     if not registry.free:
         return {}
-    types = types_of(records.through(partial(count_names, JsonReader(registry)), SCHEMA))
-    without = sorted(name for name, kind in types.items() if kind is None)
+    count = partial(count_names, JsonReader(registry), steps=steps)
+    names = new_names(records.through(count, SCHEMA))
+    without = sorted(name for name, found in names.items() if found.type is None)
     if without:
         log.warning("no type of attribute holds most values of: %s", _shown(without))
-    return {name: kind for name, kind in types.items() if kind is not None}
+    return {name: found for name, found in names.items() if found.type is not None}
+
+
+def report_registration(batch_id: int, one: Attribute, name: NewName) -> None:
+    """Log how a name was registered, with a warning if that rounds its values."""
+    log.info(
+        "batch %d: attribute %s is registered with id %d: %s, from %s to %s in steps of %s",
+        *(batch_id, one.name, one.id, one.type),
+        *(f"{number:f}" for number in (one.value(0), one.most, one.scale)),
+    )
+    if name.rounded and name.type == one.type:
+        log.warning(
+            "batch %d: %d of %d values of attribute %s are between two steps of %s and were "
+            "rounded, as later values will be: its step does not change. For smaller steps, send "
+            "the values under a new name, and first add %s=STEP to %sattributes.steps",
+            *(batch_id, name.rounded, name.values, one.name, f"{one.scale:f}", "NAME", PREFIX),
+        )
 
 
 def _shown(names: Iterable[str]) -> str:

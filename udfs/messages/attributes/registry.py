@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, DecimalException
 from fractions import Fraction
@@ -35,6 +35,9 @@ __all__ = [
 
 FORMAT = "attributes"
 """Name of the message format, in ``subscriptions`` and errors."""
+
+Maker = Callable[[int, str, Type, Widths], Attribute]
+"""Makes an attribute of id, name, type and the widths of headers."""
 
 RESERVED = frozenset({"and", "or", "not", "in", "between", "fwd", "message_type"})
 """Words that mean something else in rules, in any case of letters."""
@@ -86,6 +89,11 @@ def attribute(
     return _from_row(row, "write another", widths)
 
 
+def usual_attribute(id: int, name: str, type: Type, widths: Widths = WIDTHS) -> Attribute:
+    """Return an attribute with the usual scale and offset of its type; see `attribute`."""
+    return attribute(id, name, type, widths=widths)
+
+
 @dataclass(frozen=True)
 class Registry:
     """Holds all attributes, by ascending id, and the widths of the headers that they are in."""
@@ -129,16 +137,22 @@ class Registry:
         """Returns the id of each field of `specification`."""
         return [self.by_name[field.name].id for field in fields]
 
-    def with_new(self, names: Mapping[str, Type]) -> tuple[Registry, list[Attribute]]:
+    def with_new(
+        self, names: Mapping[str, Type], make: Maker = usual_attribute
+    ) -> tuple[Registry, list[Attribute]]:
         """Registers names by type: returns the registry then, and its new attributes.
 
-        They have their types' usual scales and offsets, and get the lowest free ids in the order of
-        their names. Names that are known or no words (`is_name`) are left out, and those that no id
-        is left for.
+        They get the lowest free ids in the order of their names. Names that are known or no words
+        (`is_name`) are left out, and those that no id is left for.
+
+        Args:
+            names: types by name.
+            make: makes an attribute of its id, name and type and the widths of headers; by default
+                with the usual scale and offset of the type.
         """
         unknown = sorted(name for name in names if name not in self.by_name and is_name(name))
         new = [
-            attribute(id, name, names[name], widths=self.widths)
+            make(id, name, names[name], self.widths)
             for id, name in zip(self.free, unknown, strict=False)
         ]
         return self.extended(new), new
