@@ -12,14 +12,15 @@ import gc
 import sys
 import time
 import uuid
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import arrow_udf, pandas_udf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -37,7 +38,8 @@ from stackcast.udfs.delivery.plan import Plan, PlanHandle
 from stackcast.udfs.delivery.sink import EntrySinks, Opener, Sink
 from stackcast.udfs.delivery.task import Task
 from stackcast.udfs.delivery.told import Telling
-from stackcast.udfs.filters.row_matcher import RowMatcher
+from stackcast.udfs.errors import SubscriptionError
+from stackcast.udfs.filters.row_matcher import RowMatcher, read_rules
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.sequence import Topic
@@ -50,6 +52,8 @@ MATCHED = StructType(
 
 _MATCHERS: dict[tuple[str, pa.Schema], RowMatcher] = {}
 _MOST_MATCHERS = 8
+_MOST_WARNINGS = 20
+"""Warnings of rules that a call shows."""
 
 Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
 
@@ -212,9 +216,13 @@ def _report(task: Task) -> Iterator[pa.RecordBatch]:
         )
 
 
+Rules: TypeAlias = Iterable[Subscription | Mapping[str, Any] | Row] | DataFrame | pd.DataFrame
+"""Rules as `match` and `matching` take them."""
+
+
 def match(
     df: DataFrame,
-    rules: Iterable[Subscription],
+    rules: Rules,
     *,
     rules_column: str = "rules",
     receivers_column: str = "receivers",
@@ -222,13 +230,16 @@ def match(
     """Return the DataFrame with two more columns: the rules that each row matches, and receivers.
 
     Rules compare columns by their names: text, whole numbers, decimals of up to 18 digits, doubles,
-    dates, times and truth values. A null, or NaN, is an absent field. A rule without ``fwd(...)``
-    is for its subscriber. Rules are compiled here, once; workers then match batch by batch, in
-    compiled loops.
+    dates, times and truth values. A null, or NaN, is an absent field. Other columns pass through
+    unchanged, whatever their names. A rule without ``fwd(...)`` is for its subscriber. Rules are
+    compiled here, once; workers then match batch by batch, in compiled loops. A rule that is
+    probably not meant as it is written causes a `UserWarning`.
 
     Args:
         df: the rows.
-        rules: the rules.
+        rules: subscriptions, or rows with the columns id, subscriber and filter: mappings, rows of
+            Spark, or a whole DataFrame of Spark or pandas. Rows with a column ``enabled`` that is
+            not true are left out.
         rules_column: name of the column for the ids of the rules, an array of strings.
         receivers_column: name of the column for the receivers, an array of strings.
 
@@ -254,21 +265,59 @@ def match(
         <BLANKLINE>
     """
     names = [*df.columns, rules_column, receivers_column]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"there would be two columns {name!r}: rename one")
-    matcher = RowMatcher(to_arrow_schema(df.schema, timezone="UTC"), list(rules))
+    _check_new_columns(df, [rules_column, receivers_column])
+    matcher, warned = _compile(to_arrow_schema(df.schema, timezone="UTC"), _subscriptions(rules))
+    for warning in warned:
+        warnings.warn(warning, stacklevel=2)
+    # mapInArrow finds columns by their names, and fails for names with a dot or a backtick and for
+    # names that differ in case alone. So columns have numbers meanwhile.
+    fields = [
+        StructField(f"c{number}", field.dataType, field.nullable, field.metadata)
+        for number, field in enumerate((*df.schema.fields, *MATCHED.fields))
+    ]
+    numbers = [field.name for field in fields]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = matcher.match(batch)
-            yield pa.RecordBatch.from_arrays([*batch.columns, *found], names=names)
+            matched = matcher.match(batch)
+            yield pa.RecordBatch.from_arrays([*batch.columns, *matched], names=numbers)
 
-    added = [StructField(name, ArrayType(StringType())) for name in names[-2:]]
-    return df.mapInArrow(run, StructType([*df.schema.fields, *added]))
+    numbered = df.toDF(*numbers[: -len(MATCHED)])
+    return numbered.mapInArrow(run, StructType(fields)).toDF(*names)
 
 
-def matching(rules: Iterable[Subscription], schema: StructType | None = None) -> Any:
+def _check_new_columns(df: DataFrame, added: Sequence[str]) -> None:
+    """Raise ValueError if Spark could not tell the new columns from each other or from others."""
+    sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    names = [name if sensitive else name.lower() for name in (*df.columns, *added)]
+    for name, compared in zip(reversed(added), reversed(names), strict=False):
+        if names.count(compared) > 1:
+            raise ValueError(
+                f"there would be two columns {name!r}: rename one, or choose another name by "
+                "rules_column or receivers_column"
+            )
+
+
+def _subscriptions(rules: Rules) -> list[Subscription]:
+    """Return the rules as subscriptions. Raises SubscriptionError NOT_A_RULE."""
+    if isinstance(rules, DataFrame):
+        return read_rules(rules.collect())
+    if isinstance(rules, pd.DataFrame):
+        return read_rules(rules.to_dict("records"))
+    return read_rules(rules)
+
+
+def _compile(schema: pa.Schema, rules: Sequence[Subscription]) -> tuple[RowMatcher, list[str]]:
+    """Return the matcher of rules, and texts for their warnings, the first few of many."""
+    warned: list[SubscriptionError] = []
+    matcher = RowMatcher(schema, rules, warned.append)
+    texts = [str(warning) for warning in warned[:_MOST_WARNINGS]]
+    if len(warned) > len(texts):
+        texts.append(f"{len(warned) - len(texts)} more warnings of rules are not shown")
+    return matcher, texts
+
+
+def matching(rules: Rules, schema: StructType | None = None) -> Any:
     """Return an Arrow UDF from a struct of fields to the rules that it matches.
 
     It is for `withColumn` and, once registered, for SQL. Like a pandas UDF it gets whole batches,
@@ -278,15 +327,15 @@ def matching(rules: Iterable[Subscription], schema: StructType | None = None) ->
 
     Args:
         rules: rules that compare fields of the struct by their names, as in `match`.
-        schema: fields of the struct. With it, rules are compiled here, and errors are raised here;
-            without it, workers compile them when they get the first batch.
+        schema: fields of the struct. With it, rules are compiled here, and errors and warnings
+            appear here; without it, workers compile them when they get the first batch.
 
     Returns:
         A UDF with one argument, for example ``struct("*")``. Its result has the columns ``rules``
         (ids of the rules) and ``receivers``, arrays of strings.
 
     Raises:
-        SubscriptionError: a rule is wrong, and ``schema`` is given.
+        SubscriptionError: ``NOT_A_RULE``; others if a rule is wrong and ``schema`` is given.
 
     Example:
         >>> from pyspark.sql import SparkSession
@@ -313,9 +362,10 @@ def matching(rules: Iterable[Subscription], schema: StructType | None = None) ->
         +-----+
         <BLANKLINE>
     """
-    known = tuple(rules)
+    known = tuple(_subscriptions(rules))
     if schema is not None:
-        RowMatcher(to_arrow_schema(schema, timezone="UTC"), known)
+        for warning in _compile(to_arrow_schema(schema, timezone="UTC"), known)[1]:
+            warnings.warn(warning, stacklevel=2)
     name = uuid.uuid4().hex
 
     def matched(events: pa.Array) -> pa.Array:

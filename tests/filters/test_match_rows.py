@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import random
+import warnings
 
+import pandas as pd
 import pytest
+from examples import examples
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from pyspark.sql.functions import array_contains, struct
 
@@ -20,6 +25,7 @@ pytestmark = pytest.mark.integration
 NAMES = ["temp", "hum", "rain"]
 
 
+@pytest.mark.filterwarnings("ignore:SUBSCRIPTION")
 def test_rows_of_a_dataframe_get_their_rules_and_receivers(spark):
     draw = random.Random(1)
     texts = [
@@ -120,3 +126,95 @@ def test_a_wrong_rule_ends_a_query_without_fields_with_its_error(spark):
     udf = matching([Subscription("1", "h1", "prize > 1")])
     with pytest.raises(PythonException, match=r"UNKNOWN_FIELD.*no field 'prize'"):
         events.select(udf(struct("*"))).collect()
+
+
+ORDERS = [
+    {"customer": {"tier": "gold", "zip-code": "10115"}, "items": {"count": 3}, "`Id": 1, "id": 4},
+    {"customer": {"tier": "silver", "zip-code": "10117"}, "items": {"count": 5}, "`Id": 2, "id": 5},
+]
+ORDER_RULES = [
+    Subscription("gold", "h1", "customer.tier == gold and items.count >= 3"),
+    Subscription("many", "h2", "items.count > 4"),
+]
+
+
+def test_columns_of_json_normalize_pass_and_are_compared_by_their_names(spark):
+    normalized = pd.json_normalize(ORDERS)
+    assert {"customer.tier", "customer.zip-code", "items.count", "`Id"} <= {*normalized.columns}
+    events = spark.createDataFrame(normalized)
+    by_match = match(events, ORDER_RULES)
+    assert by_match.columns == [*events.columns, "rules", "receivers"]
+    assert by_match.schema.fields[:-2] == events.schema.fields
+    rows = sorted(by_match.collect(), key=lambda row: row["id"])
+    assert [row.rules for row in rows] == [["gold"], ["many"]]
+    plain = sorted(events.collect(), key=lambda row: row["id"])
+    assert [[*map(str, row[:-2])] for row in rows] == [[*map(str, row)] for row in plain]
+    by_udf = events.select("id", matching(ORDER_RULES)(struct("*")).alias("matched"))
+    assert [row.matched.rules for row in by_udf.orderBy("id").collect()] == [["gold"], ["many"]]
+
+
+column_names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=5)
+UNUSED_NAMES = ["a.b", "A.B", "a`b", "`", "", "TEMP", "rules.x", "Hum", "a b", "a.b", "c1"]
+
+
+@examples(30)
+@given(st.lists(column_names | st.sampled_from(UNUSED_NAMES), max_size=5), st.randoms())
+@example(UNUSED_NAMES, random.Random(1))
+def test_other_columns_pass_whatever_their_names_and_the_answer_is_the_same(spark, unused, draw):
+    new = ("rules", "receivers")
+    names = ["temp", *(name for name in unused if name != "temp" and name.lower() not in new)]
+    draw.shuffle(names)
+    rows = [tuple(10 * row + n for n in range(len(names))) for row in range(3)]
+    schema = ", ".join(f"c{n} int" for n in range(len(names)))
+    events = spark.createDataFrame(rows, schema).toDF(*names)
+    result = match(events, [Subscription(str(n), "h1", f"temp >= {10 * n}") for n in range(3)])
+    assert result.columns == [*names, "rules", "receivers"]
+    assert result.schema.fields[:-2] == events.schema.fields
+    matched = sorted(map(tuple, result.collect()))
+    assert [row[:-2] for row in matched] == rows
+    temps = [row[names.index("temp")] for row in rows]
+    assert [row[-2] for row in matched] == [
+        [str(n) for n in range(3) if temp >= 10 * n] for temp in temps
+    ]
+
+
+def test_a_new_column_that_differs_from_another_in_case_alone_is_refused(spark):
+    df = spark.range(3).toDF("Rules")
+    with pytest.raises(ValueError, match="two columns 'rules'"):
+        match(df, [])
+    assert match(df, [], rules_column="ids").columns == ["Rules", "ids", "receivers"]
+
+
+def test_rows_and_dataframes_of_the_table_are_rules(spark):
+    events = spark.sql(EVENTS)
+    expected = [row.rules for row in match(events, RULES).collect()]
+    rows = [(*rule, True) for rule in RULES] + [("off", "h1", "all", False)]
+    table = spark.createDataFrame(rows, ["id", "subscriber", "filter", "enabled"])
+    for rules in (table, table.toPandas(), table.collect()):
+        assert [row.rules for row in match(events, rules).collect()] == expected
+        udf = matching(rules, events.schema)
+        assert [row[0].rules for row in events.select(udf(struct("*"))).collect()] == expected
+
+
+def test_what_is_not_a_rule_is_refused_before_anything_runs(spark):
+    events = spark.sql(EVENTS)
+    for call in (lambda rules: match(events, rules), matching):
+        with pytest.raises(SubscriptionError, match=r"NOT_A_RULE: rules\[0\] is a tuple"):
+            call([("1", "h1", "count > 5")])
+        with pytest.raises(SubscriptionError, match=r"NOT_A_RULE: rules\[0\] has the columns"):
+            call(events)
+
+
+def test_a_text_that_is_compared_with_a_time_causes_a_python_warning(spark):
+    events = spark.sql("SELECT '2026-03-01 10:00' at, timestamp'2026-03-01 10:00:00Z' time")
+    doubtful = [Subscription(str(n), "h1", f'at > "2026-03-01T0{n}:00:00Z"') for n in range(3)]
+    for call in (lambda: match(events, doubtful), lambda: matching(doubtful, events.schema)):
+        with pytest.warns(UserWarning, match="TIME_AS_TEXT") as caught:
+            call()
+        assert len(caught) == 3 and caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="TIME_AS_TEXT|130 more warnings") as caught:
+        match(events, doubtful * 50)
+    assert str(caught[-1].message) == "130 more warnings of rules are not shown"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        match(events, [Subscription("1", "h1", 'time > "2026-03-01T00:00:00Z"')])

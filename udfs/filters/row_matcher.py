@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,59 @@ from stackcast.udfs.filters.language.shapes import RuleTable, read_table
 from stackcast.udfs.filters.language.syntax_errors import check_names
 from stackcast.udfs.filters.predicate_index.predicate_index import PredicateIndex, distinct
 from stackcast.udfs.filters.predicate_index.terms import FlatTerms
+from stackcast.udfs.filters.rule_warnings import warnings_of_table
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.specification import Specification
 from stackcast.udfs.messages.table_columns import ColumnField, raw_values, table_specification
+
+
+def read_rules(rules: Iterable[Any]) -> list[Subscription]:
+    """Returns rules as subscriptions.
+
+    Args:
+        rules: subscriptions, or rows of table ``subscriptions``: mappings or rows of Spark with the
+            columns id, subscriber and filter. Rows with ``enabled`` that is not true are left out.
+
+    Raises:
+        SubscriptionError: ``NOT_A_RULE`` for the first rule that is something else.
+    """
+    single = isinstance(rules, (str, bytes, Mapping, Subscription))
+    if single or not isinstance(rules, Iterable):
+        raise SubscriptionError(
+            "NOT_A_RULE",
+            f"rules is a {type(rules).__name__}, and a list of rules is expected: pass "
+            '[Subscription("1", "h1", "price > 50")]',
+        )
+    read = (_read_rule(number, rule) for number, rule in enumerate(rules))
+    return [rule for rule in read if rule is not None]
+
+
+def _read_rule(number: int, rule: Any) -> Subscription | None:
+    """Returns a rule as a subscription, or None for a row that is not enabled."""
+    # Rows of Spark are tuples that know the names of their columns.
+    columns = rule.asDict() if hasattr(rule, "asDict") else rule
+    if isinstance(columns, Mapping):
+        if not columns.keys() >= set(Subscription._fields):
+            raise _not_a_rule(number, f"has the columns {', '.join(map(str, columns)) or 'none'}")
+        if not columns.get("enabled", True):
+            return None
+        subscription = Subscription(*(columns[name] for name in Subscription._fields))
+    elif isinstance(rule, Subscription):
+        subscription = rule
+    else:
+        raise _not_a_rule(number, f"is a {type(rule).__name__}")
+    for name, value in zip(Subscription._fields, subscription, strict=True):
+        if not isinstance(value, str):
+            raise _not_a_rule(number, f"has {name} of type {type(value).__name__}")
+    return subscription
+
+
+def _not_a_rule(number: int, fault: str) -> SubscriptionError:
+    return SubscriptionError(
+        "NOT_A_RULE",
+        f"rules[{number}] {fault}: pass Subscription(id, subscriber, filter), or a row with the "
+        "columns id, subscriber and filter, all of them texts",
+    )
 
 
 class RowMatcher:
@@ -30,10 +81,16 @@ class RowMatcher:
     absent field. A rule without ``fwd(...)`` is for its subscriber. Picklable. Errors:
     ``SubscriptionError`` for the first rule that is wrong, with its ``id``; ACTION_FOR_SWITCH and
     STATE_IN_TABLE for one with a named action or with state, BAD_NAME for one whose id or
-    subscriber is not a name (`stackcast.udfs.names`).
+    subscriber is not a name (`stackcast.udfs.names`). ``warned``: called with each warning of a
+    rule; without it, warnings are not looked for.
     """
 
-    def __init__(self, schema: pa.Schema, rules: Sequence[Subscription]) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        rules: Sequence[Subscription],
+        warned: Callable[[SubscriptionError], object] | None = None,
+    ) -> None:
         for rule in rules:
             try:
                 check_names(id=rule.id, subscriber=rule.subscriber)
@@ -47,6 +104,9 @@ class RowMatcher:
         for at in (*table.kept, *table.updates):
             why = "a rule with state is for events in their order, and rows of a table have none"
             raise _of_rule(rules[at], subscription_error("STATE_IN_TABLE", texts[at], (1, 1), why))
+        if warned is not None:
+            for at, warning in warnings_of_table(read, texts, specification):
+                warned(_of_rule(rules[at], warning))
         self._ids = pa.array([rule.id for rule in rules], pa.string())
         told = self._receivers(rules, read)
         names = sorted({name for each in told for name in each}, key=receiver_order)
@@ -57,17 +117,22 @@ class RowMatcher:
         self._told = np.array([number[name] for name in chain.from_iterable(told)], np.int64)
         self._index = index_of_rules(table, len(rules), specification)
         of_lane = {lane.qualified: f for f in specification.order() for lane in f.lanes()}
-        self._columns = list(dict.fromkeys(of_lane[name] for name in self._index.fields))
+        fields = dict.fromkeys(of_lane[name] for name in self._index.fields)
+        # By number, because a table may have two columns of a name that no rule contains.
+        self._columns = [(schema.names.index(field.name), field) for field in fields]
 
     def match(self, rows: pa.RecordBatch) -> tuple[pa.ListArray, pa.ListArray]:
         """Returns of each row the ids of the rules that match, in the order of the rules, and
-        their receivers, each once and sorted: two arrays of lists of strings."""
+        their receivers, each once and sorted: two arrays of lists of strings.
+
+        rows: columns as in the schema, in the same order; names do not matter.
+        """
         count = rows.num_rows
         values = np.zeros((len(self._index.fields), count), np.uint64)
         present = np.zeros(values.shape, np.bool_)
         lane = 0
-        for field in self._columns:
-            raw, there = raw_values(rows.column(field.name), field)
+        for number, field in self._columns:
+            raw, there = raw_values(rows.column(number), field)
             wanted = [each.qualified for each in field.lanes()]
             for name, row in zip(wanted, raw, strict=True):
                 if name in self._index.fields:

@@ -8,12 +8,12 @@ for two messages in one event, or for a change of what it holds fast. What other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.language.rule import parse_rule, subscription_error
-from stackcast.udfs.filters.language.shapes import read_table
+from stackcast.udfs.filters.language.shapes import RuleTable, read_table
 from stackcast.udfs.filters.meaning.normal_form import (
     MESSAGE_TYPE,
     Term,
@@ -96,12 +96,27 @@ def warnings_of(
     are looked through as columns, and only those that may have a warning are read by themselves.
     """
     if framing or len(texts) < _FEW:
-        chosen: Iterable[int] = range(len(texts))
-        read: dict[int, Rule] = {}
+        yield from _warnings(range(len(texts)), {}, texts, specification, framing)
     else:
-        table = read_table(texts, specification)
-        read = dict(table.rules)
-        chosen = sorted({*read, *table.suspects.tolist()})
+        yield from warnings_of_table(read_table(texts, specification), texts, specification)
+
+
+def warnings_of_table(
+    table: RuleTable, texts: Sequence[str], specification: Specification
+) -> Iterator[tuple[int, SubscriptionError]]:
+    """Yields the same warnings as ``warnings_of`` for texts that ``read_table`` has read."""
+    read = dict(table.rules)
+    chosen = sorted({*read, *table.suspects.tolist()})
+    yield from _warnings(chosen, read, texts, specification, framing=False)
+
+
+def _warnings(
+    chosen: Iterable[int],
+    read: Mapping[int, Rule],
+    texts: Sequence[str],
+    specification: Specification,
+    framing: bool,
+) -> Iterator[tuple[int, SubscriptionError]]:
     for at in chosen:
         try:
             rule = read.get(at) or parse_rule(texts[at], specification, framing=framing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import lcm
@@ -45,7 +46,8 @@ class Specification:
     """One message format. Fields are found by `field`; tables stand in the order of `order`.
 
     ``default_action`` is the text of @query_default_action: a name, maybe with arguments.
-    ``optional``: an event may lack any header, even the only one.
+    ``optional``: an event may lack any header, even the only one. ``hints``: by name of something
+    that is not a field, why it is not, and what to do.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Specification:
     counters: tuple[Counter, ...] = ()
     default_action: str | None = None
     optional: bool = False
+    hints: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False, hash=False)
     _cache: dict[str, Field] = field(default_factory=dict, repr=False, compare=False, hash=False)
 
     @cached_property
@@ -87,6 +90,12 @@ class Specification:
         found = self.fields.get(name) or self._by_short_name(name)
         self._cache[name] = found
         return found
+
+    def hint(self, name: str) -> str | None:
+        """Returns the hint for a name that is not a field, or for what it names a part of."""
+        while name not in self.hints and "." in name:
+            name = name.rpartition(".")[0]
+        return self.hints.get(name)
 
     def in_messages(self, name: str) -> tuple[Field, ...]:
         """Returns the field of this short name of each message type that has one, as declared."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -26,6 +27,9 @@ _MOST_DIGITS = 18
 """Digits of a decimal that 63 bits hold."""
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _TRUTHS = {"true": 1, "false": 0}
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_HINTED = 4
+"""Fields of a struct that a hint names."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +76,57 @@ def table_specification(
     """Returns the format of a table's rows: a field for each column that rules can name.
 
     Those are columns of text, whole numbers, decimals of up to 18 digits, floating-point numbers,
-    dates, times and truth values, whose names are words that mean nothing else in rules.
-    ``text_bytes``: by name of a column of text, how many bytes of it are compared, a multiple of 8;
-    8 unless said otherwise.
+    dates, times and truth values. Their names are words that mean nothing else in rules, or several
+    words with dots between them, and each is the name of one column. Hints say what to do about
+    other columns.
+
+    Args:
+        schema: the columns.
+        text_bytes: by name of a column of text, the number of its bytes that are compared, a
+            multiple of 8; 8 by default.
     """
-    wanted = text_bytes or {}
-    found = [_field(each.name, each.type, wanted.get(each.name, 8)) for each in schema]
-    fields = [each for each in found if each is not None and is_name(each.name)]
-    headers = tuple(Header(each.name, each.name, (each,)) for each in fields)
-    return Specification("the table", headers, optional=True)
+    sizes = text_bytes or {}
+    columns = Counter(schema.names)
+    headers: list[Header] = []
+    hints: dict[str, str] = {}
+    for column in schema:
+        name = column.name
+        if columns[name] > 1:
+            hints[name] = f"{columns[name]} columns have this name: rename all but one"
+            continue
+        compared = _field(name, column.type, sizes.get(name, 8))
+        if compared is None:
+            hints[name] = _hint(name, column.type)
+        elif _is_writable(name):
+            headers.append(Header(name, name, (compared,)))
+    return Specification("the table", tuple(headers), optional=True, hints=hints)
+
+
+def _is_writable(name: str) -> bool:
+    """Returns whether a rule can contain the name of a column."""
+    first, *others = name.split(".")
+    return is_name(first) if not others else all(map(_WORD.fullmatch, (first, *others)))
+
+
+def _hint(name: str, type_: pa.DataType) -> str:
+    """Returns what to do about a column of a type that rules do not compare."""
+    if pa.types.is_struct(type_):
+        fields = ", ".join(f"'{part.name}'" for part in list(type_)[:_HINTED])
+        return (
+            f"column '{name}' is a struct, and rules compare only columns: "
+            f'select("*", "{name}.*") makes columns of its fields, called {fields}'
+        )
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return (
+            f"column '{name}' is an array, and rules compare single values: explode it, as in "
+            f'select("*", explode("{name}").alias("element"))'
+        )
+    if pa.types.is_map(type_):
+        return (
+            f"column '{name}' is a map, and rules compare single values: make a column of one of "
+            f'them, as in withColumn("value", col("{name}")["key"])'
+        )
+    return f"column '{name}' has type {type_}, which rules do not compare: cast it to another type"
 
 
 def _field(name: str, type_: pa.DataType, text_bytes: int) -> Field | None:

@@ -37,6 +37,7 @@ from stackcast.udfs.filters.nodes import (
 )
 from stackcast.udfs.messages.attributes.attribute_field import AttributeField
 from stackcast.udfs.messages.attributes.ordered_fields import FloatField
+from stackcast.udfs.messages.attributes.times import seconds_of
 from stackcast.udfs.messages.fields import MAX_CONSTANT, MAX_VALUE_BITS, Field
 from stackcast.udfs.messages.specification import MAX_TIME, Counter, Specification
 
@@ -358,12 +359,12 @@ class Resolver:
                 choices = self._qualified(str(name))
                 message = f"field '{shown}' is in several headers; write one of {choices}"
                 raise self._error("AMBIGUOUS_FIELD", name, message) from None
-            raise self._error(
-                "UNKNOWN_FIELD",
-                name,
-                f"{self._specification.name} has no field '{shown}'",
-                nearest(str(name), self._names("." in name)),
-            ) from None
+            message = f"{self._specification.name} has no field '{shown}'"
+            hint = self._specification.hint(str(name))
+            if hint is not None:
+                raise self._error("UNKNOWN_FIELD", name, f"{message}: {hint}") from None
+            near = nearest(str(name), self._names("." in name))
+            raise self._error("UNKNOWN_FIELD", name, message, near) from None
         if field.header in self._framing:
             raise self._error(
                 "NOT_IN_MESSAGES",
@@ -408,6 +409,13 @@ class Resolver:
                 "name; two fields are not compared with each other. Quote it if it is meant so"
             )
             self._warn("FIELD_CONSTANT", token, message)
+        elif field.kind == "string" and seconds_of(text) is not None:
+            message = (
+                f"'{shown}' is compared letter by letter, because '{name}' is text: times that are "
+                "written in another way, or with another offset, compare wrongly. Give the field a "
+                "type for times, or compare only texts of this form"
+            )
+            self._warn("TIME_AS_TEXT", token, message)
 
     def _remark_values(
         self, test: Test, field: Field, operator: str, spans: Sequence[Span]
