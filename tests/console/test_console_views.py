@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import MISSING, Browser, browser, there
@@ -88,6 +89,7 @@ def test_map_and_events_show_the_frames_of_the_stream(ran: Deployment, itch: Spe
         raw = read_message(itch, read_packet(packet)[2][event["index"]])
         assert event["rules"] == [n for n, r in rules.items() if matches(r.condition, raw)]
         assert event["batch"] is not None
+    check_fields(tail["events"], itch)
     wrong = ask.post("/api/events", json={"wanted": "prise > 1"}).json()["error"]
     assert wrong["code"] == "SUBSCRIPTION.UNKNOWN_FIELD" and "^" in wrong["message"]
 
@@ -102,6 +104,24 @@ def test_map_and_events_show_the_frames_of_the_stream(ran: Deployment, itch: Spe
 
     trees = ask.get("/api/trees").json()
     assert trees["bytes"] <= trees["without"]
+
+
+def check_fields(events: list[dict[str, Any]], itch: Specification) -> None:
+    """Query fields come first, then times of day, which are written as rules write them."""
+    queries = [name.rpartition(".")[2] for name in itch.queries]
+    for event in events:
+        packet = records()[2 * event["offset"] + event["partition"]]
+        raw = read_message(itch, read_packet(packet)[2][event["index"]])
+        names = [name.rpartition(".")[2] for name in event["fields"]]
+        first = [name for name in queries if name in names]
+        assert names[: len(first)] == first
+        assert set(event["fields"]) == set(raw)
+        (time,) = [name for name in raw if name.endswith(".timestamp")]
+        assert [*event["fields"]].index(time) == len(first)
+        text, zone = event["fields"][time].split(" ")
+        assert zone == "ET"
+        rule = parse_rule(f"{time} == {text}", itch)
+        assert matches(rule.condition, raw), (text, raw[time])
 
 
 def check_drops_and_repairs(ran: Deployment, ask: TestClient, home: str) -> None:
@@ -225,6 +245,39 @@ def test_views_are_used_in_a_browser(ran: Deployment, tmp_path: Path):
                 wide = page.run("return document.documentElement.scrollWidth - innerWidth")
                 assert wide <= 0, (view, width, page.run("return innerWidth"))
         check_files(page, address, tmp_path)
+
+
+WAITING = "document.getElementById('events-detail').innerText.includes('not on record yet')"
+EXPLAINED = "document.querySelector('#events-detail .labels')"
+NEWEST = "document.querySelector('#events-rows .opens')"
+
+
+@pytest.mark.skipif(not there(), reason=MISSING)
+def test_the_newest_event_is_explained_as_soon_as_its_batch_is_recorded(
+    deployment: Deployment, tmp_path: Path
+):
+    packets = records()
+    deployment.publish(packets[:RECORDS])
+    with serving(console_of(deployment)) as address, browser(tmp_path) as page:
+        page.size(1280, 900)
+        page.open(f"{address}/#events&token={TOKEN}")
+        # The topic has events, and no stream has sent any of them yet.
+        page.wait_for(NEWEST)
+        page.run(f"{NEWEST}.click()")
+        page.wait_for(WAITING)
+        deployment.run()
+        page.wait_for(EXPLAINED)
+        key = page.run("return location.hash")
+        deployment.publish(packets[RECORDS : 2 * RECORDS])
+        page.wait_for(f"!decodeURIComponent(location.hash).endsWith({NEWEST}.dataset.key)")
+        page.run(f"{NEWEST}.click()")
+        page.wait_for(f"location.hash !== '{key}' && {WAITING}")
+        # Another view in the meantime does not end the waiting.
+        page.open(f"{address}/#health")
+        page.open(f"{address}/#events={page.run(f'return {NEWEST}.dataset.key')}")
+        page.wait_for(WAITING)
+        deployment.run()
+        page.wait_for(EXPLAINED)
 
 
 def check_files(page: Browser, address: str, folder: Path) -> None:

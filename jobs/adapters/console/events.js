@@ -2,7 +2,9 @@
 (() => {
   const LOOK = 2000;
   let found = [], letters = [], visible = false, timer, number_ = 0, chosen = "";
-  const keyOf = (event) => `${event.session}/${event.sequence}`;
+  // Only the last explanation that the page has asked for counts.
+  let explanation = 0, isExplained = true;
+  const keyOf = (event) => `${event.session}/${event.sequence}`, placeOf = (event) => `${event.partition}/${event.sequence}`;
 
   // --- the tail ------------------------------------------------------------------------------------
   async function look() {
@@ -37,32 +39,52 @@
     if (kept) byId("events-rows").querySelector(`[data-key="${CSS.escape(kept)}"]`)?.focus();
   }
 
+  function detail(...nodes) {
+    byId("events-detail").replaceChildren(...nodes);
+    if (isNarrow()) byId("events-detail").scrollIntoView({ block: "start" });
+  }
+
   // --- one event -----------------------------------------------------------------------------------
   async function explain(key) {
     chosen = key;
-    const [session, sequence] = key.split("/");
-    byId("events-detail").replaceChildren(note("Computing it again from what is on record; the first time Spark starts, which takes some seconds …"));
+    isExplained = false;
+    const mine = ++explanation, [session, sequence] = key.split("/"), event = found.find((each) => keyOf(each) === key);
+    detail(note("Computing it again from what is on record; the first time Spark starts, which takes some seconds …"));
     try {
-      const told = await ask("explain", { session, sequence });
-      if (chosen !== key) return;
-      byId("events-detail").replaceChildren(...explained(told), make("div", { className: "actions" },
+      const result = await whenRecorded(session, sequence, (error) => {
+        if (mine !== explanation) return false;
+        if (error.code === "REPLAY.NO_SESSION") {
+          // The first batch of a topic gives its records the session that they really have.
+          const now = found.find((each) => event && placeOf(each) === placeOf(event));
+          if (!now) throw error;
+          if (keyOf(now) !== key) { go("events", keyOf(now)); return false; }
+        }
+        byId("events-detail").replaceChildren(...waitingForRecord(error));
+        return true;
+      });
+      if (result === null || mine !== explanation) return;
+      detail(...explained(result), make("div", { className: "actions" },
         make("button", { type: "button", className: "main", text: "Show its way on the map", on: { click: () => go("map", "", { session, sequence }) } }),
-        make("button", { type: "button", text: `Compute batch ${told.batch} again`, on: { click: () => again(told.batch) } })));
+        make("button", { type: "button", text: `Compute batch ${result.batch} again`, on: { click: () => again(result.batch) } })));
+      isExplained = true;
     } catch (error) {
-      if (chosen === key) byId("events-detail").replaceChildren(make("pre", { className: "told", text: failure(error) }));
+      if (mine !== explanation) return;
+      detail(make("pre", { className: "told", text: failure(error) }));
+      isExplained = true;
     }
   }
   async function again(batch) {
     chosen = "";
-    byId("events-detail").replaceChildren(note(`Computing batch ${batch} again …`));
+    explanation += 1;
+    detail(note(`Computing batch ${batch} again …`));
     try {
       const told = await ask("replay", { batch });
-      byId("events-detail").replaceChildren(make("h2", { text: `Batch ${batch}, computed again` }),
+      detail(make("h2", { text: `Batch ${batch}, computed again` }),
         make("p", { className: told.same ? "told good" : "told bad", text: told.same ? "The same as it was sent." : "It differs from what the ledger says." }),
         table(["", "computed again", "ledger"], [["frames", told.frames, told.then.frames], ["bytes", told.bytes, told.then.bytes]]),
         make("h3", { text: "Its first frames" }), ...told.first.map((frame) => make("details", {},
           make("summary", { text: `${frame.session}/${frame.sequence} to ${frame.receivers.join(", ")}` }), hex(frame.hex))));
-    } catch (error) { byId("events-detail").replaceChildren(make("pre", { className: "told bad", text: failure(error) })); }
+    } catch (error) { detail(make("pre", { className: "told bad", text: failure(error) })); }
   }
 
   // --- dead letters --------------------------------------------------------------------------------
@@ -79,7 +101,8 @@
   byId("events-dead-open").addEventListener("toggle", async () => { if (byId("events-dead-open").open) { letters = await ask("letters"); showLetters(); } });
   views.events = {
     show: (text) => { visible = true; look(); if (text && text !== chosen) explain(text); },
-    hide: () => { visible = false; clearTimeout(timer); },
+    // An explanation that still waits for its batch starts again when the view is shown again.
+    hide: () => { visible = false; clearTimeout(timer); if (!isExplained) { chosen = ""; explanation += 1; } },
     csv: () => [["time", "partition", "offset", "message", "batch", "rules", "hosts", "fields"],
       found.map((event) => [event.time, event.partition, event.offset, event.index, event.batch, event.rules.join(" "), event.hosts.join(" "), words(event)])],
   };

@@ -20,6 +20,7 @@ from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.jobs.adapters.tables.tables import LEDGER
 from stackcast.udfs.errors import ConsoleError
 from stackcast.udfs.messages.sequence import Topic, sequence_number, session_id
+from stackcast.udfs.messages.specification import Specification
 from stackcast.udfs.replay.event_matches import NewestEvents
 
 #: Records that a look at the tail reads, and events that a page shows.
@@ -30,6 +31,8 @@ _RULES = 20
 #: Batches in which an event is looked for, and frames of a replay that are shown.
 _BATCHES = 500
 _FRAMES = 20
+#: Time zones of times of day, by format. Nasdaq writes New York time.
+_ZONES = {"itch": "ET"}
 
 
 class EventsView:
@@ -57,8 +60,9 @@ class EventsView:
         that is asked for, the newest first; how many were ``looked_at``, and how many of them were
         ``found``; or ``error``, as of a draft.
 
-        Each has its place, time, fields as texts, the rules that match it (those with state are
-        left out: ``left_out`` counts them), who gets it by them, and the batch that sent it.
+        Each has its place, time, fields as texts (query fields first, then times of day as hours,
+        minutes and seconds), the rules that match it (those with state are left out: ``left_out``
+        counts them), who gets it by them, and the batch that sent it.
         Raises as `NewestRecords.read`.
         """
         form, rules = self._subscriptions.rules()
@@ -87,7 +91,9 @@ class EventsView:
                     "session": session_id(topic, event.partition).decode(),
                     "sequence": str(sequence_number(event.offset, event.message_index)),
                     "time": _time(event.time),
-                    "fields": formats.event_of(form, event.message)[0],
+                    "fields": self._readable(
+                        form.specification, formats.event_of(form, event.message)[0]
+                    ),
                     "rules": [rule.id for rule in met[:_RULES]],
                     "matches": len(met),
                     "hosts": sorted({host for rule in met for host in rule.receivers}),
@@ -122,13 +128,35 @@ class EventsView:
         return found[:count]
 
     def explain(self, session: str, sequence: int) -> dict[str, Any]:
-        """Returns why a notification was sent, as `SentExplanation.explain`. Raises as that."""
+        """Returns why a notification was sent, as `SentExplanation.explain`, with fields of events
+        as in `tail`. Raises as that."""
         with self._computing:
             if self._explanation is None:
                 self._explanation = SentExplanation(
                     self._spark, self._settings, self._reading.tables
                 )
-            return self._explanation.explain(session, sequence)
+            explanation = self._explanation.explain(session, sequence)
+        specification = self._subscriptions.rules()[0].specification
+        events = [self._readable(specification, event) for event in explanation["events"]]
+        return explanation | {"events": events}
+
+    def _readable(self, specification: Specification, event: dict[str, str]) -> dict[str, str]:
+        """Returns the fields of an event: query fields, readable times of day, all others."""
+        fields = specification.fields
+        # Messages of several types have a field of the same name.
+        order = {fields[name].name: place for place, name in enumerate(specification.queries)}
+        zone = _ZONES.get(self._settings.format, "")
+
+        # An attribute may have been registered after the format was read.
+        units = {name: fields[name].day_units if name in fields else 0 for name in event}
+
+        def place(name: str) -> tuple[int, bool]:
+            return order.get(name.rpartition(".")[2], len(order)), not units[name]
+
+        return {
+            name: _time_of_day(event[name], units[name], zone) if units[name] else event[name]
+            for name in sorted(event, key=place)
+        }
 
     def replay(self, number: int) -> dict[str, Any]:
         """Computes a batch again, and returns ``frames`` and ``bytes`` as computed and as the
@@ -188,6 +216,24 @@ def _time(microseconds: int | None) -> str | None:
     if microseconds is None:
         return None
     return dt.datetime.fromtimestamp(microseconds / 1e6, dt.UTC).isoformat()
+
+
+def _time_of_day(text: str, units: int, zone: str) -> str:
+    """Returns a time since midnight as rules write it, and the zone.
+
+    Args:
+        text: the time, in units.
+        units: number of units in a second, a power of 10.
+        zone: name of the time zone, which may be empty.
+    """
+    seconds, fraction = divmod(int(text), units)
+    if seconds >= 86_400:
+        return text
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    places = len(str(units)) - 1
+    if places:
+        clock += f".{fraction:0{places}d}"
+    return f"{clock} {zone}".rstrip()
 
 
 def _newest_topic(batches: list[Row], name: str) -> Topic:

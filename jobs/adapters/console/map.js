@@ -126,11 +126,20 @@
   }
   async function showWay(session, sequence) {
     byId("map-detail").replaceChildren(note("Computing it again from what is on record; the first time Spark starts, which takes some seconds …"));
+    const address_ = location.hash;
     let found;
-    try { found = await ask("explain", { session, sequence }); } catch (error) {
+    try {
+      found = await whenRecorded(session, sequence, (error) => {
+        if (location.hash !== address_) return false;
+        if (error.code === "REPLAY.NO_SESSION") throw error;
+        byId("map-detail").replaceChildren(...waitingForRecord(error));
+        return true;
+      });
+    } catch (error) {
       byId("map-detail").replaceChildren(make("pre", { className: "told bad", text: failure(error) }));
       return;
     }
+    if (found === null) return;
     way = found;
     views.map.way = found;
     byId("map-way").hidden = false;

@@ -18,6 +18,9 @@ function decoded(text) {
   history.replaceState(null, "", location.pathname + query + hash);
 })();
 const bearer = () => ({ Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` });
+const RECORD_LOOK = 1000;
+// Whether panels are below each other, so that one that changes may be out of sight.
+const isNarrow = () => matchMedia("(max-width: 980px)").matches;
 async function ask(path, body) {
   const headers = bearer();
   const options = body === undefined ? { headers } : {
@@ -31,6 +34,20 @@ async function ask(path, body) {
 const inside = (id, ...nodes) => byId(id).querySelector("div").replaceChildren(...nodes);
 const note = (text) => make("p", { className: "note", text });
 const time = (text) => (text ? new Date(text).toLocaleString("sv", { timeZone: "UTC" }) + " UTC" : "");
+// Waits until the ledger has the batch of a notification, and returns why it was sent; null once it is no longer
+// needed. waits: called with each error that says that the batch is not on record yet; returns whether to wait.
+async function whenRecorded(session, sequence, waits) {
+  for (;;) {
+    try { return await ask("explain", { session, sequence }); } catch (error) {
+      // Before the first batch of a topic, the ledger has no session of it either.
+      if (!["REPLAY.NOT_ON_RECORD", "REPLAY.NO_SESSION"].includes(error.code)) throw error;
+      if (!waits(error)) return null;
+    }
+    await new Promise((resolve) => { setTimeout(resolve, RECORD_LOOK); });
+  }
+}
+const waitingForRecord = (error) => [
+  note("The batch of this event is not on record yet. It appears here as soon as the stream has recorded it …"), make("p", { className: "note", text: failure(error) })];
 function table(heads, rows) {
   const cell = (value, at) => {
     const { text = value, bad = false, node } = value && typeof value === "object" ? value : {};
