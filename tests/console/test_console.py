@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.console.application import Console
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.messages.reference import read_message, read_packet
@@ -373,6 +375,111 @@ def test_one_of_two_rows_of_an_id_that_was_opened_can_be_saved_in_place_of_both(
     assert rows == ["price > 20"]
 
 
+def deletion(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the body of a request that deletes a row that a page has opened."""
+    return {"id": row["id"], "opened": row}
+
+
+def test_a_rule_that_was_opened_is_deleted_and_all_others_stay(filled_tables: Tables):
+    tables = filled_tables
+    others = [row for row in tables.rows("subscriptions") if row["id"] != RULE]
+    ask = client(console(tables))
+    opened = ask.get("/api/subscription", params={"id": RULE}).json()
+    before = tables.version("subscriptions")
+    answer = ask.post("/api/delete", json=deletion(opened))
+    assert (answer.status_code, answer.json()) == (200, {"version": before + 1})
+    assert sorted(map(str, tables.rows("subscriptions"))) == sorted(map(str, others))
+    assert ask.get("/api/subscription", params={"id": RULE}).status_code == 404
+    # Earlier versions of the table still have it.
+    assert RULE in {row["id"] for row in tables.rows("subscriptions", before)}
+    again = ask.post("/api/delete", json=deletion(opened))
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "CONSOLE.NO_SUBSCRIPTION")
+    # A page writes the rule again as a new one.
+    draft = {name: opened[name] for name in ("id", "subscriber", "filter")}
+    assert ask.post("/api/save", json=draft | {"opened": None}).status_code == 200
+    assert RULE in {row["id"] for row in tables.rows("subscriptions")}
+
+
+def test_a_rule_is_deleted_only_with_the_token_and_only_as_it_was_opened(filled_tables: Tables):
+    tables = filled_tables
+    ask = client(console(tables))
+    opened = ask.get("/api/subscription", params={"id": RULE}).json()
+    without = client(console(tables), {}).post("/api/delete", json=deletion(opened))
+    assert (without.status_code, without.json()["error"]["code"]) == (401, "CONSOLE.NO_TOKEN")
+    for body in (
+        {},
+        {"id": ""},
+        {"id": 7},
+        {"id": RULE, "opened": None},
+        {"id": RULE, "opened": 1},
+    ):
+        answer = ask.post("/api/delete", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "CONSOLE.BAD_REQUEST")
+    before = tables.version("subscriptions")
+    for change in ({"filter": "price > 1"}, {"subscriber": "h3"}, {"enabled": False}):
+        answer = ask.post("/api/delete", json=deletion(opened | change))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONSOLE.CONFLICT")
+    assert tables.version("subscriptions") == before
+    # A program that does not say what it has read deletes the row as it is.
+    assert ask.post("/api/delete", json={"id": RULE}).status_code == 200
+    assert RULE not in {row["id"] for row in tables.rows("subscriptions")}
+
+
+def test_of_two_rows_of_an_id_only_the_one_that_was_opened_is_deleted(filled_tables: Tables):
+    tables = filled_tables
+    take_up(tables)
+    (row,) = [row for row in tables.rows("subscriptions") if row["id"] == RULE]
+    tables.append("subscriptions", [row | {"subscriber": "h4", "filter": "price > 30"}])
+    ask = client(console(tables))
+    opened = ask.get("/api/subscription", params={"id": RULE}).json()
+    assert ask.post("/api/delete", json=deletion(opened)).status_code == 200
+    rows = [row["filter"] for row in tables.rows("subscriptions") if row["id"] == RULE]
+    assert rows == ["price > 30"]
+    assert len(tables.rows("subscriptions")) == len(RULES)
+
+
+def test_a_rule_that_another_user_saves_during_its_deletion_is_not_deleted(
+    filled_tables: Tables, monkeypatch: pytest.MonkeyPatch
+):
+    tables = filled_tables
+    first, second = (client(console(Tables(tables._spark, tables.location))) for _ in range(2))
+    opened = first.get("/api/subscription", params={"id": RULE}).json()
+    draft = {"id": RULE, "subscriber": opened["subscriber"], "filter": "price > 33"}
+    replace = Tables.replace_changed
+    calls: list[int] = []
+
+    def meanwhile(self: Tables, *arguments: Any) -> bool:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            assert second.post("/api/save", json=draft).status_code == 200
+        return replace(self, *arguments)
+
+    monkeypatch.setattr(Tables, "replace_changed", meanwhile)
+    answer = first.post("/api/delete", json=deletion(opened))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONSOLE.CONFLICT")
+    rows = {row["id"]: row["filter"] for row in tables.rows("subscriptions")}
+    assert rows[RULE] == "price > 33" and len(rows) == len(RULES)
+
+
+def test_the_editor_offers_exactly_the_fields_that_a_rule_may_ask_for(
+    filled_tables: Tables, itch: Specification
+):
+    page = client(console(filled_tables)).get("/").text
+    content = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert content is not None
+    offered = json.loads(content[1])["fields"]
+
+    def is_asked(name: str) -> bool:
+        try:
+            parse_rule(f"{name} == 1", itch)
+        except SubscriptionError as error:
+            return error.what == "BAD_CONSTANT"
+        return True
+
+    assert sorted(offered) == sorted(filter(is_asked, itch.fields))
+    assert offered[: len(itch.queries)] == list(itch.queries)
+
+
 def save_at_once(tables: Tables, patch: pytest.MonkeyPatch, other: dict[str, str]) -> Any:
     """Saves a rule in a console, and another one in a second console while the first one writes.
 
@@ -477,7 +584,7 @@ def test_a_rule_is_written_in_a_browser_and_seen_to_go_live(
         assert "did you mean 'price'" in page.text("#checked")
         page.picture(tmp_path / "subscriptions.png")
         page.type("#rule-filter", "price > 20")
-        page.wait_for("document.getElementById('checked').innerText === 'The rule is right.'")
+        page.wait_for("document.getElementById('checked').innerText === 'The rule is valid.'")
         page.click("#save")
         page.wait_for("document.getElementById('told').innerText.includes('not taken it up yet')")
         version = tables.version("subscriptions")
@@ -498,6 +605,40 @@ def test_a_rule_is_written_in_a_browser_and_seen_to_go_live(
             page.type("#rule-filter", text)
             page.click("#save")
             until(lambda text=text: text in {r["filter"] for r in tables.rows("subscriptions")})
+        check_deletion(page, tables)
+
+
+def check_deletion(page: Browser, tables: Tables) -> None:
+    """Delete the rule that is open, after a confirmation, and write it again."""
+
+    def is_there() -> bool:
+        return "mine" in {row["id"] for row in tables.rows("subscriptions")}
+
+    page.click("#delete")
+    page.wait_for("document.getElementById('deletion').open")
+    assert "mine" in page.text("#deletion-rule")
+    page.click("#deletion-no")
+    page.wait_for("!document.getElementById('deletion').open")
+    page.click("#delete")
+    page.press("Escape")
+    page.wait_for("!document.getElementById('deletion').open")
+    assert is_there()
+    page.click("#delete")
+    page.click("#deletion-yes")
+    page.wait_for("document.getElementById('told').innerText.includes('Deleted with version')")
+    until(lambda: not is_there())
+    page.wait_for("!document.getElementById('rows').innerText.includes('mine')")
+    assert page.run("return [document.getElementById('delete').hidden, location.hash]") == [
+        True,
+        "#subscriptions",
+    ]
+    version = tables.version("subscriptions")
+    tables.append("egress_ledger", [batch(40, {"subscriptions": version})])
+    page.wait_for(
+        f"document.getElementById('told').innerText.includes('the stream uses version {version}')"
+    )
+    page.click("#save")
+    until(is_there)
 
 
 def check_health(page: Browser, folder: Path) -> None:

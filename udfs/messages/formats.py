@@ -141,6 +141,18 @@ class Specification:
         first = tuple(self.fields[name] for name in self.queries)
         return first + tuple(f for f in self.fields.values() if not f.query)
 
+    @cached_property
+    def framing(self) -> frozenset[str]:
+        """Names of headers that frame messages: those without a message type, next to headers with
+        one. Rules on messages cannot ask for their fields."""
+        untyped = frozenset(h.name for h in self.headers if h.message_type is None)
+        return untyped if len(untyped) < len(self.headers) else frozenset()
+
+    @cached_property
+    def rule_fields(self) -> tuple[Field, ...]:
+        """Fields that rules on messages may ask for, in the order of the tables."""
+        return tuple(f for f in self.order() if f.header not in self.framing)
+
     def _by_short_name(self, name: str) -> Field:
         same = [f for f in self.fields.values() if f.name == name]
         asked = [f for f in same if f.query]

@@ -137,6 +137,7 @@ class Console:
                 Route("/api/check", self._asked(self._check, self._reads), methods=["POST"]),
                 Route("/api/preview", self._asked(self._preview, self._work), methods=["POST"]),
                 Route("/api/save", self._asked(self._save, self._work), methods=["POST"]),
+                Route("/api/delete", self._asked(self._delete, self._work), methods=["POST"]),
             ],
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(names))],
             exception_handlers={StackcastError: _refused},
@@ -296,6 +297,16 @@ class Console:
                 raise _bad("opened is the row that was opened, or null")
             opened = [] if row is None else [{name: row.get(name) for name in EDITED}]
         return self._views.subscriptions.save(draft, enabled, opened)
+
+    def _delete(self, body: dict[str, Any]) -> Any:
+        name, row = body.get("id"), body.get("opened")
+        if not isinstance(name, str) or not name:
+            raise _bad("id is the id of a subscription")
+        # Programs that have not read the row leave this out.
+        if "opened" in body and not isinstance(row, dict):
+            raise _bad("opened is the row that was opened")
+        opened = None if row is None else {column: row.get(column) for column in EDITED}
+        return self._views.subscriptions.delete(name, opened)
 
 
 class _Lane:

@@ -3,6 +3,11 @@
   const fields = { id: byId("rule-id"), subscriber: byId("rule-subscriber"), filter: byId("rule-filter") };
   const draft = () => Object.fromEntries(Object.entries(fields).map(([name, node]) => [name, node.value]));
   function tell(text, kind = "") { byId("told").textContent = text; byId("told").className = `told ${kind}`; }
+  function setOpened(row) {
+    opened = row;
+    deletion = null;
+    byId("delete").hidden = !row;
+  }
   const remark = ({ code, message }) => `${code}: ${message}`;
   const stateOf = (row) => make("span", { className: `state ${row.state.replace(/ .*/, "")}`, text: row.state });
   const liveSince = (row) => `live since version ${number(row.since_version)}, ${time(row.since)}`;
@@ -10,6 +15,8 @@
   let asked = 0, listed = 0, waiting = null, shown = [];
   // The row that the editor has opened or saved: the console does not replace one that has changed since.
   let opened = null;
+  // The version of table subscriptions that no longer has the row that was deleted last, until the stream uses it.
+  let deletion = null, versionInUse = -1;
 
   async function list() {
     const number_ = ++listed;
@@ -18,19 +25,19 @@
     shown = found.rows;
     const counts = Object.entries(found.counts).map(([state, count]) => `${number(count)} ${state}`).join(", ");
     byId("found").textContent = `${number(found.found)} of ${number(found.total)} (${counts})` + (found.rows.length < found.found ? `, the first ${found.rows.length} shown` : "");
-    const open = (row) => ({ node: make("button", { className: "opens", type: "button", text: row.id, on: { click: () => { go("subscriptions", row.id); } } }) });
+    const link = (row) => ({ node: make("button", { className: "opens", type: "button", text: row.id, on: { click: () => { go("subscriptions", row.id); } } }) });
     byId("rows").replaceChildren(found.rows.length ? table(["id", "host", "filter", "state", "since"], found.rows.map((row) => [
-      open(row), row.subscriber, { node: make("code", {}, ...coloured(row.filter)) }, { node: stateOf(row) },
+      link(row), row.subscriber, { node: make("code", {}, ...coloured(row.filter)) }, { node: stateOf(row) },
       row.state === "live" ? `version ${number(row.since_version)}, ${time(row.since)}` : ""])) : note("None."));
     inside("rejected", found.rejected.length ? scrolled(make("ul", { className: "findings" }, ...found.rejected.map((row) => make("li", { className: "problem" },
-      open(row).node, ...row.remarks.map((each) => make("pre", { className: "told bad", text: remark(each) })))))) : note("None."), ...fromRunbook("StackcastRejectedRulesRise"));
+      link(row).node, ...row.remarks.map((each) => make("pre", { className: "told bad", text: remark(each) })))))) : note("None."), ...fromRunbook("StackcastRejectedRulesRise"));
   }
   async function checkDraft() {
     const number_ = ++asked;
     const told = fields.filter.value.trim() ? await ask("check", draft()) : null;
     if (number_ !== asked) return;
     const lines = told ? (told.error ? [remark(told.error)] : told.warnings.map(remark)) : [];
-    byId("checked").textContent = lines.join("\n\n") || (told ? "The rule is right." : "");
+    byId("checked").textContent = lines.join("\n\n") || (told ? "The rule is valid." : "");
     byId("checked").className = `told ${told?.error ? "bad" : told && !lines.length ? "good" : ""}`;
     fields.filter.setAttribute("aria-invalid", Boolean(told?.error));
   }
@@ -59,7 +66,7 @@
     const enabled = byId("rule-enabled").checked;
     const row = draft();
     const { version, row: saved } = await ask("save", { ...row, enabled, opened: opened?.id === row.id ? opened : null });
-    opened = saved;
+    setOpened(saved);
     waiting = { id: row.id, version };
     tell(`Saved as version ${number(version)} of table subscriptions; the stream has not taken it up yet.`);
     await follow();
@@ -75,10 +82,33 @@
     if (row.state === "live") tell(`Saved as version ${number(version)}, ${liveSince(row)}.`, "good");
     else tell([`Saved as version ${number(version)}: ${row.state}.`, ...row.remarks.map(remark)].join("\n"), row.state === "rejected" ? "bad" : "");
   }
+  function askToDelete() {
+    byId("deletion-rule").textContent = `Delete rule “${opened.id}” of ${opened.subscriber}? Its events are no longer sent, unless another rule matches them.`;
+    byId("deletion").showModal();
+  }
+  async function remove() {
+    byId("deletion").close();
+    const { version } = await ask("delete", { id: opened.id, opened });
+    setOpened(null);
+    waiting = null;
+    deletion = version;
+    history.replaceState(null, "", address("subscriptions"));
+    byId("new").focus();
+    tell(`Deleted with version ${number(version)} of table subscriptions; the stream has not taken it up yet. Save writes the rule again.`);
+    reportDeletion();
+    await list();
+  }
+  function reportDeletion() {
+    if (deletion === null || versionInUse < deletion) return;
+    tell(`Deleted with version ${number(deletion)} of table subscriptions; the stream uses version ${number(versionInUse)}.`, "good");
+    deletion = null;
+  }
+  // On a narrow page the editor is below the list.
+  const toEditor = () => { if (isNarrow()) byId("editor").scrollIntoView({ block: "start" }); };
   async function edit(id) {
     const row = id ? await ask(`subscription?id=${encodeURIComponent(id)}`) : { id: "", subscriber: "", filter: "", enabled: true, remarks: [], state: "" };
     const { subscriber, format, filter, enabled } = row;
-    opened = id ? { id, subscriber, format, filter, enabled } : null;
+    setOpened(id ? { id, subscriber, format, filter, enabled } : null);
     for (const [name, node] of Object.entries(fields)) node.value = row[name];
     paint();
     byId("rule-enabled").checked = row.enabled;
@@ -90,6 +120,9 @@
   byId("editor").addEventListener("submit", (event) => { event.preventDefault(); attempt(save); });
   byId("preview").addEventListener("click", () => attempt(preview));
   byId("new").addEventListener("click", () => { go("subscriptions"); attempt(() => edit("")); fields.id.focus(); });
+  byId("delete").addEventListener("click", askToDelete);
+  byId("deletion-yes").addEventListener("click", () => attempt(remove));
+  byId("deletion-no").addEventListener("click", () => byId("deletion").close());
   byId("asks-token").hidden = Boolean(sessionStorage.getItem("token"));
   byId("token").addEventListener("change", () => {
     sessionStorage.setItem("token", byId("token").value);
@@ -105,10 +138,12 @@
 
   let versions = "";
   views.subscriptions = {
-    show: (text) => { if (text) attempt(() => edit(text)); },
+    show: (text) => { if (text) attempt(() => edit(text).then(toEditor)); },
     take: (news) => {
       const now = JSON.stringify(news.subscriptions);
       if (now !== versions) { versions = now; attempt(follow); }
+      versionInUse = news.health.versions.find(({ name }) => name === "subscriptions")?.version ?? -1;
+      reportDeletion();
     },
     csv: () => [["id", "host", "filter", "state", "since version", "since"],
       shown.map((row) => [row.id, row.subscriber, row.filter, row.state, row.since_version, row.since])],

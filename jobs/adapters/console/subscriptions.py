@@ -23,7 +23,7 @@ from stackcast.jobs.adapters.planning.rule_edits import (
     write_rule,
 )
 from stackcast.jobs.adapters.tables.tables import GRANTS, LIVE, REJECTED, SENIORITY
-from stackcast.udfs.errors import ConsoleError, SubscriptionError
+from stackcast.udfs.errors import MAX_NAME, ConsoleError, SubscriptionError
 from stackcast.udfs.filters.compiler.compile import Order
 from stackcast.udfs.filters.compiler.tables import leaf_row
 from stackcast.udfs.filters.grants import Grants
@@ -89,14 +89,14 @@ class SubscriptionsView:
         self._compiled: tuple[tuple[int, str], LiveRules, Format] | None = None
 
     def words(self) -> dict[str, list[str]]:
-        """Returns what an editor offers: ``fields`` of the format, ``hosts``, and ``symbols`` that
-        rules compare with."""
+        """Returns what an editor offers: ``fields`` that a rule may ask for, ``hosts``, and
+        ``symbols`` that rules compare with."""
 
         def make() -> dict[str, list[str]]:
             texts = (str(row["filter"]) for row in self._reading.rows(TABLE))
             symbols = {word for text in texts for word in _SYMBOL.findall(text)}
             return {
-                "fields": list(self._format().specification.fields),
+                "fields": [field.qualified for field in self._format().specification.rule_fields],
                 "hosts": sorted(self._network().hosts),
                 "symbols": sorted(symbols)[:MOST_SYMBOLS],
             }
@@ -140,7 +140,7 @@ class SubscriptionsView:
         )
         if rows:
             return _shown(rows[0])
-        raise ConsoleError("NO_SUBSCRIPTION", f"table {TABLE} has no row {name!r}", id=name)
+        raise _no_subscription(name)
 
     def check(self, draft: Subscription) -> dict[str, Any]:
         """Returns what the stream would say of a draft: ``error`` (code, line, column, message with
@@ -296,6 +296,42 @@ class SubscriptionsView:
             raise conflict
         return {"version": version, "row": _edited(row)} | told
 
+    def delete(self, name: str, opened: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Delete the row of an id.
+
+        Args:
+            name: id of the row.
+            opened: the columns `EDITED` of the row that the user has opened. Another row of the
+                same id stays. None deletes all rows of the id.
+
+        Returns:
+            The ``version`` of the table that no longer has the row.
+
+        Raises:
+            ConsoleError: ``NO_SUBSCRIPTION``, if the table has no row of the id; ``CONFLICT``, if
+                no row of this id equals ``opened``, or another user has written one since the call.
+                Delta's errors are also possible.
+        """
+        tables = self._reading.tables
+        before = _rows_of(name, self._reading.rows(TABLE))
+        if not before:
+            raise _no_subscription(name)
+        deleted = [row for row in before if opened is None or _edited(row) == opened]
+        conflict = ConsoleError(
+            "CONFLICT",
+            f"rule {name[:MAX_NAME]!r} is not deleted, because another user has changed the row of "
+            "this id: open it to see it, and delete it again",
+        )
+        if not deleted:
+            raise conflict
+
+        remaining = [row for row in before if row not in deleted]
+        with self._saving:
+            version = write_rule(tables, name, before, remaining)
+        if version is None:
+            raise conflict
+        return {"version": version}
+
     def _rows(self) -> list[Row]:
         tables = (TABLE, LIVE, REJECTED, WARNINGS)
         return self._reading.of(tables, "subscriptions with states", self._read_rows)
@@ -356,6 +392,10 @@ def _entries(grouped: Grouped) -> set[bytes]:
         for row in grouped.term_rows()
     }
     return found
+
+
+def _no_subscription(name: str) -> ConsoleError:
+    return ConsoleError("NO_SUBSCRIPTION", f"table {TABLE} has no row {name[:MAX_NAME]!r}", id=name)
 
 
 def _rows_of(name: str, rows: Iterable[Row]) -> list[Row]:

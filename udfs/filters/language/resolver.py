@@ -73,10 +73,7 @@ class Resolver:
     def __init__(self, text: str, specification: Specification, framing: bool) -> None:
         self._text = text
         self._specification = specification
-        # Beside headers with a message type, one without is framing, which messages lack.
-        untyped = {header.name for header in specification.headers if header.message_type is None}
-        apart = not framing and len(untyped) < len(specification.headers)
-        self._framing = untyped if apart else set()
+        self._framing = frozenset() if framing else specification.framing
         self.warnings: dict[RuleWarning, None] = {}
         """What is right, and most likely not meant."""
 
