@@ -124,7 +124,7 @@ def test_everything_can_be_done_by_the_keyboard_alone(window: tuple[Browser, str
     page.press("ArrowDown", "ArrowUp", "Enter")
     page.press(*" > 20")
     assert page.run("return document.getElementById('rule-filter').value") == "price > 20"
-    page.wait_for("document.getElementById('checked').innerText === 'The rule is right.'")
+    page.wait_for("document.getElementById('checked').innerText === 'The rule is valid.'")
     page.press("Escape")
     tab_to(page, "#save")
     page.press("Enter")
@@ -181,6 +181,41 @@ def test_everything_can_be_done_by_a_finger_on_a_telephone(
         page.wait_for("location.hash.startsWith('#events')")
     finally:
         page.fingers(False)
+
+
+def test_on_a_telephone_words_are_whole_and_the_legend_is_below_the_map(
+    window: tuple[Browser, str, Deployment], tmp_path: Path
+):
+    page, address, _ = window
+    page.size(390, 844)
+    try:
+        for view in VIEWS:
+            open_view(page, address, view)
+            page.run("for (const at of document.querySelectorAll('details')) at.open = true")
+            page.picture(tmp_path / f"{view}.png")
+            assert check(page, "outside()") == [], view
+            assert check(page, "broken()") == [], view
+        open_view(page, address, "events")
+        heights = page.run(
+            "return [...document.querySelectorAll('#events-rows tbody tr')]"
+            ".map((row) => row.getBoundingClientRect().height)"
+        )
+        assert len(heights) > 5 and max(heights) < 844 / 5
+        open_view(page, address, "map")
+        map_end, legend_start = page.run(
+            "return [document.getElementById('map').getBoundingClientRect().bottom,"
+            " document.querySelector('#map-view .legend').getBoundingClientRect().top]"
+        )
+        assert map_end <= legend_start
+        page.wait_for("views.map.of")
+        height, places = page.run(
+            "return [document.getElementById('map').clientHeight,"
+            " arguments[0].map((id) => views.map.of.at({kind: 'host', id}).y)]",
+            sorted(NETWORK.hosts),
+        )
+        assert max(places) < height - 10, "all hosts are on the map"
+    finally:
+        page.size(1440, 950)
 
 
 @pytest.mark.long

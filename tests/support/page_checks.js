@@ -32,3 +32,22 @@ function middle(selector) {
   const box = document.querySelector(selector).getBoundingClientRect();
   return [box.x + box.width / 2, box.y + box.height / 2];
 }
+
+// Words that are broken between two lines, except names without a blank that are too long for a line.
+function broken(longest = 24) {
+  const found = [];
+  for (const at of document.querySelectorAll("main *, header *")) {
+    if (!at.offsetParent || at.closest(".canvas, .editor, .unseen, .hex")) continue;
+    for (const node of at.childNodes) {
+      if (node.nodeType !== 3) continue;
+      for (const word of node.data.matchAll(/[A-Za-z0-9_.:]+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (lines.size > 1 && word[0].length <= longest) found.push(word[0]);
+      }
+    }
+  }
+  return found;
+}

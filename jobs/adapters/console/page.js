@@ -31,9 +31,6 @@ async function ask(path, body) {
   if (found.error && !answer.ok) throw Object.assign(new Error(found.error.message), { code: found.error.code, status: answer.status });
   return found;
 }
-const inside = (id, ...nodes) => byId(id).querySelector("div").replaceChildren(...nodes);
-const note = (text) => make("p", { className: "note", text });
-const time = (text) => (text ? new Date(text).toLocaleString("sv", { timeZone: "UTC" }) + " UTC" : "");
 // Waits until the ledger has the batch of a notification, and returns why it was sent; null once it is no longer
 // needed. waits: called with each error that says that the batch is not on record yet; returns whether to wait.
 async function whenRecorded(session, sequence, waits) {
@@ -48,10 +45,14 @@ async function whenRecorded(session, sequence, waits) {
 }
 const waitingForRecord = (error) => [
   note("The batch of this event is not on record yet. It appears here as soon as the stream has recorded it …"), make("p", { className: "note", text: failure(error) })];
+const inside = (id, ...nodes) => byId(id).querySelector("div").replaceChildren(...nodes);
+const note = (text) => make("p", { className: "note", text });
+const time = (text) => (text ? new Date(text).toLocaleString("sv", { timeZone: "UTC" }) + " UTC" : "");
 function table(heads, rows) {
+  // On narrow pages a cell shows its column by itself.
   const cell = (value, at) => {
     const { text = value, bad = false, node } = value && typeof value === "object" ? value : {};
-    const made = make("td", { className: [bad ? "bad" : "", typeof text === "string" ? "text" : ""].join(" ").trim() });
+    const made = make("td", { className: [bad ? "bad" : "", typeof text === "string" ? "text" : ""].join(" ").trim(), "data-column": heads[at] });
     made.append(node ?? (typeof text === "number" ? number(text) : text ?? ""));
     return made;
   };
