@@ -176,7 +176,11 @@ def publish_command(
         str, typer.Option("--topic", help="Topic, which is created if it does not exist.")
     ] = "itch.raw",
     speed: Annotated[
-        str, typer.Option("--speed", help="full, recorded (by timestamps) or packets a second.")
+        str,
+        typer.Option(
+            "--speed",
+            help="full (as fast as possible), recorded (by timestamps), or messages per second.",
+        ),
     ] = "full",
     seed: Seed = 1,
     symbols: Symbols = 200,

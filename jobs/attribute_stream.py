@@ -29,7 +29,10 @@ def main(arguments: list[str]) -> int:
     add_arguments(
         parser,
         without=("symbols", "session"),
-        texts={"speed": "full, or a number of events per second; by default full"},
+        texts={
+            "speed": "full (as fast as possible), or a number of events per second; by default "
+            "4,000, and full if switches match"
+        },
     )
     asked = parser.parse_args(arguments)
     if asked.speed == "recorded":

@@ -22,8 +22,8 @@ from stackcast.lab.up.broker import free_ports
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.stop_request import StopRequest
 
-#: Where nothing else is asked for: records a second, and messages until they come again.
-DEFAULTS = {"speed": "40", "messages": 20_000}
+#: Messages per second, and the number of messages after which the session is repeated.
+DEFAULTS = {"speed": "150", "messages": 20_000}
 #: Batches leave room for what a page asks of Spark.
 TRIGGER = "1 second"
 #: One record of so many is cut off, so that there are dead letters to look at.

@@ -57,7 +57,7 @@ class RunKind(ABC):
     """Whether what goes straight into the network may be in a topic too, for a stream beside it."""
 
     def __init__(self, options: RunOptions = DEFAULT) -> None:
-        self.options = options.with_defaults(network="fabric", speed="full", **self.defaults)
+        self.options = options.with_defaults(network="fabric", **self.defaults)
 
     @abstractmethod
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
@@ -125,7 +125,7 @@ class SessionRun(RunKind):
     """ITCH messages in MoldUDP64 packets."""
 
     noun = "messages"
-    defaults: ClassVar = {"messages": 100_000, "subscriptions": 1000}
+    defaults: ClassVar = {"messages": 100_000, "subscriptions": 1000, "speed": "20000"}
     in_topic = True
 
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
@@ -178,7 +178,7 @@ class SensorRun(RunKind):
     """
 
     noun = "events"
-    defaults: ClassVar = {"messages": 20_000, "subscriptions": 200}
+    defaults: ClassVar = {"messages": 20_000, "subscriptions": 200, "speed": "4000"}
     receipt = staticmethod(receipts.event_receipt)
     framing = attribute_reader.FRAMES
 

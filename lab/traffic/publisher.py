@@ -23,6 +23,13 @@ from stackcast.udfs.stop_request import StopRequest
 #: At recorded speed, silences of the record (before the opening, say) are kept up to this long.
 LONGEST_SILENCE_S = 5.0
 
+#: A packet leaves up to this long before it is due, in seconds. Many sleeps per millisecond would
+#: take most of a core.
+TICK_S = 0.002
+#: How long a producer collects records for one request, in milliseconds: at full speed, and at a
+#: pace, where this time is part of the latency that users see.
+_LINGER_FULL_MS, _LINGER_PACED_MS = 20, 1
+
 _PROGRESS_EVERY = 500  # packets
 _IN_FLIGHT = 50_000  # packets
 _PATIENCE_S = 60.0
@@ -42,10 +49,11 @@ class Published:
 
 @dataclass(frozen=True)
 class Speed:
-    """``full``, ``recorded`` (by the timestamps of the messages), or packets a second."""
+    """``full`` (as fast as possible), ``recorded`` (by the timestamps of the messages), or messages
+    per second."""
 
     kind: str
-    packets_per_second: float = 0.0
+    messages_per_second: float = 0.0
 
     @staticmethod
     def parse(text: str) -> Speed:
@@ -60,7 +68,7 @@ class Speed:
             rate = 0.0
         if not 0 < rate < float("inf"):
             raise KafkaError(
-                "BAD_SPEED", f"speed '{text}': give full, recorded or packets a second", speed=text
+                "BAD_SPEED", f"speed '{text}': give full, recorded or messages a second", speed=text
             )
         return Speed("rate", rate)
 
@@ -138,7 +146,10 @@ def _publish(
 ) -> Published:
     stop = stop or StopRequest()
     ensure_topic(bootstrap_servers, topic, partitions, **client)
-    producer = connect_producer(bootstrap_servers, linger_ms=20, batch_size=256 * 1024, **client)
+    linger = _LINGER_FULL_MS if pace.kind == "full" else _LINGER_PACED_MS
+    producer = connect_producer(
+        bootstrap_servers, linger_ms=linger, batch_size=256 * 1024, **client
+    )
     failures: list[BaseException] = []
     # kafka-python holds all that is not acknowledged yet, without a limit of its own.
     capacity = Semaphore(_IN_FLIGHT)
@@ -262,18 +273,21 @@ def connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) ->
 
 
 def paced(packets: Iterable[Packet], pace: Speed, stop: StopRequest) -> Iterator[Packet]:
-    """Yields each packet when it is due; ends when ``stop`` is set."""
+    """Yields each packet when it is due, or up to `TICK_S` before; ends when ``stop`` is set.
+
+    A packet without messages, which is damaged, counts as one message.
+    """
     due = time.monotonic()
     last_stamp: int | None = None
     for packet, group in packets:
         if pace.kind == "rate":
-            due += 1 / pace.packets_per_second
+            due += max(1, len(group)) / pace.messages_per_second
         elif pace.kind == "recorded" and group and len(group[-1]) >= STAMPED:
             stamp = timestamp(group[-1])
             silence = (stamp - last_stamp) / 1e9 if last_stamp is not None else 0.0
             due += min(max(silence, 0.0), LONGEST_SILENCE_S)
             last_stamp = stamp
         wait = due - time.monotonic() if pace.kind != "full" else 0.0
-        if stop.wait(wait) if wait > 0 else stop.is_set():
+        if stop.wait(wait) if wait > TICK_S else stop.is_set():
             return
         yield packet, group
