@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
@@ -42,6 +43,7 @@ from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.row_matcher import RowMatcher, read_rules
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.buffers import Batch
+from stackcast.udfs.messages.record_batches import next_offset, read_records
 from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
@@ -432,6 +434,41 @@ def worked_out(rows: Iterable[Mapping[str, Any]]) -> dict[Receivers, Stacks]:
 
 def _names(hosts: Iterable[str]) -> Receivers:
     return tuple(map(sys.intern, hosts))
+
+
+#: Columns of `deliver`, and those that some plans need.
+_NO_RECORDS = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("publisher", pa.binary()),
+    ]
+)
+
+
+def loaded(
+    plan: PlanHandle, header_stacks: StacksHandle, topic: Topic
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Returns a function for ``mapInArrow`` that yields the same rows, once the worker has loaded a
+    plan and the kernels that turn records into frames by it.
+
+    It delivers no record, and sends nothing.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            task = Task(plan.value, header_stacks, topic, 0, {})
+            task.add(pa.RecordBatch.from_pylist([], schema=_NO_RECORDS))
+            task.summaries()
+            # A broker's answer without a record, in memory that is not to be written.
+            fetched = np.frombuffer(b"", np.uint8)
+            read_records(fetched, 0, 1)
+            next_offset(fetched, 0, 1)
+            yield batch
+
+    return run
 
 
 def warmed_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from delivery_cases import ADDRESSING, HOSTS, ITCH, NETWORK, TREES, VERSIONS
+from waiting import until
 
 from stackcast.jobs.adapters.planning import header_stacks
 from stackcast.jobs.adapters.planning.header_stacks import StackJobs
@@ -130,6 +131,40 @@ def test_an_edit_costs_its_own_sets_and_a_change_of_trees_all():
     assert len(jobs.sent) == 3 and jobs.gone == jobs.sent[:1]
     jobs.close()
     assert jobs.gone == jobs.sent[:2]
+
+
+def test_a_start_waits_for_all_stacks_and_gives_them_all_slots():
+    jobs = Jobs(slots=3)
+    jobs.go = threading.Semaphore(0)
+    (plan,) = plans(255)
+    jobs.submit(plan)
+    assert jobs.began.wait(600)
+    jobs.await_known(0.0)
+    assert plan.unknown(), "the time of the wait is limited"
+    jobs.await_known(600.0, given_up=lambda: True)
+    assert plan.unknown(), "the wait ends when the stream is asked to stop"
+    waiting = threading.Thread(target=jobs.await_known, args=(600.0,))
+    waiting.start()
+    until(lambda: jobs._spared == 0)
+    jobs.go.release(100)
+    waiting.join()
+    assert not plan.unknown()
+    assert [tasks for _, tasks in jobs.jobs][-1] == 4
+    (more,) = plans(100)
+    jobs.jobs.clear()
+    jobs.submit(more).result()
+    assert {tasks for _, tasks in jobs.jobs} == {3}, "one slot is the stream's"
+    jobs.close()
+
+
+def test_a_start_does_not_wait_for_stacks_that_cannot_be_worked_out():
+    jobs = Jobs()
+    jobs.broken = True
+    (plan,) = plans(5)
+    jobs.submit(plan)
+    jobs.await_known(600.0)
+    assert plan.unknown()
+    jobs.close()
 
 
 def test_a_newer_plan_has_its_turn_after_the_job_that_runs():

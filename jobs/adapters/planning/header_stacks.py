@@ -1,7 +1,9 @@
 """Header stacks of all receiver sets of a plan, worked out by Spark beside the stream.
 
-Nothing waits for them: a batch works out what it uses itself. They go into the next plan, so that
-no worker works them out again, and into the table `header_stacks`, where the next start finds them.
+A stream waits for them for some seconds when it starts. Otherwise each worker would work out the
+stacks of its first records again. Later nothing waits for them: a batch works out what it uses
+itself. They go into the next plan, so that no worker works them out again, and into the table
+`header_stacks`, where the next start finds them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -40,13 +42,15 @@ _GROWTH = 4
 _SAMPLE = 16
 #: How long the end of a stream waits for what is still to be worked out, seconds.
 _LAST_SECONDS = 60
+#: Interval between two looks whether a wait was given up, seconds.
+_LOOK_SECONDS = 0.1
 
 
 class StackJobs:
     """Works out the stacks of the newest plan, in jobs of about half a second.
 
-    One slot of the application is left to the stream, where there is more than one. `submit` is for
-    one thread. Call `close` at the end.
+    One slot of the application is left to the stream, where there is more than one, except while
+    the stream waits in `await_known`. `submit` is for one thread. Call `close` at the end.
     """
 
     def __init__(self, spark: SparkSession, tables: Tables, publisher: str) -> None:
@@ -58,6 +62,10 @@ class StackJobs:
         self._handle: tuple[HeaderStacks, Broadcast[HeaderStacks]] | None = None
         self._replaced: Broadcast[HeaderStacks] | None = None
         self._closing = threading.Event()
+        #: Set once all stacks of the newest plan are known, or cannot be worked out ahead.
+        self._known = threading.Event()
+        #: Number of slots that are left to the stream.
+        self._spared = 1
         self._size = _LEAST
         self._written: list[dict[str, Any]] | None = None
         self._restored = False
@@ -79,8 +87,25 @@ class StackJobs:
     def submit(self, compilation: Compilation) -> Future[None]:
         """Work out what this plan lacks and write its table; a plan before it is given up."""
         self._newest = compilation
+        self._known.clear()
         self._running = self._thread.submit(self._work, compilation, self.handle(compilation))
         return self._running
+
+    def await_known(self, seconds: float, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the stacks of the newest plan are known.
+
+        Args:
+            seconds: limit of the wait.
+            given_up: ends the wait when it returns True.
+        """
+        deadline = time.monotonic() + seconds
+        self._spared = 0
+        try:
+            while not self._known.wait(_LOOK_SECONDS):
+                if time.monotonic() >= deadline or given_up():
+                    return
+        finally:
+            self._spared = 1
 
     def used(self, compilation: Compilation, routes: Sequence[tuple[int, Receivers]]) -> None:
         """Works out what workers have worked out for themselves, for the table: pairs of a link
@@ -100,7 +125,11 @@ class StackJobs:
 
     def _work(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
         try:
-            self._work_out(compilation, handle)
+            try:
+                self._work_out(compilation, handle)
+            finally:
+                if self._newest is compilation:
+                    self._known.set()
             if not self._given_up(compilation):
                 self._write(compilation)
         except SQL_ERRORS as error:
@@ -136,8 +165,8 @@ class StackJobs:
             self._restore(compilation, handle)
         waiting = compilation.unknown()
         total, clock = len(waiting), time.monotonic()
-        slots = max(1, self._spark.sparkContext.defaultParallelism - 1)
         while waiting and not self._given_up(compilation):
+            slots = max(1, self._spark.sparkContext.defaultParallelism - self._spared)
             some, waiting = waiting[: self._size * slots], waiting[self._size * slots :]
             made, seconds = self._run(some, min(slots, len(some)), handle)
             if not compilation.header_stacks.learn(made):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pyspark import Broadcast
@@ -82,6 +82,10 @@ class StreamPlan:
         self._stacks.submit(compilation)
         self._tables.submit(compilation, subscriptions, network)
         return compilation
+
+    def await_stacks(self, seconds: float, given_up: Callable[[], bool]) -> None:
+        """Wait until the newest plan's header stacks are known; see `StackJobs.await_known`."""
+        self._stacks.await_known(seconds, given_up)
 
     def with_known(self, compilation: Compilation) -> Compilation:
         """Returns the plan with the stacks that were worked out since, if that is worth sending.

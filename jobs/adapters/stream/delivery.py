@@ -400,8 +400,8 @@ class BatchDelivery:
         if self.admission.seen(records, size):
             self._running.limit_next(self.admission.records)
 
-    def prepare(self) -> None:
-        """Make a plan now, so that the first batch does not wait.
+    def prepare(self, patience: float, given_up: Callable[[], bool]) -> LivePlan:
+        """Return the plan for the first batch, with header stacks known after ``patience`` seconds.
 
         Where the current tables cannot be used, that of the last batch on record stays live.
         """
@@ -420,6 +420,8 @@ class BatchDelivery:
                 self._refuse(versions, error)
             if announced is not None:
                 announced.result()
+        self._plans.await_stacks(patience, given_up)
+        return self.with_known()
 
     def follow(self) -> None:
         """Takes up edits between batches too from now on, so that they answer while nothing

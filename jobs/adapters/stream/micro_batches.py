@@ -24,7 +24,7 @@ from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.resumption import resume
 from stackcast.jobs.adapters.stream.slices import Slices, cut_off
 from stackcast.jobs.adapters.stream.truncation import OPTION
-from stackcast.jobs.adapters.stream.warm_up import warm_up
+from stackcast.jobs.adapters.stream.warm_up import load_plan, warm_up
 from stackcast.jobs.adapters.stream.watch import StreamWatch
 from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
@@ -33,6 +33,11 @@ from stackcast.udfs.errors import SettingsError, StreamError
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 log = logging.getLogger(__name__)
+
+#: How long a start waits for header stacks that no earlier run has written, seconds.
+STACKS_SECONDS = 20.0
+#: Line of the log from which on records are delivered without a delay.
+READY = "stream ready: workers have the plan and its header stacks"
 
 
 class Consent(NamedTuple):
@@ -187,17 +192,19 @@ def _start(
     delivery.interrupted = lambda: lifecycle.interrupted
     delivery.ending.push(ending.pop_all())
     ending.callback(delivery.close)
-    delivery.prepare()
+    live = delivery.prepare(STACKS_SECONDS, lifecycle.stopping.is_set)
     if beginning.truncation is not None:
         resume(spark, settings, delivery, beginning)
     elif consent.accept_truncation:
         log.info("%s is not needed: topic %s is not truncated", OPTION, settings.topic)
     warming.result()
+    load_plan(spark, live.plan, live.stacks, delivery.topic)
     if real_time:
         slices = Slices(spark, settings, topics, delivery, lifecycle.stopping.is_set)
         delivery.stop = slices.stop
         slices.start()
         watch.attach(slices)
+        log.info("%s", READY)
         return slices, delivery
     stands = position(spark, settings.checkpoint)
     if stands is not None and stands.goes_back and delivery.recorded(stands.batch):
@@ -236,6 +243,7 @@ def _start(
     delivery.stop = stop
     watch.attach(query)
     delivery.follow()
+    log.info("%s", READY)
     return query, delivery
 
 

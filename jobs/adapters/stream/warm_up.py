@@ -1,4 +1,4 @@
-"""Kernels of the encoder in the workers, before the first batch needs them."""
+"""Kernels and the plan in the workers, before the first batch needs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from stackcast.udfs.columns import warmed_up
+from stackcast.udfs.columns import loaded, warmed_up
+from stackcast.udfs.delivery.frame_headers import StacksHandle
+from stackcast.udfs.delivery.plan import PlanHandle
+from stackcast.udfs.messages.sequence import Topic
 
 log = logging.getLogger(__name__)
 
@@ -45,3 +48,18 @@ def warm_up(spark: SparkSession, workers: int | None = None) -> Future[None]:
     # Not a thread that an application would wait for at its end.
     threading.Thread(target=run, name="warm-up", daemon=True).start()
     return future
+
+
+def load_plan(spark: SparkSession, plan: PlanHandle, stacks: StacksHandle, topic: Topic) -> None:
+    """Load a plan into a worker in each slot, with the kernels that deliver records by it.
+
+    It raises nothing, because the first batch loads what is missing.
+    """
+    clock = time.monotonic()
+    try:
+        tasks = session.slots(spark)
+        run = loaded(plan, stacks, topic)
+        spark.range(0, tasks, 1, tasks).mapInArrow(run, "id long").collect()
+        log.info("plan loaded by %d workers in %.2f s", tasks, time.monotonic() - clock)
+    except Exception as error:
+        log.warning("the plan could not be loaded ahead: %s", one_line(error))

@@ -152,6 +152,16 @@ def schema(path: str, version: int | None = None) -> str | None:
         return None
 
 
+def has_no_files(path: str) -> bool:
+    """Returns True if the newest version of a table has no file, and so no row; False if it has
+    one, or if Spark must find out."""
+    try:
+        return not DeltaTable(path).file_uris()
+    except _ERRORS as error:
+        log.debug("Spark looks for files of %s: %s", path, error)
+        return False
+
+
 def dataset(path: str, version: int | None = None) -> ds.Dataset:
     """Returns the Arrow dataset of a table (version: the newest by default).
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import functions
 
+from stackcast.jobs.adapters.tables import local
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
 from stackcast.udfs.messages.sequence import Topic
 
@@ -40,6 +41,9 @@ def read_before(tables: Tables, name: str, topic_id: str) -> ReadBefore:
     Raises:
         TableError: MISSING.
     """
+    if tables.local and local.has_no_files(f"{tables.location}/{LEDGER}"):
+        # The first query of a Spark takes seconds, in which a new deployment would wait.
+        return ReadBefore(0, {})
     ledger = tables.read(LEDGER)
     mine = ledger.where((functions.col("topic") == name) & (functions.col("topic_id") == topic_id))
     read = mine.select("generation", functions.inline("partitions"))
