@@ -66,6 +66,7 @@ def bring_up(
     if kind.options.publishers > 1 and "publisher" not in settings.given:
         settings = dataclasses.replace(settings, publisher=",".join(network.publishers()))
     check_publishers(settings, network)
+    progress.parts.begin(f"{'broker, ' * broker}switches and hosts")
     progress.say(f"network: {network.words()}")
     settings = dataclasses.replace(settings, tables=str(folder / "tables"))
     with ExitStack() as stack:
@@ -78,6 +79,7 @@ def bring_up(
             lab.up()
             at = f", broker {lab.bootstrap_servers}" if broker else ""
             stage.text = f"{len(network.switches)} switches at {lab.p4runtime}{at}"
+        progress.parts.begin("Spark and tables")
         spark, tables = spark_and_tables.result()
         if not keep_spark:
             stack.push(lambda kind, *_: session.end(spark, silently=kind is not None))
@@ -95,6 +97,7 @@ def bring_up(
         rows = kind.rows(settings, network, lab.p4runtime)
         fill(tables, rows)
         count, hosts = len(rows["subscriptions"]), {r["subscriber"] for r in rows["subscriptions"]}
+        progress.parts.begin("entries on switches")
         with progress.stage(f"{count} subscriptions by {len(hosts)} hosts, entries on switches"):
             refresh(tables, settings, lifecycle)
         with progress.stage(f"{kind.noun} to deliver, made"):

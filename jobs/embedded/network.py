@@ -25,7 +25,7 @@ from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.jobs.embedded.feed import Fed, Share
 from stackcast.jobs.embedded.kinds import RunKind
 from stackcast.jobs.embedded.lab import RunningLab, bring_up
-from stackcast.jobs.embedded.progress import Progress
+from stackcast.jobs.embedded.progress import Parts, Progress
 from stackcast.jobs.embedded.proof import RunProof, shown_subscriptions
 from stackcast.jobs.embedded.stream import drain
 from stackcast.lab.proof import verification
@@ -62,22 +62,24 @@ def run(
     keep_spark: leave its session to a run that comes after this one. Returns the exit code: 0 only
     if every delivery was exact.
     """
-    began = time.monotonic()
+    progress.parts = Parts()
     beside = kind.in_topic
     with bring_up(settings, lifecycle, kind, progress, broker=beside, keep_spark=keep_spark) as up:
         text = f"{kind.noun} into the network"
         if beside:
             fed = _feed_beside(up, lifecycle, kind, progress, text)
         else:
+            progress.parts.begin("publishing and delivery")
             with progress.stage(text) as stage:
                 fed = _feed(
                     *(up, lifecycle.stopping, kind),
                     lambda done, _: progress.count(stage, done, done),
                 )
+        progress.parts.begin("verification")
         with progress.stage("what hosts received, compared with what they were owed"):
             network, folder, status = up.lab.network, up.lab.folder, up.lab.settle()
             proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, status)
-        proof.write(time.monotonic() - began)
+        proof.write(progress.parts)
     return 0 if proof.exact else 1
 
 

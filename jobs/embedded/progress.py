@@ -42,6 +42,24 @@ class Stage:
         return f"{self.text}: {self.done:,} of {self.total:,}" if self.total else self.text
 
 
+class Parts:
+    """The parts of a run, which follow each other without a gap, and the seconds of each."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[str, float]] = []
+
+    def begin(self, name: str) -> None:
+        """End the part before, and begin the next one."""
+        self._begun.append((name, time.monotonic()))
+
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds of each part, in their order; the last one ends now."""
+        if not self._begun:
+            return {}
+        ends = [*(at for _, at in self._begun[1:]), time.monotonic()]
+        return {name: end - at for (name, at), end in zip(self._begun, ends, strict=True)}
+
+
 class Progress:
     """Tells each stage as it ends, and on a terminal what is under way below.
 
@@ -67,6 +85,8 @@ class Progress:
         self._tell = tell
         self._began = time.monotonic()
         self._stages: list[Stage] = []
+        #: Parts of the run in progress.
+        self.parts = Parts()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._handler = _LogLines(self)

@@ -12,6 +12,7 @@ from typing import Any
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.embedded.options import RunOptions
+from stackcast.jobs.embedded.progress import Parts
 from stackcast.lab.proof import verification
 from stackcast.lab.report import page
 from stackcast.udfs.network.drawing import drawing
@@ -63,11 +64,16 @@ class RunProof(ABC):
     def _samples(self) -> dict[str, Any]:
         """``subscriptions``, ``notifications`` and ``batches`` of the page."""
 
-    def write(self, seconds: float) -> dict[str, Any]:
-        """Prints the table, writes report.json and report.html; returns the figures.
+    def write(self, parts: Parts) -> dict[str, Any]:
+        """Print the table, and write report.json and report.html.
 
-        seconds: that the run took.
+        Args:
+            parts: parts of the run so far; the report becomes the last one.
+
+        Returns:
+            The figures of report.json.
         """
+        parts.begin("report")
         compared, expected = self._compared, self._expected
         publisher, framing = self._settings.publisher, self._framing
         summary = self._figures() | {
@@ -83,9 +89,12 @@ class RunProof(ABC):
                 self._network, publisher, expected, framing
             ),
             "broadcast_bytes": verification.broadcast_bytes(self._network, expected, framing),
-            "seconds": round(seconds, 1),
         }
-        shown = drawing(self._network) | self._samples() | {"run": self._run(seconds)}
+        shown = drawing(self._network) | self._samples()
+        seconds = parts.seconds()
+        summary["seconds"] = round(sum(seconds.values()), 1)
+        summary["parts"] = {name: round(value, 1) for name, value in seconds.items()}
+        shown["run"] = self._run(summary["seconds"])
         hosts = compared.rows()
         page.print_table(summary, hosts)
         page.write_json(self._folder / "report.json", summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -19,9 +20,13 @@ LINE_EVENTS = 2_000
 
 def trading_session(settings: Settings, options: RunOptions, lifecycle: Lifecycle) -> int:
     """Runs once, by what ``spark.stackcast.match`` says. Returns the exit code."""
-    way = network if settings.match == "network" else stream
     with Progress() as progress:
-        return way.run(settings, lifecycle, SessionRun(options), progress)
+        if settings.match == "network":
+            code = network.run(settings, lifecycle, SessionRun(_at_once(options)), progress)
+        else:
+            code = stream.run(settings, lifecycle, SessionRun(options), progress)
+        _print_next(code, options)
+    return code
 
 
 def sensors(settings: Settings, options: RunOptions, lifecycle: Lifecycle) -> int:
@@ -33,19 +38,27 @@ def sensors(settings: Settings, options: RunOptions, lifecycle: Lifecycle) -> in
     is not 0.
     """
     with Progress() as progress:
-        return _sensors(settings, options, lifecycle, progress)
+        code = _sensors(settings, options, lifecycle, progress)
+        _print_next(code, options)
+    return code
+
+
+def _at_once(options: RunOptions) -> RunOptions:
+    """Return the options of a run in which switches match: publishers wait for each packet's place
+    in the topic, so a pace would only make them slower."""
+    return options.with_defaults(speed="full")
 
 
 def _sensors(
     settings: Settings, options: RunOptions, lifecycle: Lifecycle, progress: Progress
 ) -> int:
-    kind = SensorRun(options)
+    kind = SensorRun(_at_once(options) if settings.match == "network" else options)
     if options.network is None:
         progress.say("sensors on a line of three switches, which match")
         code = network.run(
             dataclasses.replace(settings, match="network"),
             lifecycle,
-            SensorRun(_on_line(kind.options)),
+            SensorRun(_at_once(_on_line(dataclasses.replace(kind.options, speed=options.speed)))),
             progress,
             keep_spark=True,
         )
@@ -68,4 +81,20 @@ def _on_line(options: RunOptions) -> RunOptions:
         subscriptions=min(options.subscriptions or 0, LINE_SUBSCRIPTIONS),
         messages=min(options.messages or LINE_EVENTS, LINE_EVENTS),
         hosts=options.hosts or 2,
+    )
+
+
+def _print_next(code: int, options: RunOptions) -> None:
+    """Print the next steps for a reader, if the run was exact."""
+    if code:
+        return
+    report = os.path.relpath(options.path / "report.html")
+    console = 'spark-submit "$(stackcast jobs path console)"'
+    if os.environ.get("STACKCAST_HOME"):
+        console = "./spark-submit.sh jobs/console.py"
+    print(
+        f"\nNext: open {report} in a browser, and choose a notification to see its path.\n"
+        f"      {console} --demo shows a running system, in which you put a rule of your own live "
+        "(docs/tutorial.md).\n"
+        "      docs/operations.md describes a deployment with your own Kafka, switches and cluster."
     )

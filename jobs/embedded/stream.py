@@ -6,7 +6,6 @@ they were owed, and writes the report.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache
@@ -25,7 +24,7 @@ from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.kinds import RunKind, in_background
 from stackcast.jobs.embedded.lab import RunningLab, bring_up
-from stackcast.jobs.embedded.progress import Progress
+from stackcast.jobs.embedded.progress import Parts, Progress
 from stackcast.jobs.embedded.proof import RunProof, shown_subscriptions
 from stackcast.jobs.embedded.recorded_batches import RecordedBatches
 from stackcast.lab.proof import latency, verification
@@ -46,9 +45,10 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progr
 
     Returns the exit code: 0 only if every message went in and every delivery was exact.
     """
-    began = time.monotonic()
+    progress.parts = Parts()
     with bring_up(settings, lifecycle, kind, progress) as up:
         published, mode = _deliver(up, lifecycle, kind, progress)
+        progress.parts.begin("verification")
         with progress.stage("what hosts received, compared with what they were owed"):
             status = up.lab.settle()
             proof = StreamProof(
@@ -62,7 +62,7 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progr
                 up.lab.folder,
                 status,
             )
-        proof.write(time.monotonic() - began)
+        proof.write(progress.parts)
     return 0 if proof.exact else 1
 
 
@@ -74,7 +74,7 @@ def _deliver(
     def publish(stop: StopRequest, told: Callable[[int], None]) -> Published:
         return kind.publish(up.settings, up.source, stop, lambda sent: told(sent.packets))
 
-    return drain(up, lifecycle, kind, progress, "records delivered", publish)
+    return drain(up, lifecycle, kind, progress, "records published", publish)
 
 
 def drain(
@@ -85,14 +85,14 @@ def drain(
     text: str,
     publish: Callable[[StopRequest, Callable[[int], None]], T],
 ) -> tuple[T, str]:
-    """Have records published, and run the stream until it has read the whole topic.
+    """Have records published once the stream is ready, and run it until it has read all of them.
 
     Args:
         up: the lab, whose topic is empty.
         lifecycle: lifecycle of the job.
         kind: kind of the run; creates the topic.
         progress: shows the stages.
-        text: name of the stage in which records flow.
+        text: name of the stage in which records are published.
         publish: publishes the records; gets a request to stop, and a function to call now and then
             with the number of records so far.
 
@@ -103,14 +103,18 @@ def drain(
 
     # The topic must be there before the stream looks for it.
     kind.publish(settings, None, stop)
+    progress.parts.begin("stream: plan, header stacks, workers")
     with ExitStack() as ending:
-        with progress.stage("the stream: plan and workers"):
+        with progress.stage("the stream is ready: plan and workers"):
             query, delivery = micro_batches.start(up.spark, settings, lifecycle)
             # An interrupt may come at any time from here on.
             ending.callback(_close, delivery, progress)
-        stage = ending.enter_context(progress.stage(text))
+        progress.parts.begin("publishing")
+        stages = ending.enter_context(ExitStack())
+        stage = stages.enter_context(progress.stage(text))
         ending.callback(stop.set)
         sent: list[int] = []
+        ended: list[T] = []
         publishing = in_background(lambda: publish(stop, sent.append))
         topics = Topics(up.spark, settings)
 
@@ -119,11 +123,18 @@ def drain(
             return topics.end_offsets()
 
         def drained() -> bool:
+            nonlocal stage
             done = sum(delivery.processed.values())
-            progress.count(stage, done, max(done, sent[-1] if sent else 0))
             if not publishing.done():
+                stage.text = f"{text}: {sent[-1]:,}" if sent else text
+                progress.count(stage, 0, 0)
                 return False
-            publishing.result()
+            if not ended:
+                ended.append(publishing.result())
+                progress.parts.begin("delivery of the rest")
+                stages.close()
+                stage = stages.enter_context(progress.stage("records delivered"))
+            progress.count(stage, done, sum(ends().values()))
             return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
 
         lifecycle.run(query, drained, delivery.last_batch.check)
@@ -206,6 +217,9 @@ class StreamProof(RunProof):
             "dead_letters": self._total("dead_letters"),
             "batches": len(self._recorded.ledger),
             "messages_published": self._published.messages,
+            "messages_per_second": round(
+                self._published.messages / max(self._published.seconds, 1e-6)
+            ),
             "records_unprocessed": self._expected.unprocessed,
             "latency": {"mode": self._mode, **latency.summary(self._latencies)},
         }

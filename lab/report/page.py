@@ -33,9 +33,11 @@ _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
     ("duplicates", "duplicates"),
     ("dead_letters", "dead letters"),
     ("batches", "batches"),
-    ("seconds", "seconds"),
+    ("messages_per_second", "messages published per second"),
 )
-_LATENCIES = (("p50_ms", "half"), ("p99_ms", "99 %"), ("max_ms", "all"))
+_LATENCIES = (("p50_ms", "median"), ("p99_ms", "99 % within"), ("max_ms", "maximum"))
+#: Longest latency that is printed with a tenth of a millisecond.
+_PRECISE_MS = 100
 _BYTES_LINES: tuple[tuple[str, str], ...] = (
     ("link_bytes", "Stackcast"),
     ("unicast_bytes", "unicast would have taken"),
@@ -51,7 +53,7 @@ class ReportData:
     """All that the page shows. Everything in it must be JSON; texts may hold any character.
 
     summary: the keys of ``report.json``; ``out_of_order`` and ``misnumbered`` count against the
-        verdict if they are there.
+        verdict if they are there. ``parts`` maps each part of the run to its seconds.
     hosts: ``Tallies.rows()``: host, expected, received, missing, extra, duplicates, ...
     batches: ``{batch_id, rows, seconds, versions}``; ``versions`` is a mapping table -> version.
     nodes, links: the map, as `stackcast.udfs.network.drawing.drawing` makes it.
@@ -153,14 +155,22 @@ def _pairs(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [(words, _number(summary[key])) for key, words in _SUMMARY_LINES if key in summary]
     latency = summary.get("latency", {})
     if latency.get("count"):
-        within = (f"{words} within {latency[key]:,.0f} ms" for key, words in _LATENCIES)
+        within = (f"{words} {_milliseconds(latency[key])}" for key, words in _LATENCIES)
         rows.append(("event to wire", ", ".join(within)))
     own = summary.get("link_bytes")
     for key, words in _BYTES_LINES:
         if key in summary:
             times = f" ({summary[key] / own:.2f} x)" if own and key != "link_bytes" else ""
             rows.append((f"bytes on links, {words}", _number(summary[key]) + times))
+    if "seconds" in summary:
+        rows.append(("seconds", _number(summary["seconds"])))
+    parts = summary.get("parts", {})
+    rows += [(f"  {name}", _number(seconds)) for name, seconds in parts.items()]
     return rows
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.1f} ms" if value < _PRECISE_MS else f"{value:,.0f} ms"
 
 
 def _number(value: Any) -> str:

@@ -41,10 +41,10 @@
   if (latency.count) {
     const rows = latency.histogram, high = Math.max(...rows.map((row) => row.count));
     const ms = (value) => (value < 1000 ? `${number(Math.round(value * 10) / 10)} ms` : `${number(value / 1000)} s`);
-    const within = [["p50_ms", "half"], ["p99_ms", "99 %"], ["max_ms", "all"]];
+    const within = [["p50_ms", "median"], ["p99_ms", "99 % within"], ["max_ms", "maximum"]];
     byId("latency").hidden = false;
     byId("latency").append(
-      make("div", { className: "figures" }, ...within.map(([key, words]) => figure(ms(latency[key]), `${words} within`))),
+      make("div", { className: "figures" }, ...within.map(([key, words]) => figure(ms(latency[key]), words))),
       make("div", { className: "histogram", role: "img", "aria-label": `Histogram of ${number(latency.count)} records` },
         ...rows.map((row) => make("i", {
           title: `${ms(row.from_ms)} to ${ms(row.to_ms)}: ${plural(row.count, "record")}`,
@@ -53,6 +53,11 @@
       make("p", { className: "axis" }, make("span", { text: ms(rows[0].from_ms) }), make("span", { text: ms(rows.at(-1).to_ms) })),
       make("p", { className: "note", text: `${plural(latency.count, "record")}, ${latency.mode === "realtime" ? "real time" : "micro-batches"}: from the record's Kafka timestamp, its publisher's clock, to the kernel's time at which its first frame reached the first switch. Records that are published faster than they are sent wait in the topic, and that counts.` }));
   }
+
+  const parts = Object.entries(summary.parts ?? {});
+  const longestPart = Math.max(1e-9, ...parts.map(([, seconds]) => seconds));
+  byId("timed").hidden = !parts.length;
+  byId("parts").append(...parts.map(([name, seconds]) => bar(name, seconds / longestPart, `${number(seconds)} s`, "", "own")));
 
   function table(heads, rows) {
     const head = make("tr", {}, ...heads.map(([text, className]) => make("th", { text, scope: "col", ...(className && { className }) })));

@@ -288,6 +288,30 @@ class TestFirstCommand:
         assert latency["mode"] == "realtime" and 0 < latency["p50_ms"] <= latency["p99_ms"]
         assert 0 < latency["count"] <= report["messages_matched"]
 
+    def test_the_summary_says_where_the_run_spends_its_time(self, program: Program):
+        report = read_report(program.lab)
+        assert report["seconds"] == pytest.approx(sum(report["parts"].values()), abs=0.5)
+        assert {"Spark and tables", "publishing", "verification"} <= report["parts"].keys()
+        assert re.search(r"^event to wire +median [0-9,.]+ ms, 99 % within", program.output, re.M)
+
+    def test_records_are_published_at_a_steady_pace_once_the_stream_is_ready(
+        self, program: Program
+    ):
+        ready, published = "the stream is ready", "records published"
+        lines = re.findall(rf"^ *[0-9.]+ s  ({ready}|{published})", program.output, re.M)
+        assert lines == [ready, published]
+        report = read_report(program.lab)
+        # A busy machine may be slower, and is never faster.
+        assert 0 < report["messages_per_second"] < 25_000
+        (known,) = re.findall(r"header stacks of ([0-9]+) receiver sets worked out", program.log)
+        assert f"{known} receiver sets to work out" in program.log
+        before, _, after = program.log.partition("stream ready")
+        assert "workers ready" in before and "batch 0:" in after
+
+    def test_the_run_ends_with_what_to_do_next(self, program: Program):
+        after = program.output.partition("Delivered exactly")[2]
+        assert "report.html in a browser" in after and "jobs/console.py --demo" in after
+
     @pytest.mark.parametrize(
         "stage", ["Spark and its tables", "broker 127.0.0.1:", "plan and workers", "compared"]
     )

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from stackcast.jobs.embedded.progress import Progress
+from stackcast.jobs.embedded.progress import Parts, Progress
 
 pytestmark = pytest.mark.unit
 
@@ -89,3 +89,13 @@ def test_log_lines_go_to_a_file_and_only_warnings_are_shown(tmp_path):
     assert "second" not in kept
     assert "[detail]" not in shown and "WARNING stackcast.test: [careful]" in shown
     assert str(tmp_path / "log" / "run.log") in shown
+
+
+def test_parts_of_a_run_follow_each_other_and_add_up():
+    parts, began = Parts(), time.monotonic()
+    assert parts.seconds() == {}
+    for name in ("tables", "publishing", "report"):
+        parts.begin(name)
+    seconds = parts.seconds()
+    assert list(seconds) == ["tables", "publishing", "report"]
+    assert min(seconds.values()) >= 0 and sum(seconds.values()) <= time.monotonic() - began

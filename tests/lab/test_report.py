@@ -41,6 +41,7 @@ SUMMARY = {
     "unicast_bytes": 1_500,
     "broadcast_bytes": 9_000,
     "seconds": 1.25,
+    "parts": {"Spark and tables": 0.75, "publishing": 0.5},
     "latency": {
         "mode": "microbatch",
         "count": 3,
@@ -181,7 +182,8 @@ def test_table_is_plain_where_nobody_looks_at_a_terminal() -> None:
     assert re.search(r"^h2 +7 +7 +0 +0 +0$", text, re.M)
     assert re.search(r"messages in +100,000$", text, re.M)
     assert "9,000 (9.00 x)" in text
-    assert "half within 4 ms, 99 % within 1,500 ms" in text
+    assert "median 4.2 ms, 99 % within 1,500 ms, maximum 1,500 ms" in text
+    assert re.search(r"^seconds +1\.2\n  Spark and tables +0\.8\n  publishing +0\.5$", text, re.M)
     assert text.rstrip().endswith(
         "Delivered exactly: all 12 deliveries, none missing, extra or doubled."
     )
@@ -227,6 +229,7 @@ def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> 
         assert told in page
     assert "2 records" in window.run("return document.querySelector('.histogram').innerHTML")
     assert "1.5 s" in page and "micro-batches: from the record" in page
+    assert "Spark and tables 0.75 s" in " ".join(window.text("#timed").split())
     assert "</script><script>document.title" in detail
     assert window.text(".choice[aria-pressed=true]").startswith("GOOGL")
 
