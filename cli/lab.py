@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +15,7 @@ import typer
 from stackcast.cli import lab_watch
 from stackcast.cli.lab_options import lab_option
 from stackcast.cli.signals import stop_on_signal
-from stackcast.installation import var_folder
+from stackcast.installation import shipped, var_folder
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.jobs.embedded.feed import feed
@@ -23,8 +25,8 @@ from stackcast.lab.fabric.network import read_description
 from stackcast.lab.traffic.packets import check_records, open_records
 from stackcast.lab.traffic.topic_log import TopicLog
 from stackcast.lab.traffic.trading_session import TradingSession
-from stackcast.lab.up import daemon, deployment
-from stackcast.lab.up.jars import fetch_broker
+from stackcast.lab.up import daemon, deployment, service
+from stackcast.lab.up.jars import coordinates, fetch_broker, spark_jars
 from stackcast.udfs.errors import printable
 from stackcast.udfs.network.encodings import ENCODINGS
 
@@ -95,8 +97,20 @@ def up(
             help="Send the datagrams of this host to another program; may be repeated.",
         ),
     ] = None,
+    ready: Annotated[
+        bool,
+        typer.Option(
+            "--ready",
+            help="Also fill the tables, write the switches and start the stream, and wait until "
+            "the stream is ready.",
+        ),
+    ] = False,
 ) -> None:
-    """Start the broker and the network, which run until 'stackcast lab down'."""
+    """Start the broker and the network, which run until 'stackcast lab down'.
+
+    With --ready, the stream runs as well, and switches and rules follow edits of the tables.
+    """
+    began = time.monotonic()
     if encoding not in ENCODINGS:
         raise typer.BadParameter(f"{encoding!r} is none of {', '.join(ENCODINGS)}")
     asked = RunOptions(
@@ -119,6 +133,7 @@ def up(
         external=external_hosts(external_host or ()),
         match=match,
         loss=loss,
+        services={"stream": _stream(where, subscriptions, seed)} if ready else {},
     )
     typer.echo("bringing up the broker and the network ...", err=True)
     state = daemon.up(options, _show_left_out)
@@ -127,6 +142,50 @@ def up(
         f"settings   {where / 'lab.conf'}\n"
         f"rows       {where / 'network'}\n"
         f"receipts   {where / 'receipts'}"
+    )
+    if ready:
+        _await_stream(where, began)
+
+
+def _stream(folder: Path, subscriptions: int, seed: int) -> list[str]:
+    """Return the command of the stream that serves a lab."""
+    home = os.environ.get("SPARK_HOME")
+    submit = Path(home) / "bin" / "spark-submit" if home else shutil.which("spark-submit")
+    if submit is None:
+        raise typer.BadParameter("--ready needs spark-submit, which is not on the path")
+    # spark-submit.sh installs Delta and the Kafka connector beside Spark's own jars.
+    missing = (
+        [] if spark_jars("delta-spark_*.jar") else ["--packages", ",".join(coordinates("spark"))]
+    )
+    return [
+        *(str(submit), *missing, "--properties-file", str(folder / "lab.conf")),
+        *(str(shipped("jobs") / "embedded" / "lab_stream.py"), str(folder)),
+        *("--subscriptions", str(subscriptions), "--seed", str(seed)),
+    ]
+
+
+def _await_stream(folder: Path, began: float) -> None:
+    """Wait until the stream of a lab is ready, and print what to do next.
+
+    If it cannot be started, the lab is taken down.
+    """
+
+    def report(line: str) -> None:
+        typer.echo(f"{time.monotonic() - began:5.1f} s  {line}", err=True)
+
+    try:
+        daemon.await_services(folder, report)
+    except BaseException:
+        typer.echo("taking the lab down ...", err=True)
+        daemon.down(folder)
+        raise
+    conf = os.path.relpath(folder / "lab.conf")
+    typer.echo(
+        f"stream     ready after {time.monotonic() - began:.1f} s; log "
+        f"{folder / 'log' / 'stream.log'}\n\n"
+        f"Next: stackcast itch publish --generate 20000 --properties-file {conf}\n"
+        f"      stackcast lab status shows what hosts got; stackcast lab down ends all of it.\n"
+        "      docs/tutorial-lab.md puts a rule of your own live on this lab."
     )
 
 
@@ -150,7 +209,10 @@ def status(
         ),
     ] = None,
 ) -> None:
-    """Print addresses and counters of the running lab; the exit code is 1 if none is up."""
+    """Print addresses and counters of the running lab.
+
+    The exit code is 1 if no lab is up, or if its stream has ended by itself.
+    """
     where = _folder(folder)
     state = daemon.status(where)
     if state is None:
@@ -159,9 +221,10 @@ def status(
     if watch:
         _watch(where, watch, state["counters"])
         return
+    broken = [name for name, each in state["services"].items() if each["state"] == service.ENDED]
     if as_json:
         typer.echo(json.dumps(state))
-        return
+        raise typer.Exit(bool(broken))
     counters = state["counters"]
     deliveries = [f"{host} {count:,}" for host, count in counters["deliveries"].items() if count]
     drops = [f"{reason} {count:,}" for reason, count in counters["drops"].items()]
@@ -173,6 +236,13 @@ def status(
         f"drops      {', '.join(drops) or 'none'}\n"
         f"links      {sum(counters['link_bytes'].values()):,} bytes"
     )
+    for name, each in state["services"].items():
+        if name in broken:
+            typer.echo(str(service.ended(name, each)), err=True)
+        else:
+            step = f", {each['stage']}" if each["state"] == service.STARTING else ""
+            typer.echo(f"{name:<10} {each['state']}{step}; log {each['log']}")
+    raise typer.Exit(bool(broken))
 
 
 def _watch(folder: Path, names: list[str], counters: dict[str, Any]) -> None:
@@ -204,7 +274,8 @@ def feed_command(
         typer.Option(
             "--speed",
             **lab_option(
-                "speed", "full, recorded (by timestamps), or a number of packets per second"
+                "speed",
+                "full (as fast as possible), recorded (by timestamps), or messages per second",
             ),
         ),
     ] = "full",

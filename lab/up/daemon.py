@@ -1,8 +1,9 @@
 """A lab that outlives the command which started it: ``stackcast lab up`` and ``down``.
 
-One background process holds the lab; broker and network are its children and end with it. It writes
+One background process holds the lab; broker, network and services (programs that use the lab) are
+its children and end with it. It writes
 
-- ``lab.json``: process, addresses; there while the lab is up;
+- ``lab.json``: process, addresses, states of the services; there while the lab is up;
 - ``lab.conf``: Spark properties for jobs that use the lab;
 - ``network/*.jsonl``: rows for the tables, as ``jobs/create_tables.py`` takes them.
 
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -30,13 +31,15 @@ from typing import Any
 from stackcast.lab.fabric.hosts import check_external
 from stackcast.lab.fabric.topologies import NetworkOptions, read_network
 from stackcast.lab.traffic.publisher import ensure_topic
-from stackcast.lab.up import deployment
+from stackcast.lab.up import deployment, service
 from stackcast.lab.up.folder import FolderLock, claim, read_state, state_file, write_whole
 from stackcast.lab.up.lab import Lab
+from stackcast.lab.up.service import Service
 from stackcast.udfs.errors import LabError, StackcastError, printable
 from stackcast.udfs.stop_request import StopRequest
 
-_UP_S, _DOWN_S = 120.0, 30.0
+#: A service may take 20 seconds to end.
+_UP_S, _DOWN_S = 120.0, 45.0
 _LOOK_S = 0.5
 _ANSWER_S = 60.0
 
@@ -54,6 +57,8 @@ class LabOptions:
     external: dict[str, str] = field(default_factory=dict)
     match: str = "spark"
     loss: float = 0.0
+    #: Commands of the services, by name.
+    services: dict[str, list[str]] = field(default_factory=dict)
 
     @staticmethod
     def from_json(text: str) -> LabOptions:
@@ -107,6 +112,37 @@ def up(options: LabOptions, say: Callable[[str], object] = lambda _: None) -> di
         child.terminate()
         child.wait()
         raise
+
+
+def await_services(folder: str | Path, report: Callable[[str], None]) -> dict[str, Any]:
+    """Wait until all services of a lab that is up are ready.
+
+    Args:
+        folder: folder of the lab.
+        report: gets a line for each step of a service's start.
+
+    Returns:
+        The content of ``lab.json``.
+
+    Raises:
+        LabError: ``SERVICE_ENDED``; ``NOT_UP`` if the lab itself has ended.
+    """
+    folder = Path(folder).absolute()
+    stages: dict[str, str] = {}
+    while True:
+        try:
+            state: dict[str, Any] = json.loads(state_file(folder).read_text())
+        except (FileNotFoundError, ValueError):
+            raise LabError("NOT_UP", f"the lab in {folder} has ended by itself") from None
+        for name, status in state["services"].items():
+            if status["state"] == service.ENDED:
+                raise service.ended(name, status)
+            if status["stage"] and stages.get(name) != status["stage"]:
+                stages[name] = status["stage"]
+                report(f"{name}: {status['stage']}")
+        if all(status["state"] == service.READY for status in state["services"].values()):
+            return state
+        time.sleep(0.1)
 
 
 def down(folder: str | Path) -> bool:
@@ -203,11 +239,30 @@ def run(options: LabOptions, stop: Callable[[float], bool]) -> None:
                     "match": options.match,
                     "status": address,
                 }
-                _write_state(folder, state)
-                while not stop(_LOOK_S):
-                    lab.check()
+                with _serving(options, folder) as services:
+                    seen = None
+                    while seen is None or not stop(_LOOK_S):
+                        lab.check()
+                        now = {name: each.status() for name, each in services.items()}
+                        if now != seen:
+                            _write_state(folder, state | {"services": now})
+                            seen = now
         finally:
             state_file(folder).unlink(missing_ok=True)
+
+
+@contextmanager
+def _serving(options: LabOptions, folder: Path) -> Iterator[dict[str, Service]]:
+    """Start the services, and stop them at the end."""
+    services = {
+        name: Service(command, folder / "log" / f"{name}.log")
+        for name, command in options.services.items()
+    }
+    with ExitStack() as ending:
+        for each in services.values():
+            each.begin()
+            ending.callback(each.stop)
+        yield services
 
 
 @contextmanager
