@@ -46,7 +46,7 @@
 #
 # The environment and all results are in var/, or in $STACKCAST_VAR; delete that folder to start from scratch.
 # Set PYTHON or JAVA_HOME to use another Python 3.11 to 3.13 or another Java 17 or newer. README.md lists tasks and
-# their documents, docs/tutorial.md is a ten-minute introduction, docs/operations.md has settings and error codes.
+# their documents, docs/tutorial.md is a two-minute introduction, docs/operations.md has settings and error codes.
 set -euo pipefail
 # cd would search the folders of CDPATH for the same name.
 unset CDPATH

@@ -1,4 +1,4 @@
-"""The tutorial, pasted from its first command to its last, works as its text says."""
+"""The tutorial of the lab, pasted from its first command to its last, works as its text says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paths import ROOT
 
 pytestmark = pytest.mark.long
 
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+TUTORIAL = (ROOT / "docs" / "tutorial-lab.md").read_text()
 #: Limit against hangs, in seconds: a job takes minutes on a busy machine.
 PATIENCE = 600.0
 #: Parts of the output that the text promises.
@@ -134,7 +134,7 @@ class Reader:
     def _shell(self, line: str) -> None:
         if line.endswith("lab.conf jobs/itch_stream.py"):
             self._active.type(line)
-            self._active.until("workers ready")
+            self._active.until("stream ready")
             self._active = self._commands
             self._active.run('eval "$(./spark-submit.sh env)"')
         elif line.endswith("jobs/run_sql.py"):

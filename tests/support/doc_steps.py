@@ -302,6 +302,7 @@ AFTER_A_STREAM = (
         after=(BACKUP,),
     ),
     Step("stackcast lab down"),
+    Step("stackcast lab up --ready", prints="stream     ready after"),
 )
 #: Commands that fill empty tables with a network.
 NETWORKS = tuple(
