@@ -37,6 +37,9 @@ def running(
 ) -> Iterator[Settings]:
     """Brings up lab, stream and traffic; yields the settings of the deployment.
 
+    The stream may still be starting then, so that a page is there some seconds earlier. If it
+    fails, the lifecycle is asked to stop, and the end of this context raises the error.
+
     All of it is taken down at the end, whatever came in between. Raises SettingsError BAD_VALUE
     where the settings name a Kafka, a match or a format that the lab's session is not for, and as
     `stackcast.jobs.embedded.lab.bring_up` and `stackcast.jobs.adapters.stream.micro_batches.start`.
@@ -49,20 +52,31 @@ def running(
         stop = StopRequest()
         # The topic must be there before the stream looks for it.
         kind.publish(up.settings, None, stop)
-        with progress.stage("the stream: plan and workers"):
-            query, delivery = micro_batches.start(up.spark, up.settings, lifecycle)
-            stack.callback(delivery.close)
-        check_batch = delivery.last_batch.check
-        streaming = in_background(lambda: lifecycle.run(query, stop.is_set, check_batch))
+        streaming = in_background(lambda: _stream(up, lifecycle, progress, stop))
         publishing = in_background(lambda: _publish(up, kind, stop))
         refreshing = in_background(lambda: _refresh(up, stop))
         try:
             yield up.settings
         finally:
             stop.set()
+            lifecycle.stopping.set()
             progress.say("taking all down")
             for part in (publishing, refreshing, streaming):
                 part.result()
+
+
+def _stream(up: RunningLab, lifecycle: Lifecycle, progress: Progress, stop: StopRequest) -> None:
+    """Starts the stream, and delivers until a stop is requested."""
+    try:
+        with progress.stage("the stream is ready: plan and workers"):
+            query, delivery = micro_batches.start(up.spark, up.settings, lifecycle)
+        try:
+            lifecycle.run(query, stop.is_set, delivery.last_batch.check)
+        finally:
+            delivery.close()
+    finally:
+        # Without a stream the console has nothing to show.
+        lifecycle.stopping.set()
 
 
 def _demonstrated(settings: Settings) -> Settings:

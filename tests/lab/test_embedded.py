@@ -413,6 +413,8 @@ def wait_for_deliveries(address: str, *programs: Program) -> None:
         with urllib.request.urlopen(f"{address}/api/{path}", timeout=LIMIT_S) as answer:
             return json.load(answer)
 
+    # The page is there before the stream is.
+    until(lambda: get("health")["stream"]["reached"], *programs, seconds=LIMIT_S)
     batches: set[int] = set()
 
     def delivered() -> bool:

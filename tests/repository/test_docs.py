@@ -166,3 +166,14 @@ def test_the_example_files_are_valid(path: Path):
     assert len(dict(pairs)) == len(pairs)
     assert all(key.startswith("spark.") for key, _ in pairs)
     assert any(key.startswith(PREFIX) for key, _ in pairs)
+
+
+def test_the_first_tutorial_names_buttons_and_views_as_the_console_shows_them():
+    folder = ROOT / "jobs" / "adapters" / "console"
+    page = "\n".join(
+        path.read_text() for path in folder.iterdir() if path.suffix in (".html", ".js")
+    )
+    labels = re.findall(r"\*\*(.+?)\*\*", (ROOT / "docs" / "tutorial.md").read_text())
+    assert {"New rule", "Preview", "Save"} <= set(labels)
+    for label in labels:
+        assert re.search(rf'[>"]{label}[<"]', page), label
