@@ -224,7 +224,7 @@ def status(
     broken = [name for name, each in state["services"].items() if each["state"] == service.ENDED]
     if as_json:
         typer.echo(json.dumps(state))
-        raise typer.Exit(bool(broken))
+        raise typer.Exit(int(bool(broken)))
     counters = state["counters"]
     deliveries = [f"{host} {count:,}" for host, count in counters["deliveries"].items() if count]
     drops = [f"{reason} {count:,}" for reason, count in counters["drops"].items()]
@@ -242,7 +242,7 @@ def status(
         else:
             step = f", {each['stage']}" if each["state"] == service.STARTING else ""
             typer.echo(f"{name:<10} {each['state']}{step}; log {each['log']}")
-    raise typer.Exit(bool(broken))
+    raise typer.Exit(int(bool(broken)))
 
 
 def _watch(folder: Path, names: list[str], counters: dict[str, Any]) -> None:

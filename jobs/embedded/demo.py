@@ -68,8 +68,9 @@ def running(
 def _stream(up: RunningLab, lifecycle: Lifecycle, progress: Progress, stop: StopRequest) -> None:
     """Starts the stream, and delivers until a stop is requested."""
     try:
-        with progress.stage("the stream is ready: plan and workers"):
+        with progress.stage("the stream: plan and workers") as stage:
             query, delivery = micro_batches.start(up.spark, up.settings, lifecycle)
+            stage.text = "the stream is ready: plan and workers"
         try:
             lifecycle.run(query, stop.is_set, delivery.last_batch.check)
         finally:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from contextlib import ExitStack
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,30 +73,30 @@ def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -
     refresh(tables, settings, lifecycle)
     _say(stage="the stream makes its plan")
     stop = StopRequest()
-    with ExitStack() as ending:
-        query, delivery = micro_batches.start(spark, settings, lifecycle)
-        ending.callback(delivery.close)
-        refreshing = in_background(lambda: _follow(tables, settings, stop))
-        ending.callback(stop.set)
+    refreshing: list[Future[None]] = []
+
+    def started() -> None:
+        refreshing.append(in_background(lambda: _follow(tables, settings, lifecycle, stop)))
         _say(ready=True)
-        lifecycle.run(
-            query,
-            lambda: refreshing.done() or delivery.fence.lost(),
-            delivery.last_batch.check,
-        )
-        delivery.fence.check()
-        delivery.tell_rest()
+
+    try:
+        micro_batches.serve(spark, settings, lifecycle, started=started)
+    finally:
         stop.set()
-        refreshing.result()
+        for each in refreshing:
+            each.result()
     session.end_workers(spark)
     return 0
 
 
-def _follow(tables: Tables, settings: Settings, stop: StopRequest) -> None:
-    """Keep the switches in step with edits."""
-    with Refresher(tables, settings, stop) as refresher:
-        while not stop.wait(_LOOK_SECONDS):
-            refresher.poll()
+def _follow(tables: Tables, settings: Settings, lifecycle: Lifecycle, stop: StopRequest) -> None:
+    """Keep the switches in step with edits; if that fails, the stream ends."""
+    try:
+        with Refresher(tables, settings, stop) as refresher:
+            while not stop.wait(_LOOK_SECONDS):
+                refresher.poll()
+    finally:
+        lifecycle.stopping.set()
 
 
 def _say(**values: Any) -> None:

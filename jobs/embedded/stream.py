@@ -105,10 +105,11 @@ def drain(
     kind.publish(settings, None, stop)
     progress.parts.begin("stream: plan, header stacks, workers")
     with ExitStack() as ending:
-        with progress.stage("the stream is ready: plan and workers"):
+        with progress.stage("the stream: plan and workers") as stage:
             query, delivery = micro_batches.start(up.spark, settings, lifecycle)
             # An interrupt may come at any time from here on.
             ending.callback(_close, delivery, progress)
+            stage.text = "the stream is ready: plan and workers"
         progress.parts.begin("publishing")
         stages = ending.enter_context(ExitStack())
         stage = stages.enter_context(progress.stage(text))

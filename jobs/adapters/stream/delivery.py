@@ -400,8 +400,8 @@ class BatchDelivery:
         if self.admission.seen(records, size):
             self._running.limit_next(self.admission.records)
 
-    def prepare(self, patience: float, given_up: Callable[[], bool]) -> LivePlan:
-        """Return the plan for the first batch, with header stacks known after ``patience`` seconds.
+    def prepare(self, patience: float, given_up: Callable[[], bool]) -> None:
+        """Make a plan for the first batch, with header stacks known after ``patience`` seconds.
 
         Where the current tables cannot be used, that of the last batch on record stays live.
         """
@@ -421,7 +421,7 @@ class BatchDelivery:
             if announced is not None:
                 announced.result()
         self._plans.await_stacks(patience, given_up)
-        return self.with_known()
+        self.with_known()
 
     def follow(self) -> None:
         """Takes up edits between batches too from now on, so that they answer while nothing

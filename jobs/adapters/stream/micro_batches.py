@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
@@ -92,8 +93,31 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, consent: Consent = 
     """
     spark = session.start(name)
     lifecycle.hold_jvm(spark)
+    serve(spark, settings, lifecycle, consent)
+    session.end_workers(spark)
+    return 0
+
+
+def serve(
+    spark: SparkSession,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    consent: Consent = NO_CONSENT,
+    started: Callable[[], None] = lambda: None,
+) -> None:
+    """Start a stream in a session, and deliver until the job is asked to stop.
+
+    Args:
+        spark, settings, lifecycle, consent: see `start`.
+        started: called once the stream is ready.
+
+    Raises:
+        TableError: FENCED, or an error of `start`.
+        StackcastError: an error of `start`, or the reason of a stream that has failed.
+    """
     query, delivery = start(spark, settings, lifecycle, consent)
     try:
+        started()
         lifecycle.run(query, delivery.fence.lost, delivery.last_batch.check)
         delivery.fence.check()
         delivery.tell_rest()
@@ -102,8 +126,6 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, consent: Consent = 
         raise checks.after_failure(spark, settings, error) from error
     finally:
         delivery.close()
-    session.end_workers(spark)
-    return 0
 
 
 def start(
@@ -192,13 +214,14 @@ def _start(
     delivery.interrupted = lambda: lifecycle.interrupted
     delivery.ending.push(ending.pop_all())
     ending.callback(delivery.close)
-    live = delivery.prepare(STACKS_SECONDS, lifecycle.stopping.is_set)
+    delivery.prepare(STACKS_SECONDS, lifecycle.stopping.is_set)
     if beginning.truncation is not None:
         resume(spark, settings, delivery, beginning)
     elif consent.accept_truncation:
         log.info("%s is not needed: topic %s is not truncated", OPTION, settings.topic)
     warming.result()
-    load_plan(spark, live.plan, live.stacks, delivery.topic)
+    if delivery.live is not None:
+        load_plan(spark, delivery.live.plan, delivery.live.stacks, delivery.topic)
     if real_time:
         slices = Slices(spark, settings, topics, delivery, lifecycle.stopping.is_set)
         delivery.stop = slices.stop
