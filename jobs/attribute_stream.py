@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         without=("symbols", "session"),
         texts={
             "speed": "full (as fast as possible), or a number of events per second; by default "
-            "4,000, and full if switches match"
+            "2,000, and full if switches match"
         },
     )
     asked = parser.parse_args(arguments)

@@ -125,7 +125,7 @@ class SessionRun(RunKind):
     """ITCH messages in MoldUDP64 packets."""
 
     noun = "messages"
-    defaults: ClassVar = {"messages": 100_000, "subscriptions": 1000, "speed": "20000"}
+    defaults: ClassVar = {"messages": 100_000, "subscriptions": 1000, "speed": "10000"}
     in_topic = True
 
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
@@ -178,7 +178,7 @@ class SensorRun(RunKind):
     """
 
     noun = "events"
-    defaults: ClassVar = {"messages": 20_000, "subscriptions": 200, "speed": "4000"}
+    defaults: ClassVar = {"messages": 20_000, "subscriptions": 200, "speed": "2000"}
     receipt = staticmethod(receipts.event_receipt)
     framing = attribute_reader.FRAMES
 

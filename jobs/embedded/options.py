@@ -117,7 +117,7 @@ class RunOptions:
     speed: str | None = _option(
         None,
         "full (as fast as possible), recorded (by timestamps), or a number of messages per second; "
-        "by default 20,000; 4,000 for sensors, 150 with --demo, and full if switches match",
+        "by default 10,000; 2,000 for sensors, 150 with --demo, and full if switches match",
         "SPEED",
         _speed,
     )

@@ -302,7 +302,7 @@ class TestFirstCommand:
         assert lines == [ready, published]
         report = read_report(program.lab)
         # A busy machine may be slower, and is never faster.
-        assert 0 < report["messages_per_second"] < 25_000
+        assert 0 < report["messages_per_second"] < 12_000
         (known,) = re.findall(r"header stacks of ([0-9]+) receiver sets worked out", program.log)
         assert f"{known} receiver sets to work out" in program.log
         before, _, after = program.log.partition("stream ready")

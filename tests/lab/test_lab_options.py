@@ -90,7 +90,7 @@ def test_defaults_depend_on_the_kind_of_the_run():
     session, sensors = SessionRun().options, SensorRun().options
     assert (session.messages, session.subscriptions) == (100_000, 1000)
     assert (sensors.messages, sensors.subscriptions) == (20_000, 200)
-    assert (session.speed, sensors.speed) == ("20000", "4000")
+    assert (session.speed, sensors.speed) == ("10000", "2000")
     assert SessionRun(RunOptions(speed="full")).options.speed == "full"
     assert SensorRun(RunOptions(messages=5)).options.messages == 5
 
