@@ -37,6 +37,8 @@ from stackcast.udfs.network.network import Network
 from stackcast.udfs.stop_request import StopRequest
 from stackcast.udfs.trees.publisher_trees import first_trees
 
+#: Latencies are also reported without those of the first seconds of a session.
+WARM_SECONDS = 1.0
 T = TypeVar("T")
 
 
@@ -184,9 +186,10 @@ class StreamProof(RunProof):
             (session_id(self._recorded.topic, partition), offset): time
             for (partition, offset, _), time in zip(self._records, times, strict=True)
         }
-        self._latencies = latency.latencies(
-            received, latency.arrivals(folder, list(received)), stamps
-        )
+        arrived = latency.arrivals(folder, list(received))
+        self._latencies = latency.latencies(received, arrived, stamps)
+        later = latency.published_after(stamps, WARM_SECONDS)
+        self._warm_latencies = latency.latencies(received, arrived, later)
         super().__init__(settings, kind.options, network, folder, status, expected, compared)
 
     @property
@@ -211,6 +214,9 @@ class StreamProof(RunProof):
         return sum(row[column] for row in self._recorded.ledger)
 
     def _figures(self) -> dict[str, Any]:
+        times = {"mode": self._mode, **latency.summary(self._latencies)}
+        if len(self._warm_latencies):
+            times["after_first_second"] = latency.percentiles(self._warm_latencies)
         return {
             "messages_in": self._total("messages"),
             "messages_matched": self._total("matched"),
@@ -222,7 +228,7 @@ class StreamProof(RunProof):
                 self._published.messages / max(self._published.seconds, 1e-6)
             ),
             "records_unprocessed": self._expected.unprocessed,
-            "latency": {"mode": self._mode, **latency.summary(self._latencies)},
+            "latency": times,
         }
 
     def _samples(self) -> dict[str, Any]:

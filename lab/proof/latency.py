@@ -64,21 +64,39 @@ def latencies(
     return np.array([(when / 1_000 - published[r]) / 1_000 for r, when in first.items()])
 
 
+def published_after(published: Mapping[Record, int], seconds: float) -> dict[Record, int]:
+    """Return the records that were published so many seconds after the first one, or later.
+
+    Args:
+        published: each record's timestamp, microseconds since 1970.
+        seconds: time in which publisher and switches open connections and see paths first.
+    """
+    first = min(published.values(), default=0) + round(1_000_000 * seconds)
+    return {record: time for record, time in published.items() if time >= first}
+
+
+def percentiles(milliseconds: NDArray[np.float64]) -> dict[str, float]:
+    """Return p50, p99 and the maximum of some latencies, in milliseconds."""
+    half, most = np.percentile(milliseconds, (50, 99))
+    return {
+        "p50_ms": round(float(half), 1),
+        "p99_ms": round(float(most), 1),
+        "max_ms": round(float(milliseconds.max()), 1),
+    }
+
+
 def summary(milliseconds: NDArray[np.float64]) -> dict[str, Any]:
     """Returns count, p50, p99 and largest, in milliseconds, and a histogram: rows (from, to, count)
     without the empty ones at its ends. Without any latency only the count."""
     if not len(milliseconds):
         return {"count": 0}
-    half, most = np.percentile(milliseconds, (50, 99))
     # A timestamp is in whole milliseconds, so a record may seem to leave a little before it came.
     inside = np.clip(milliseconds, _BOUNDS[0], _BOUNDS[-1])
     counts, _ = np.histogram(inside, _BOUNDS)
     used = np.flatnonzero(counts)
     return {
         "count": len(milliseconds),
-        "p50_ms": round(float(half), 1),
-        "p99_ms": round(float(most), 1),
-        "max_ms": round(float(milliseconds.max()), 1),
+        **percentiles(milliseconds),
         "histogram": [
             {"from_ms": float(low), "to_ms": float(high), "count": int(count)}
             for low, high, count in zip(_BOUNDS, _BOUNDS[1:], counts, strict=False)

@@ -155,8 +155,9 @@ def _pairs(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [(words, _number(summary[key])) for key, words in _SUMMARY_LINES if key in summary]
     latency = summary.get("latency", {})
     if latency.get("count"):
-        within = (f"{words} {_milliseconds(latency[key])}" for key, words in _LATENCIES)
-        rows.append(("event to wire", ", ".join(within)))
+        rows.append(("event to wire", _times(latency)))
+        if "after_first_second" in latency:
+            rows.append(("  after the first second", _times(latency["after_first_second"])))
     own = summary.get("link_bytes")
     for key, words in _BYTES_LINES:
         if key in summary:
@@ -167,6 +168,10 @@ def _pairs(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     parts = summary.get("parts", {})
     rows += [(f"  {name}", _number(seconds)) for name, seconds in parts.items()]
     return rows
+
+
+def _times(latency: Mapping[str, Any]) -> str:
+    return ", ".join(f"{words} {_milliseconds(latency[key])}" for key, words in _LATENCIES)
 
 
 def _milliseconds(value: float) -> str:

@@ -42,6 +42,7 @@
     const rows = latency.histogram, high = Math.max(...rows.map((row) => row.count));
     const ms = (value) => (value < 1000 ? `${number(Math.round(value * 10) / 10)} ms` : `${number(value / 1000)} s`);
     const within = [["p50_ms", "median"], ["p99_ms", "99 % within"], ["max_ms", "maximum"]];
+    const warm = latency.after_first_second;
     byId("latency").hidden = false;
     byId("latency").append(
       make("div", { className: "figures" }, ...within.map(([key, words]) => figure(ms(latency[key]), words))),
@@ -50,6 +51,7 @@
           title: `${ms(row.from_ms)} to ${ms(row.to_ms)}: ${plural(row.count, "record")}`,
           style: { height: `${row.count ? Math.max(1, 100 * row.count / high) : 0}%` },
         }))),
+      ...(warm ? [make("p", { className: "note", text: `After the first second: ${within.map(([key, words]) => `${words} ${ms(warm[key])}`).join(", ")}.` })] : []),
       make("p", { className: "axis" }, make("span", { text: ms(rows[0].from_ms) }), make("span", { text: ms(rows.at(-1).to_ms) })),
       make("p", { className: "note", text: `${plural(latency.count, "record")}, ${latency.mode === "realtime" ? "real time" : "micro-batches"}: from the record's Kafka timestamp, its publisher's clock, to the kernel's time at which its first frame reached the first switch. Records that are published faster than they are sent wait in the topic, and that counts.` }));
   }

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from stackcast.lab.fabric.hosts import LabHost
 from stackcast.lab.fabric.network import Ingress
-from stackcast.lab.proof.latency import arrivals, latencies, summary
+from stackcast.lab.proof.latency import (
+    arrivals,
+    latencies,
+    percentiles,
+    published_after,
+    summary,
+)
 from stackcast.lab.proof.receipts import Receipt, receipts
 from stackcast.udfs.errors import LabError
 from stackcast.udfs.messages.reference import build_packet
@@ -68,6 +74,15 @@ def test_the_histogram_has_every_record_and_its_bars_lie_side_by_side(values):
     for row in rows[1:-1]:
         assert row["count"] == sum(row["from_ms"] <= v < row["to_ms"] for v in inside)
     assert min(values) - 0.1 <= told["p50_ms"] <= told["p99_ms"] <= told["max_ms"]
+
+
+def test_records_of_the_first_second_can_be_left_out():
+    published = {(SESSION, n): 5_000_000 + 400_000 * n for n in range(5)}
+    later = {(SESSION, 3): 6_200_000, (SESSION, 4): 6_600_000}
+    assert published_after(published, 1.0) == later
+    assert published_after(published, 0.0) == published
+    assert published_after({}, 1.0) == {}
+    assert percentiles(np.array([3.0, 1.0])) == {"p50_ms": 2.0, "p99_ms": 3.0, "max_ms": 3.0}
 
 
 def test_without_a_record_only_the_count_is_told():

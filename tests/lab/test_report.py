@@ -48,6 +48,7 @@ SUMMARY = {
         "p50_ms": 4.2,
         "p99_ms": 1_500.0,
         "max_ms": 1_500.0,
+        "after_first_second": {"p50_ms": 1.2, "p99_ms": 5.6, "max_ms": 7.0},
         "histogram": [
             {"from_ms": 3.5, "to_ms": 4.5, "count": 2},
             {"from_ms": 1_412.0, "to_ms": 1_585.0, "count": 1},
@@ -183,6 +184,7 @@ def test_table_is_plain_where_nobody_looks_at_a_terminal() -> None:
     assert re.search(r"messages in +100,000$", text, re.M)
     assert "9,000 (9.00 x)" in text
     assert "median 4.2 ms, 99 % within 1,500 ms, maximum 1,500 ms" in text
+    assert "median 1.2 ms, 99 % within 5.6 ms, maximum 7.0 ms" in text
     assert re.search(r"^seconds +1\.2\n  Spark and tables +0\.8\n  publishing +0\.5$", text, re.M)
     assert text.rstrip().endswith(
         "Delivered exactly: all 12 deliveries, none missing, extra or doubled."
@@ -229,6 +231,7 @@ def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> 
         assert told in page
     assert "2 records" in window.run("return document.querySelector('.histogram').innerHTML")
     assert "1.5 s" in page and "micro-batches: from the record" in page
+    assert "After the first second: median 1.2 ms, 99 % within 5.6 ms, maximum 7 ms" in page
     assert "Spark and tables 0.75 s" in " ".join(window.text("#timed").split())
     assert "</script><script>document.title" in detail
     assert window.text(".choice[aria-pressed=true]").startswith("GOOGL")
