@@ -58,6 +58,7 @@ SECONDS = {
     "test_standard_streams": 32,
     "test_record_cut_off": 32,
     "test_lab": 32,
+    "test_lab_ready": 25,
     "test_tiers": 32,
     "test_state_jobs": 31,
     "test_routes_program": 31,
