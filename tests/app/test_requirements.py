@@ -85,6 +85,7 @@ def test_another_java_is_named_with_the_range(tmp_path: Path, script: str, versi
     assert f"{java} is {version}, but Stackcast needs Java 17 or newer" in str(caught.value)
 
 
+@pytest.mark.integration
 def test_a_job_that_starts_its_own_jvm_names_the_java(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()

@@ -43,6 +43,7 @@ def mixed() -> Packets:
     return Packets.mixed(400)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("zstd", [False, True])
 def test_kafka_python_reads_the_batches_that_the_producer_makes(zstd: bool):
     values = mixed().values(0, 300)

@@ -38,6 +38,7 @@ def test_rules_that_each_ask_for_another_field_cost_a_row_each(tmp_path: Path):
     assert len(automatic) == len(rows)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("keeping", [0, 40], ids=["state in the diagram", "in an index"])
 def test_events_go_through_the_diagram_and_the_indexes_and_all_are_explained(
     tmp_path: Path, keeping: int

@@ -48,6 +48,7 @@ def as_before() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.mark.integration
 def test_a_plan_is_taken_out_of_collection_once_and_the_one_before_can_be_freed():
     first: Any = Plan()
     first.self = first
@@ -67,6 +68,7 @@ def test_a_plan_is_taken_out_of_collection_once_and_the_one_before_can_be_freed(
     assert [each for each in gc.get_objects() if isinstance(each, Plan)] == [second]
 
 
+@pytest.mark.integration
 def test_a_plan_that_is_used_no_more_is_freed_without_collection():
     # Spark takes it from the worker after the next plan's first task: it is frozen by then.
     addressing = dataclasses.replace(ADDRESSING, summary_port=26401)

@@ -139,6 +139,7 @@ def wide():
     return network, sorted(sets)
 
 
+@pytest.mark.integration
 def test_what_is_remembered_takes_no_more_memory_than_is_said(wide, monkeypatch):
     monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", LIMIT)
     network, sets = wide

@@ -228,6 +228,7 @@ def terms_of(table: RuleTable) -> dict[int, object]:
     return found
 
 
+@pytest.mark.integration
 def test_many_rules_at_once_are_read_as_each_by_itself() -> None:
     draw = random.Random(7)
     edges = ["0", "0.0", "1", "-1", "4294967295", "4294967296", "21474836.47", "21474836.48", ".5"]

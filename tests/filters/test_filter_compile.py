@@ -367,6 +367,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.integration
 def test_many_rows_are_checked_as_few_are():
     stateful = parse_specification(COUNTING, "text")
     rows = [

@@ -339,6 +339,7 @@ def read_or_refused(run: Callable[[], object]) -> None:
         assert len(str(error)) < 4000
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("what", LONG_RULES)
 def test_a_rule_of_the_greatest_length_is_read_or_refused(what: str):
     text = LONG_RULES[what][:FILL]
@@ -360,6 +361,7 @@ LONG_FILES = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("what", LONG_FILES)
 def test_a_long_file_is_split_into_no_more_than_it_holds(what: str):
     text = LONG_FILES[what]
@@ -383,6 +385,7 @@ LONG_FORMATS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("what", LONG_FORMATS)
 def test_a_long_format_is_read_or_refused(what: str):
     read_or_refused(lambda: parse_specification(LONG_FORMATS[what], "long"))

@@ -167,6 +167,7 @@ def many(count: int, rng: random.Random) -> dict[str, CheckedRule | None]:
     return {str(number): random_rule(rng) for number in range(count)}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("count", [1500, pytest.param(5000, marks=pytest.mark.long)])
 def test_a_random_edit_of_thousands_of_rules_changes_at_most_one_row_in_a_hundred(count):
     rng = random.Random(4)
@@ -345,6 +346,7 @@ def test_an_update_that_fails_at_its_very_end_leaves_all_as_it_was(monkeypatch):
     assert shape(compiler.compiled) == shape(compile_rules(live, SPEC, order=compiler.order))
 
 
+@pytest.mark.integration
 def test_edits_of_one_rule_with_state_leave_nothing_behind_and_the_others_alone():
     compiler = IncrementalCompiler(SPEC)
     others = {
@@ -396,6 +398,7 @@ def test_more_cells_than_a_row_can_name_are_refused(monkeypatch):
     assert shape(third.compiled) == shape(compile_rules([*first.values()], SPEC))
 
 
+@pytest.mark.integration
 def test_a_compiler_that_is_edited_for_long_forgets_what_it_no_longer_needs(monkeypatch):
     monkeypatch.setattr("stackcast.udfs.filters.compiler.incremental._COMPACT_ROWS", 200)
     rng = random.Random(8)

@@ -565,6 +565,7 @@ def test_thousands_of_equal_rules_are_one_rule():
     assert first.outcomes == many.outcomes
 
 
+@pytest.mark.integration
 def test_a_thousand_fields_and_rules_that_ask_for_all_of_them():
     names = [f"f{number}" for number in range(1000)]
     fields = " ".join(f"{name}: 8;" for name in names)

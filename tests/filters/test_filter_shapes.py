@@ -193,6 +193,7 @@ def assert_same(texts: list[str], table: RuleTable, specification) -> None:
             assert terms == ((blocks[at],) if at in blocks else ()), text
 
 
+@pytest.mark.integration
 @examples(600)
 @given(tables(), st.sampled_from([MARKET, PLAIN]))
 def test_a_table_of_texts_says_what_each_text_says_alone(texts, specification):

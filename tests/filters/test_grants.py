@@ -43,6 +43,7 @@ def refused(rules, grants, specification=ITCH):
     return [rejection.id for rejection in rejections]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("form", ["typed", "untyped"])
 @examples(200)
 @given(
@@ -73,6 +74,7 @@ def test_a_rule_is_live_where_each_event_it_matches_is_one_that_a_grant_matches(
     assert (refused([("h1", rule)], grants, specification) == []) == allowed
 
 
+@pytest.mark.integration
 @examples(30)
 @given(
     rules=st.lists(st.tuples(st.sampled_from(sorted(HOSTS)), conditions()), max_size=6),

@@ -85,6 +85,7 @@ def test_rules_that_each_ask_for_another_field_cost_no_product() -> None:
         assert receivers(filter_, batch) == [one_by_one(rows, event) for event in batch]
 
 
+@pytest.mark.integration
 def test_many_rules_of_one_form_stay_in_the_diagram_beside_those_that_would_multiply() -> None:
     draw = random.Random(2)
     texts = [f"f0 == {draw.randrange(300)} and f1 > {draw.randrange(300)}" for _ in range(1_500)]
@@ -164,6 +165,7 @@ class Partition:
         return [one | other for one, other in zip(said, receivers(alone, events), strict=True)]
 
 
+@pytest.mark.integration
 def test_hundreds_of_rules_with_state_that_would_multiply_are_all_live_and_exact() -> None:
     draw = random.Random(6)
 

@@ -90,6 +90,7 @@ def test_it_agrees_with_each_rule_alone_on_any_rules_over_any_format(data: st.Da
         assert receivers(pickle.loads(pickle.dumps(index)), cut, rubbish) == expected
 
 
+@pytest.mark.integration
 def test_many_rules_and_receivers_over_many_blocks_of_events() -> None:
     draw = random.Random(5)
     names = [f"f{at}" for at in range(6)]

@@ -57,6 +57,7 @@ def is_unsafe(character: str) -> bool:
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("others", [3, 1_500], ids=["few rows", "many rows"])
 @examples(60)
 @given(st.lists(hostile_names(), min_size=1, max_size=3, unique=True), st.booleans())

@@ -100,6 +100,7 @@ def test_what_may_well_be_meant_is_left_alone(text: str):
     assert not told([text])
 
 
+@pytest.mark.integration
 def test_of_many_rules_the_same_are_told_as_of_each_alone():
     texts = [f"stock == S{n % 9} and price > {n + 1} : fwd(h{n})" for n in range(2000)]
     texts += [

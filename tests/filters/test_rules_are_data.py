@@ -50,6 +50,7 @@ print(json.dumps(compiled))
 """
 
 
+@pytest.mark.integration
 def test_no_part_of_a_rule_is_compiled_or_run_as_python() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(RULES)],

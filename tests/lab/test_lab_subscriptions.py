@@ -72,6 +72,7 @@ def test_they_use_the_whole_language(rules):
     assert any(re.search(r"price > \d+\.\d\d", row["filter"]) for row, _ in rules)
 
 
+@pytest.mark.integration
 def test_a_fair_part_of_the_default_session_is_wanted_by_a_few_hosts(rules):
     """15 to 30 of 100 messages match; most of them go to 1 to 6 of 16 hosts."""
     specification = itch_specification()

@@ -293,6 +293,7 @@ def test_what_finds_no_room_is_left_to_the_service():
     assert it.sessions()[S] == (State.EVEN, at(106), at(106))
 
 
+@pytest.mark.integration
 def test_however_much_comes_in_no_more_than_the_limit_is_kept():
     for asks in (True, False):
         it = receiver(State.EVEN, limit=10, asks=asks)

@@ -105,6 +105,7 @@ def check_complete(world: World, unheard: int, order: str) -> None:
         assert all(a.sequence < b.sequence for a, b in pairwise(world.deliveries))
 
 
+@pytest.mark.integration
 @examples(2000)
 @given(data=st.data(), seed=SEEDS, before=BEFORE, after=AFTER, order=ORDERS, asks=st.booleans())
 def test_one_forged_summary_anywhere_costs_no_message(data, seed, before, after, order, asks):

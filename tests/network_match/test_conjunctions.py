@@ -45,6 +45,7 @@ def key_rows(switch: Switch) -> int:
     return sum(len(rows) for (table, _), rows in switch.rows.items() if table.endswith(".keys"))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("count", [1, 2, 5, 11, 25, 50])
 @examples(10)
 @given(chance=st.randoms(use_true_random=False), values=st.sampled_from([2, 40]))

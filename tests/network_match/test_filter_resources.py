@@ -198,6 +198,7 @@ def test_the_chosen_order_is_never_worse_than_that_of_the_specification(seed):
     assert rows[order] == min(rows.values())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("count", [10, 300])
 @pytest.mark.parametrize(("predicates", "fields"), [(1, 4), (2, 6), (3, 3), (4, 4)])
 def test_an_order_chosen_for_a_made_up_market_is_never_worse(count, predicates, fields):

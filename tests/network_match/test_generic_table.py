@@ -198,6 +198,7 @@ def test_rows_are_the_same_whatever_the_hash_seed(tmp_path):
     assert len(said) == 1 and said.pop()
 
 
+@pytest.mark.integration
 def test_a_thousand_rules_apart_and_two_hundred_that_overlap_fit():
     apart = [rule(f"temp >= {100 * i} and temp <= {100 * i + 99}", str(i % 9)) for i in range(1000)]
     over = [rule(f"temp > {37 * i} and temp < {37 * i + 900}", str(i % 9)) for i in range(200)]

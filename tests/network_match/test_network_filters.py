@@ -81,6 +81,7 @@ def wanted(switch: str, those) -> list[tuple[int, ...]]:
     ]
 
 
+@pytest.mark.integration
 @examples(15)
 @given(st.integers(0, 1 << 20), st.lists(st.integers(0, 9), min_size=2, max_size=3), st.randoms())
 def test_in_the_middle_of_an_edit_every_event_goes_by_the_old_rules_or_by_the_new(
@@ -165,6 +166,7 @@ TEXTS = (
 )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("many", [False, True], ids=["objects", "columns"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_rule_is_refused_just_if_the_program_cannot_hold_it_by_itself(text, many):

@@ -220,6 +220,7 @@ def test_of_more_keys_than_all_tables_have_rows_the_latest_rules_are_refused():
         assert switch.event(event)[0] == wanted(rules[:101], event)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("count", [1, 2, 5, 11, 25, 50])
 @examples(20)
 @given(chance=st.randoms(use_true_random=False), some=st.integers(1, 90))
@@ -288,6 +289,7 @@ def test_a_rule_that_one_switch_has_no_room_for_is_in_none_and_all_others_are_li
             assert tables.event(event)[0] == wanted(here, event)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
 )

@@ -135,6 +135,7 @@ def lost(tables, port, labels, wanted) -> int:
     return (chosen(tables, labels) & ~(1 << port - 1)).bit_count() - len(wanted)
 
 
+@pytest.mark.integration
 @examples(80)
 @given(RANDOM)
 def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
@@ -155,6 +156,7 @@ def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
             assert reasons == said + ["NO_LABEL_LEFT"] * gone
 
 
+@pytest.mark.integration
 @examples(60)
 @given(RANDOM)
 def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form, rng):
@@ -189,6 +191,7 @@ def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, form):
         assert (bool(copies), reasons) == (reason is None, [reason] if reason else []), name
 
 
+@pytest.mark.integration
 def test_metadata_need_not_be_zeros_at_first(form, monkeypatch):
     rng = random.Random(6)
     tables = odd_tables(form)
@@ -200,6 +203,7 @@ def test_metadata_need_not_be_zeros_at_first(form, monkeypatch):
         assert told(switch, port, frame)[0] == modelled(tables, port, labels, behind)
 
 
+@pytest.mark.integration
 @examples(60)
 @given(RANDOM)
 def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):

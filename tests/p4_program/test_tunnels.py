@@ -81,6 +81,7 @@ def sent_by(network, pool, frames):
         return [walked(network, switches, *frame) for frame in frames]
 
 
+@pytest.mark.integration
 @examples(20)
 @given(RANDOM)
 def test_hosts_get_by_tunnels_what_they_get_without_bit_by_bit(pool, form, rng):

@@ -135,6 +135,7 @@ def test_every_link_has_a_target(document: Path):
         assert not anchor or anchor in anchors(linked), target
 
 
+@pytest.mark.integration
 def test_every_error_code_is_documented():
     texts = OPERATIONS.read_text() + (ROOT / "docs" / "subscriptions.md").read_text()
     areas = "|".join(AREAS.values())

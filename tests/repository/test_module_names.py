@@ -34,6 +34,7 @@ def test_the_package_consists_of_links_to_the_folders():
     }
 
 
+@pytest.mark.integration
 def test_no_module_of_the_product_is_imported_by_another_name():
     # The folders are importable here, because the current folder is first on the path.
     modules = subprocess.check_output([sys.executable, "-c", IMPORT_ALL], cwd=ROOT, text=True)

@@ -74,5 +74,6 @@ def test_the_table_has_columns_for_a_revision_and_the_work_tree(
     assert table[1].split() == ["all", "1", "6", "1", "12", "0", "3", "0", "1"]
 
 
+@pytest.mark.integration
 def test_the_product_has_no_circular_imports():
     assert Code(structure.tree_texts()).circles() == []

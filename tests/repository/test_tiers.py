@@ -42,6 +42,7 @@ pytestmark = pytest.mark.unit
 def test_plain(): pass
 
 @pytest.mark.parametrize("step", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.unit
 def test_steps(step): pass
 
 @pytest.mark.integration

@@ -52,6 +52,7 @@ def tried(advertised, subscribed, specification, events):
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("specification", "events"),
     [(TYPED, TYPED_EVENTS), (UNTYPED, UNTYPED_EVENTS)],

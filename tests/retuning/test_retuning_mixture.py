@@ -130,6 +130,7 @@ def test_the_choice_fits_and_costs_no_more_than_any_strategy_on_the_record(rules
     assert set(found.trees.values()) <= {strategy.name for strategy in SOME}
 
 
+@pytest.mark.integration
 def test_the_choice_is_good_for_publications_to_come():
     budget = uniform(NETWORK, 4)
     lots = random.Random(5)
@@ -147,6 +148,7 @@ def test_the_choice_is_good_for_publications_to_come():
     assert sum(ratios) / len(ratios) <= 1.0
 
 
+@pytest.mark.integration
 def test_the_order_of_the_record_and_of_trees_in_use_has_no_effect():
     budget = uniform(NETWORK, 3)
     trees = [steiner_tree(NETWORK, HOSTS[n : n + 3]) for n in range(4)]

@@ -233,6 +233,7 @@ class Network:
         self.carry(self.controller.facts())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "starts", [2_000, pytest.param(200_000, marks=pytest.mark.long)], ids=["some", "many"]
 )

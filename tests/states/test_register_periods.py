@@ -215,6 +215,7 @@ def test_a_host_that_registers_more_often_delays_that_by_a_period_at_most(kind, 
     assert replicas.are_reached()
 
 
+@pytest.mark.integration
 @KINDS
 @examples(40)
 @given(RANDOM)

@@ -368,6 +368,7 @@ def test_an_update_that_is_too_large_harms_no_other() -> None:
     assert [update.data for update in made.clients["b"].seen] == [b"first", b"last"]
 
 
+@pytest.mark.integration
 def test_one_program_holds_more_states_than_a_switch_has_registers_for() -> None:
     made = world(programs="ab")
     states = [f"{STATE}/{number}" for number in range(2100)]

@@ -84,6 +84,7 @@ class Worlds:
             yield dict(world.send(publisher, PUBLISH, state)[0])
 
 
+@pytest.mark.integration
 @examples(40)
 @given(st.randoms(use_true_random=False), st.sampled_from([0.0, 0.2, 0.5]))
 def test_all_deliver_the_same(rng: Random, share: float) -> None:

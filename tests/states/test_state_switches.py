@@ -96,6 +96,7 @@ def test_updates_reach_exactly_the_subscribers_each_once(rng):
             assert crossed == 0
 
 
+@pytest.mark.integration
 @examples(30)
 @given(RANDOM)
 def test_leases_heal_lost_messages_restarted_switches_and_hosts_that_died(rng):

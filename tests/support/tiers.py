@@ -1,9 +1,9 @@
 """Tiers: which tests a run takes, and what its last line says about the others.
 
-Each test has one tier, the mark that is closest to it: its own, or the ``pytestmark`` of its file.
-A plain run takes ``unit`` and ``integration``. ``--all`` adds ``long``, and each property test
-then tries its full number of examples. ``--part N`` takes one of `PARTS` equal parts of what
-``--all`` adds, so that consecutive commits run all of it in turn.
+Each test has one tier, the mark that is closest to it: that of its parameters, its own, or the
+``pytestmark`` of its file. A plain run takes ``unit`` and ``integration``. ``--all`` adds ``long``,
+and each property test then tries its full number of examples. ``--part N`` takes one of `PARTS`
+equal parts of what ``--all`` adds, so that consecutive commits run all of it in turn.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def tier(item: pytest.Item) -> str:
     Raises:
         pytest.UsageError: the test has none.
     """
-    for mark in item.iter_markers():
+    # pytest puts the marks of a function before those of its parameters.
+    parameters: list[pytest.Mark] = item.callspec.marks if hasattr(item, "callspec") else []
+    for mark in (*parameters, *item.iter_markers()):
         if mark.name in TIERS:
             return mark.name
     raise pytest.UsageError(f"{item.nodeid} has no tier: mark it with one of {', '.join(TIERS)}")

@@ -344,6 +344,7 @@ def test_slots_of_the_switch_are_there_even_if_the_program_lacks_the_fields():
     assert state.deparse(packet) == b"abc"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_no_frame_makes_a_program_fail(path: Path):
     program = load_program(path.read_bytes())
@@ -394,6 +395,7 @@ def test_what_is_marked_to_drop_is_the_metadata_that_the_program_names():
     assert [packet.fields[program.field_slot(*name)] for name in names] == [7, 7, 511, 0]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
 def test_json_of_an_older_p4c_loads_as_in_bmv2(path: Path):
     """It has no version, no types of transitions, and the names of a table's actions alone."""
@@ -422,6 +424,7 @@ def test_json_of_an_older_p4c_loads_as_in_bmv2(path: Path):
     assert read_program(older) == read_program(newer.encode())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
 def test_marks_of_statements_change_nothing(path: Path):
     plain = load_program(path.read_bytes())
@@ -444,6 +447,7 @@ def test_marks_of_statements_change_nothing(path: Path):
     assert marked.covered <= marked.coverage_points.keys()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 @pytest.mark.parametrize("most", [400_000, pytest.param(2_000_000, marks=pytest.mark.long)])
 def test_a_damaged_program_is_refused_or_runs(path: Path, most: int):

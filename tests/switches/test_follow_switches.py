@@ -447,6 +447,7 @@ def test_when_the_one_that_leads_stands_still_another_does_the_edits_that_wait(s
     assert second.metrics.leads and site.is_ready()
 
 
+@pytest.mark.integration
 def test_one_that_leads_and_refuses_an_edit_is_asked_less_and_less_often(site):
     site.polls(5)
     first, second = site.refresher, behind(site, "b", BelowAnother)

@@ -285,6 +285,7 @@ def _hasty():
         yield
 
 
+@pytest.mark.integration
 @examples(20)
 @given(st.integers(0, 1 << 64))
 def test_whatever_happens_no_batch_names_what_a_switch_lacks_and_in_the_end_all_is_as_it_should(

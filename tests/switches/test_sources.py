@@ -116,6 +116,7 @@ def plain(source: int, target: Host) -> bytes:
     return bytes(Ether(src="02:00:00:00:00:07", dst="02:00:00:00:00:01") / packet)
 
 
+@pytest.mark.integration
 def test_what_is_for_subscribers_comes_from_publishers_alone(deployment: Deployment):
     frame = deployment.published()
     for host in deployment.hosts.values():
@@ -174,6 +175,7 @@ def test_a_forged_address_is_counted_except_between_neighbors(
     assert deployment.sent(deployment.hosts["h1"].port, frame) == ([], [reason])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("program", [*STACKS, FILTERING, ATTRIBUTES])
 def test_a_host_may_send_as_long_as_the_tables_make_it_a_publisher(program: str):
     deployment = Deployment(program)

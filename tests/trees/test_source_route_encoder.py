@@ -49,6 +49,7 @@ def with_high_numbers(network: Network, rng: random.Random) -> Network:
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.program)
 @examples(100)
 @given(RANDOM)

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.unit
 RANDOM = st.randoms(use_true_random=False)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("encoding", STORED_ROUTES)
 @examples(700)
 @given(RANDOM)
