@@ -58,7 +58,7 @@ class CapturedPackets:
     """The MoldUDP64 packets of a capture, as the UDP datagrams of its frames contain them.
 
     Frames that contain no MoldUDP64 packet, and summaries of Stackcast, are left out and counted.
-    Checksums of UDP are not checked, because a capture may precede their completion.
+    Checksums that a network card completes after the capture are not required.
 
     Attributes:
         frames: number of frames so far.
@@ -109,7 +109,7 @@ class CapturedPackets:
 def _packet(record: Record) -> bytes:
     """Returns the MoldUDP64 packet of a frame. Raises StackError."""
     frame, link_type = record.frame, record.link_type
-    tunnelled = out_of_tunnel(frame, link_type, check_udp=False)
+    tunnelled = out_of_tunnel(frame, link_type, strict=False)
     if tunnelled is not None:
         frame, link_type = tunnelled[1], ETHERNET
-    return dissect(frame, link_type, check_udp=False).payload
+    return dissect(frame, link_type, strict=False).payload

@@ -28,7 +28,6 @@ from stackcast.udfs.messages.specification import Specification, parse_specifica
 from stackcast.udfs.messages.summaries import Summary
 from stackcast.udfs.network.tunnel import TUNNEL_PORT
 from stackcast.udfs.stacks.dissect import (
-    UDP,
     Dissection,
     EventFrame,
     dissect,
@@ -279,7 +278,7 @@ def _payload(parts: EventFrame) -> Row:
 def _path_row(frame: _Frame, reader: _Itch | _Events) -> Row:
     """A frame, perhaps in a tunnel between switches; bytes of errors are of the frame within."""
     try:
-        tunnelled = out_of_tunnel(frame.frame, frame.link_type, check_udp=False)
+        tunnelled = out_of_tunnel(frame.frame, frame.link_type, strict=False)
     except StackError as error:
         return {"errors": [_error(error)]}
     if tunnelled is None:
@@ -291,7 +290,7 @@ def _path_row(frame: _Frame, reader: _Itch | _Events) -> Row:
 
 def _row(frame: _Frame, reader: _Itch | _Events) -> Row:
     try:
-        parts = dissect(frame.frame, frame.link_type, check_udp=False)
+        parts = dissect(frame.frame, frame.link_type, strict=False)
     except StackError as error:
         return {"errors": [_error(error)]}
     offset, index = split_sequence(parts.sequence)
@@ -311,20 +310,22 @@ def _row(frame: _Frame, reader: _Itch | _Events) -> Row:
     if parts.tag is not None:
         row["summary"] |= {"key": parts.tag[0], "tag": parts.tag[1].hex()}
     messages, errors = _messages(parts, reader)
-    remarks, faults = _checksum(parts.udp)
+    remarks, faults = _checksums(parts)
     return row | {"messages": messages, "remarks": remarks, "errors": [*faults, *errors]}
 
 
-def _checksum(udp: UDP) -> tuple[list[str], list[Row]]:
-    """Returns remarks and errors on the checksum of a datagram."""
-    at = udp.checksum_at
-    if udp.checksum == "offloaded":
-        remark = f"the UDP checksum at byte {at} was left to the sender's network card"
-        return [remark], []
-    if udp.checksum == "wrong":
-        error = StackError("UDP_CHECKSUM", f"the UDP checksum at byte {at} is wrong")
-        return [], [_error(error, at)]
-    return [], []
+def _checksums(parts: Dissection) -> tuple[list[str], list[Row]]:
+    """Returns remarks and errors on the checksums of a frame."""
+    remarks = []
+    for name, header in (("IPv4", parts.ipv4), ("UDP", parts.udp)):
+        if header.checksum == "offloaded":
+            place = f"the {name} checksum at byte {header.checksum_at}"
+            remarks.append(f"{place} was left to the sender's network card")
+    if parts.udp.checksum != "wrong":
+        return remarks, []
+    at = parts.udp.checksum_at
+    error = StackError("UDP_CHECKSUM", f"the UDP checksum at byte {at} is wrong")
+    return remarks, [_error(error, at)]
 
 
 def _messages(parts: Dissection, reader: _Itch | _Events) -> tuple[list[Row], list[Row]]:

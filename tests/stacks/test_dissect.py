@@ -330,6 +330,16 @@ def test_a_frame_with_a_wrong_checksum_is_shown_and_is_an_error():
     assert (error["code"], error["offset"]) == ("STACK.UDP_CHECKSUM", UDP_AT + 6)
 
 
+def test_a_checksum_of_ipv4_that_is_left_out_is_a_remark():
+    frame = changed(IPV4_AT + 10, b"\0\0")
+    with pytest.raises(StackError, match="IPV4_CHECKSUM"):
+        dissect(frame)
+    (row,) = rows_of(frame.hex())
+    assert [message["stock"] for message in row["messages"]] == ["GOOGL", "GOOGL"]
+    place = f"the IPv4 checksum at byte {IPV4_AT + 10}"
+    assert row["remarks"] == [f"{place} was left to the sender's network card"]
+
+
 def test_json_keeps_the_nanoseconds_of_a_capture(tmp_path):
     path = tmp_path / "nanoseconds.pcap"
     times = write_pcap(path, [FRAME] * 5)

@@ -31,8 +31,8 @@ from stackcast.udfs.stacks.link_layer import (
 
 _MOLDUDP64 = 20
 
-#: ``offloaded``: the sender leaves the rest to its network card, and the frame was captured before
-#: the card completed it.
+#: ``offloaded``: the sender leaves it, or the rest of it, to its network card, and the frame was
+#: captured before the card completed it.
 Checksum = Literal["none", "right", "offloaded", "wrong"]
 
 
@@ -42,6 +42,8 @@ class IPv4:
     destination: int
     ttl: int
     total_length: int
+    checksum: Checksum
+    checksum_at: int
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def dissect_event(
 
 
 def out_of_tunnel(
-    frame: bytes, link_type: int = ETHERNET, *, check_udp: bool = True
+    frame: bytes, link_type: int = ETHERNET, *, strict: bool = True
 ) -> tuple[IPv4, bytes] | None:
     """Returns the frame that a switch has put into a tunnel, and the IPv4 header before it; None
     for a frame that is in none.
@@ -164,21 +166,21 @@ def out_of_tunnel(
     protocol = frame[begin + 9 : begin + 10]
     if link.ethertype != ETHERTYPE_IPV4 or protocol != PROTOCOL_UDP.to_bytes():
         return None
-    ipv4, at = _read_ipv4(frame, begin)
-    udp = _read_udp(frame, at, begin + ipv4.total_length, ipv4, check_udp)
+    ipv4, at = _read_ipv4(frame, begin, strict)
+    udp = _read_udp(frame, at, begin + ipv4.total_length, ipv4, strict)
     if udp.destination_port != TUNNEL_PORT:
         return None
     return ipv4, frame[at + 8 : at + udp.length]
 
 
-def dissect(frame: bytes, link_type: int = ETHERNET, *, check_udp: bool = True) -> Dissection:
+def dissect(frame: bytes, link_type: int = ETHERNET, *, strict: bool = True) -> Dissection:
     """Dissects a frame and checks lengths, checksums and labels.
 
     Args:
         frame: the bytes of the frame, from the header of its link on.
         link_type: of the link on which the frame was captured.
-        check_udp: whether a checksum of UDP that is offloaded or wrong is an error; otherwise
-            ``udp.checksum`` says so.
+        strict: whether a checksum of IPv4 that is offloaded and a checksum of UDP that is offloaded
+            or wrong are errors; otherwise ``ipv4.checksum`` and ``udp.checksum`` say so.
 
     Raises:
         StackError: with ``offset``, the byte of the frame where the fault is: LINK_TYPE,
@@ -202,9 +204,9 @@ def dissect(frame: bytes, link_type: int = ETHERNET, *, check_udp: bool = True) 
             offset=link.ethertype_at,
             ethertype=link.ethertype,
         )
-    ipv4, udp_at = _read_ipv4(frame, at)
+    ipv4, udp_at = _read_ipv4(frame, at, strict)
     end = at + ipv4.total_length
-    udp = _read_udp(frame, udp_at, end, ipv4, check_udp)
+    udp = _read_udp(frame, udp_at, end, ipv4, strict)
     payload_at = udp_at + 8
     payload = frame[payload_at : udp_at + udp.length]
     summary = None
@@ -268,7 +270,7 @@ def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
     return labels
 
 
-def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
+def _read_ipv4(frame: bytes, at: int, strict: bool) -> tuple[IPv4, int]:
     need(frame, at, 20, "the IPv4 header")
     version, header = frame[at] >> 4, 4 * (frame[at] & 0xF)
     if version != 4 or header < 20:
@@ -287,7 +289,11 @@ def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
             offset=at + 2,
         )
     need(frame, at, total_length, "the IPv4 datagram")
+    checksum: Checksum = "right"
     if _ones_complement_sum(frame[at : at + header]) != 0xFFFF:
+        # Systems that leave it to the network card write 0, as tools do that hide addresses.
+        checksum = "wrong" if frame[at + 10] or frame[at + 11] else "offloaded"
+    if checksum == "wrong" or (strict and checksum == "offloaded"):
         raise StackError(
             "IPV4_CHECKSUM", f"the IPv4 header checksum at byte {at + 10} is wrong", offset=at + 10
         )
@@ -299,10 +305,10 @@ def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
         )
     if protocol != PROTOCOL_UDP:
         raise StackError("NOT_UDP", f"protocol {protocol} at byte {at + 9}", offset=at + 9)
-    return IPv4(source, destination, ttl, total_length), at + header
+    return IPv4(source, destination, ttl, total_length, checksum, at + 10), at + header
 
 
-def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4, check: bool) -> UDP:
+def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4, strict: bool) -> UDP:
     if end - at < 8:
         raise StackError("BAD_UDP", f"{end - at} bytes of UDP at byte {at}", offset=at)
     source_port, destination_port, length = struct.unpack_from(">HHH", frame, at)
@@ -314,7 +320,7 @@ def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4, check: bool) -> UDP:
         )
     pseudo = struct.pack(">IIHH", ipv4.source, ipv4.destination, PROTOCOL_UDP, length)
     udp = UDP(source_port, destination_port, length, _checksum(pseudo, frame, at, length), at + 6)
-    if check and udp.checksum in ("offloaded", "wrong"):
+    if strict and udp.checksum in ("offloaded", "wrong"):
         raise StackError(
             "UDP_CHECKSUM", f"the UDP checksum at byte {at + 6} is wrong", offset=at + 6
         )
