@@ -203,7 +203,8 @@ ATTRIBUTE_DEPLOYMENT = (
         after=(ATTRIBUTE_LAB,),
     ),
 )
-ATTRIBUTE_STREAM = Step(f"{LAB} jobs/attribute_stream.py", ready="workers ready")
+#: Ready once it is known as the writer of the tables, which is later than its workers are.
+ATTRIBUTE_STREAM = Step(f"{LAB} jobs/attribute_stream.py", ready="delivery: batch 0")
 ATTRIBUTE_RULE = Step(
     'stackcast rules add h3 "temp < 30 and hum > 15" --properties-file var/lab/lab.conf',
     prints="live since version",

@@ -23,5 +23,5 @@ def specification_of(settings: Settings, tables: Tables) -> Specification:
 
 
 def registry_of(tables: Tables, widths: Widths, version: int | None = None) -> Registry:
-    """All attributes, as of a version of their table."""
+    """All attributes, in a version of their table."""
     return Registry.from_rows(tables.rows(ATTRIBUTES, version), widths)
