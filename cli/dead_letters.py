@@ -165,9 +165,9 @@ def _letters(
     if limit:
         newest = sorted(old, key=lambda record: (record.timestamp, record.partition, record.offset))
         old = iter(newest[-limit:])
-    yield from map(_letter, old)
+    yield from map(letter_of, old)
     while follow and not stop.is_set():
-        yield from map(_letter, _poll(consumer))
+        yield from map(letter_of, _poll(consumer))
 
 
 def _until(consumer: Any, ends: dict[TopicPartition, int], stop: StopRequest) -> Iterator[Any]:
@@ -186,12 +186,12 @@ def _poll(consumer: Any) -> Iterable[Any]:
     return (record for records in batches.values() for record in records)
 
 
-def _letter(record: Any) -> Letter:
+def letter_of(record: Any) -> Letter:
     """Returns a record of the topic as what the stream wrote, with its time."""
     value = record.value or b""
     try:
         letter = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         letter = None
     if not isinstance(letter, dict):
         letter = {"reason": "no dead letter of a stream", "length": len(value)}

@@ -246,6 +246,7 @@ def match(
         receivers_column: name of the column for the receivers, an array of strings.
 
     Raises:
+        TypeError: ``df`` is no DataFrame of Spark.
         ValueError: there is a column of that name already.
         SubscriptionError: a rule is wrong.
 
@@ -290,6 +291,11 @@ def match(
 
 def _check_new_columns(df: DataFrame, added: Sequence[str]) -> None:
     """Raise ValueError if Spark could not tell the new columns from each other or from others."""
+    if not hasattr(df, "sparkSession"):
+        kind = f"{type(df).__module__}.{type(df).__name__}"
+        raise TypeError(
+            f"match takes a Spark DataFrame, not {kind}: convert it with spark.createDataFrame(df)"
+        )
     sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     names = [name if sensitive else name.lower() for name in (*df.columns, *added)]
     for name, compared in zip(reversed(added), reversed(names), strict=False):

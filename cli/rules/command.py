@@ -10,7 +10,7 @@ import typer
 app = typer.Typer(no_args_is_help=True, help="Add, list and remove the rules of a deployment.")
 
 TablesOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--tables",
         metavar="FOLDER",

@@ -57,7 +57,7 @@ class Draft(NamedTuple):
 
 
 def add(
-    tables: Path | None,
+    tables: str | None,
     properties_file: Path | None,
     draft: Draft,
     replace: bool,
@@ -79,11 +79,13 @@ def add(
         TableError: ROW_EXISTS, ROW_CHANGED, and as `open_rules`.
     """
     rules = open_rules(tables, properties_file)
-    text = standard_input().read().decode().strip() if draft.text == "-" else draft.text
+    text = _standard_input() if draft.text == "-" else draft.text
     rows = rules.rows(SUBSCRIPTIONS)
     name = _free_id(draft.subscriber, rows) if draft.name is None else draft.name
     before = [row for row in rows if row["id"] == name]
     others = [row for row in rows if row["id"] != name]
+    if len(before) > 1:
+        raise _several_rows(name, before)
     if before and not replace:
         raise TableError(
             "ROW_EXISTS",
@@ -106,7 +108,13 @@ def add(
         "updated_by": draft.author or _user(),
         "updated_at": dt.datetime.now(dt.UTC),
     }
-    version = rules.write(name, before, [row])
+    try:
+        version = rules.write(name, before, [row])
+    except TableError as error:
+        if error.what != "ROW_CHANGED" or draft.name is not None:
+            raise
+        # Another program has taken the free id meanwhile.
+        return add(tables, properties_file, draft._replace(text=text), replace, timeout)
     done = "replaced" if before else "added"
     _print_done(f"{done} rule {name} of {draft.subscriber}", version)
     if not draft.enabled and not any(row["enabled"] for row in before):
@@ -115,7 +123,7 @@ def add(
 
 
 def remove(
-    tables: Path | None,
+    tables: str | None,
     properties_file: Path | None,
     name: str,
     subscriber: str | None,
@@ -142,12 +150,7 @@ def remove(
     if not chosen:
         raise TableError("NO_ROW", f"rule {name!r} is not one of subscriber {subscriber!r}")
     if len(chosen) > 1:
-        owners = ", ".join(str(row["subscriber"]) for row in chosen)
-        raise TableError(
-            "SEVERAL_ROWS",
-            f"{len(chosen)} rows have the id {name!r}, of {owners}: name one with --subscriber, or "
-            "delete them with jobs/run_sql.py",
-        )
+        raise _several_rows(name, chosen)
     (row,) = chosen
     version = rules.write(name, before, [other for other in before if other is not row])
     _print_done(f"removed rule {name} of {row['subscriber']}", version)
@@ -157,7 +160,16 @@ def remove(
     return rules.follow(rule, version, False, timeout)
 
 
-def open_rules(tables: Path | None, properties_file: Path | None) -> DeployedRules:
+def _several_rows(name: str, rows: Sequence[Row]) -> TableError:
+    owners = ", ".join(str(row["subscriber"]) for row in rows)
+    return TableError(
+        "SEVERAL_ROWS",
+        f"{len(rows)} rows have the id {name!r}, of {owners}: remove one with 'stackcast rules "
+        "remove' and --subscriber, or delete them with jobs/run_sql.py",
+    )
+
+
+def open_rules(tables: str | None, properties_file: Path | None) -> DeployedRules:
     """Returns the rules of a deployment.
 
     Args:
@@ -174,7 +186,8 @@ def open_rules(tables: Path | None, properties_file: Path | None) -> DeployedRul
         file = lab / "lab.conf"
     settings = Settings.read(read_properties(file).items() if file is not None else ())
     if tables is not None:
-        settings = dataclasses.replace(settings, tables=f"file:{tables.absolute()}")
+        place = tables if ":" in tables else f"file:{Path(tables).absolute()}"
+        settings = dataclasses.replace(settings, tables=place)
     opened = open_folder(settings.tables)
     try:
         opened.version(SUBSCRIPTIONS)
@@ -334,6 +347,13 @@ class DeployedRules:
             return 0
         typer.echo(f"live since version {result.since_version}, after {seconds}")
         return 0
+
+
+def _standard_input() -> str:
+    try:
+        return standard_input().read().decode().strip()
+    except UnicodeDecodeError:
+        raise typer.BadParameter("the rule on standard input is not UTF-8 text") from None
 
 
 def _print_done(text: str, version: int) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_line import stackcast
@@ -14,7 +15,7 @@ from kafka import KafkaProducer
 from paths import ROOT
 from waiting import until
 
-from stackcast.cli.dead_letters import text_of, topics_of
+from stackcast.cli.dead_letters import letter_of, text_of, topics_of
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up.broker import Broker
@@ -54,6 +55,9 @@ def test_binary_is_shown_as_hex_with_the_message():
         f"{TIME}  itch.raw partition 0 offset 7 message 3  unknown_message_type: type Z "
         f"(publisher feed2)  {bytes(range(48)).hex()}... (100 bytes)"
     )
+    # Other programs may write to the topic as well.
+    deep = SimpleNamespace(value=b"[" * 100_000, timestamp=0)
+    assert letter_of(deep)["reason"] == "no dead letter of a stream"
     # An empty record has no sample; earlier versions wrote neither field nor text.
     bare = {"time": TIME, "topic": "t", "partition": 0, "offset": 0, "index": None}
     bare |= {"reason": "empty_record", "length": 0, "sample": ""}

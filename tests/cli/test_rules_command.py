@@ -208,6 +208,34 @@ def test_the_rule_can_come_from_standard_input(tables: Tables, monkeypatch: pyte
     assert shown[-2:] == ["rule        price > 1", "              or all"]
 
 
+def test_a_rule_that_is_not_text_is_refused(tables: Tables, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(edits, "standard_input", lambda: io.BytesIO(b"\xff\xfe"))
+    refused = rules(tables, "add", "h1", "-")
+    assert refused.code == 2 and "not UTF-8" in refused.stderr
+    assert tables.version("subscriptions") == 0
+
+
+def test_rules_without_an_id_that_are_added_at_once_get_ids_of_their_own(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+):
+    write = edits.DeployedRules.write
+    row = {"id": "h1-1", "subscriber": "h1", "format": "itch", "filter": "all", "enabled": True}
+
+    def write_second(*arguments: Any) -> int:
+        if not tables.rows("subscriptions"):
+            tables.append("subscriptions", [row])
+        return write(*arguments)
+
+    monkeypatch.setattr(edits.DeployedRules, "write", write_second)
+    assert rules(tables, "add", "h1", "price > 1").code == 0
+    assert {row["id"] for row in tables.rows("subscriptions")} == {"h1-1", "h1-2"}
+
+
+def test_tables_that_only_spark_reads_are_named(tables: Tables):
+    refused = rules(tables, "list", "--tables", "s3a://bucket/tables")
+    assert refused.code == 2 and "TABLE.NEEDS_SPARK" in refused.stderr
+
+
 def test_a_rule_is_removed_by_its_id(tables: Tables):
     rules(tables, "add", "h1", "all", "--id", "mine")
     unknown = rules(tables, "remove", "mien")
@@ -223,6 +251,9 @@ def test_one_of_two_rows_with_an_id_is_removed_by_its_subscriber(tables: Tables)
     tables.append("subscriptions", [common | {"subscriber": host} for host in ("h1", "h2")])
     both = rules(tables, "remove", "same")
     assert both.code == 2 and "TABLE.SEVERAL_ROWS" in both.stderr and "h1, h2" in both.stderr
+    replaced = rules(tables, "add", "h1", "price > 5", "--id", "same", "--replace")
+    assert replaced.code == 2 and "TABLE.SEVERAL_ROWS" in replaced.stderr
+    assert len(tables.rows("subscriptions")) == 2
     assert rules(tables, "remove", "same", "--subscriber", "h1").code == 0
     assert row(tables, "same")["subscriber"] == "h2"
 

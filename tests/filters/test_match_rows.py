@@ -205,6 +205,12 @@ def test_what_is_not_a_rule_is_refused_before_anything_runs(spark):
             call(events)
 
 
+def test_rows_of_pandas_are_refused_with_the_call_that_makes_a_dataframe_of_them(spark):
+    rows = spark.sql(EVENTS).toPandas()
+    with pytest.raises(TypeError, match=r"spark\.createDataFrame"):
+        match(rows, [Subscription("1", "h1", "count > 5")])
+
+
 def test_a_text_that_is_compared_with_a_time_causes_a_python_warning(spark):
     events = spark.sql("SELECT '2026-03-01 10:00' at, timestamp'2026-03-01 10:00:00Z' time")
     doubtful = [Subscription(str(n), "h1", f'at > "2026-03-01T0{n}:00:00Z"') for n in range(3)]

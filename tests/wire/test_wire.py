@@ -512,6 +512,12 @@ def test_times_of_pcapng_are_exact_to_the_nanosecond(units, resolution, offset):
     assert record.time_ns == offset * 10**9 + floor(units * unit * 10**9)
 
 
+def test_an_option_of_any_size_gives_a_time():
+    options = struct.pack("<HH", 14, 60_000) + bytes([255]) * 59_999 + b"\x7f"
+    (record,) = read_pcap(io.BytesIO(section("<", options=options) + enhanced("<", 5, b"")))
+    assert abs(record.time) < 2**64
+
+
 def test_interfaces_of_several_link_types_are_read_from_one_pcapng():
     content = section("<", link_type=276)
     for link_type in (105, 1):
@@ -572,7 +578,9 @@ def test_captures_that_cannot_be_read_say_why():
         (head[:20] + struct.pack("<I", 105), "LINK_TYPE"),
         (head + b"\0" * 7, "TRUNCATED_CAPTURE"),
         (head + struct.pack("<IIII", 0, 0, 9, 9) + b"short", "TRUNCATED_CAPTURE"),
+        (head + struct.pack("<IIII", 0, 0, 2**32 - 1, 9) + bytes(99), "TRUNCATED_CAPTURE"),
         (b"\x0a\x0d\x0d\x0a" + b"\0" * 24, "TRUNCATED_CAPTURE"),
+        (b"\x0a\x0d\x0d\x0a" + b"\xff" * 24, "TRUNCATED_CAPTURE"),
         (section("<") + enhanced("<", 0, b"abc")[:-5], "TRUNCATED_CAPTURE"),
         (section("<") + enhanced("<", 0, b"abc", interface=1), "TRUNCATED_CAPTURE"),
     ):

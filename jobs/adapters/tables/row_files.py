@@ -86,7 +86,9 @@ def examine_row(
     try:
         # A float would change decimals with many digits.
         row = json.loads(text, parse_float=Decimal)
-    except ValueError as error:
+    except RecursionError:
+        return {}, [TableError("BAD_ROW", f"{place}: objects or lists are nested too deeply")]
+    except (ValueError, InvalidOperation) as error:
         return {}, [TableError("BAD_ROW", f"{place}: no JSON ({error})")]
     if not isinstance(row, dict):
         return {}, [TableError("BAD_ROW", f"{place}: no JSON object")]
@@ -181,6 +183,8 @@ def _conversion(kind: pa.DataType) -> tuple[Callable[[Any], Any], str]:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
+    # Half of a surrogate pair is no character, and cannot be stored.
+    value.encode()
     return value
 
 
@@ -238,7 +242,11 @@ def _time(value: Any) -> dt.datetime:
     if not isinstance(value, str):
         raise TypeError
     time = dt.datetime.fromisoformat(value)
-    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+    try:
+        return time.astimezone(dt.UTC) if time.tzinfo else time.replace(tzinfo=dt.UTC)
+    except OverflowError:
+        # The year is not one of 1 to 9999 in UTC.
+        raise ValueError from None
 
 
 def _refuse(value: Any) -> Any:

@@ -36,6 +36,8 @@ _INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _ENHANCED_PACKET = 1, 2, 3, 6
 _BYTE_ORDER = 0x1A2B3C4D
 _RESOLUTION, _TIME_OFFSET = 9, 14
 _SECOND = 1_000_000_000
+#: A longer record or block, in bytes, is damaged. Capture programs write at most 256 KiB.
+_LONGEST = 16 << 20
 _SNAPLEN = 262_144
 _FILE_HEADER = struct.pack("<IHHiIII", _MAGIC, 2, 4, 0, 0, _SNAPLEN, ETHERNET)
 _RECORD = np.dtype([("s", "<u4"), ("us", "<u4"), ("captured", "<u4"), ("length", "<u4")])
@@ -218,6 +220,8 @@ def _read_classic(magic: bytes, stream: BinaryIO) -> Iterator[Record]:
         frame = b""
         if len(record) == 16:
             seconds, part, captured, _ = struct.unpack(f"{order}IIII", record)
+            if captured > _LONGEST:
+                raise _too_long("the record", offset, captured)
             frame = stream.read(captured)
         if len(record) < 16 or len(frame) < captured:
             raise _truncated("the record", offset)
@@ -241,6 +245,8 @@ def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
             order = "little" if int.from_bytes(head[8:], "little") == _BYTE_ORDER else "big"
             interfaces = []
         length = int.from_bytes(head[4:8], order)
+        if length > _LONGEST:
+            raise _too_long("the block", offset, length)
         # A block begins with its kind and length, and ends with its length.
         body, tail = head[8:] + stream.read(max(length - len(head) - 4, 0)), stream.read(4)
         if len(head) < 8 or len(body) != length - 12 or len(tail) < 4:
@@ -286,7 +292,7 @@ def _interface(body: bytes, order: Literal["little", "big"]) -> _Interface:
         int.from_bytes(body[:2], order),
         int.from_bytes(body[4:8], order),
         (2 if resolution & 0x80 else 10) ** (resolution & 0x7F),
-        int.from_bytes(options.get(_TIME_OFFSET, b""), order, signed=True),
+        int.from_bytes(options.get(_TIME_OFFSET, b"")[:8], order, signed=True),
     )
 
 
@@ -320,6 +326,14 @@ def _packet(
 
 def _unknown_link(link_type: int, offset: int, known: str) -> StackError:
     return StackError("LINK_TYPE", f"link type {link_type}: {known} can be read", offset=offset)
+
+
+def _too_long(noun: str, offset: int, length: int) -> StackError:
+    return StackError(
+        "TRUNCATED_CAPTURE",
+        f"{noun} at byte {offset} claims {length:,} bytes, but at most {_LONGEST:,} can be read",
+        offset=offset,
+    )
 
 
 def _truncated(what: str, offset: int) -> StackError:
