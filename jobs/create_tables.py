@@ -108,9 +108,11 @@ def fill(tables: Tables, folder: Path) -> None:
     # All are read before any is written.
     read = {path: read_rows(path, definition(path.stem).columns) for path in paths}
     for path, rows in read.items():
+        version = tables.version(path.stem)
         if tables.is_empty(path.stem):
             try:
-                tables.append(path.stem, rows)
+                # If two programs fill a table at once, only one of them writes.
+                tables.append(path.stem, rows, transaction=("create_tables", version))
             except SQL_ERRORS as error:
                 raise TableError("BAD_ROW", f"{path}: {one_line(error)}") from error
             log.info("%s: %d rows from %s", path.stem, len(rows), path)

@@ -323,6 +323,26 @@ def test_only_empty_tables_are_filled_and_the_log_says_which(
     assert "hosts has rows already and stays as it is" in caplog.text
 
 
+def test_two_programs_that_fill_a_table_at_once_write_its_rows_once(
+    spark: SparkSession, empty_tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = copied(spark, empty_tables, tmp_path, "hosts")
+    rows = deployment()["hosts"]
+    folder = write(tmp_path / "rows", {"hosts": rows})
+    append = Tables.append
+    calls: list[str] = []
+
+    def append_second(self: Tables, name: str, *arguments: Any, **options: Any) -> bool:
+        calls.append(name)
+        if len(calls) == 1:
+            create_tables.fill(Tables(spark, tables.location), folder)
+        return append(self, name, *arguments, **options)
+
+    monkeypatch.setattr(Tables, "append", append_second)
+    create_tables.fill(tables, folder)
+    assert len(calls) == 2 and len(tables.rows("hosts")) == len(rows)
+
+
 def test_rows_may_omit_nulls_and_write_times_as_text(
     spark: SparkSession, empty_tables: Path, tmp_path: Path
 ) -> None:
