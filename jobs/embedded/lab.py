@@ -172,11 +172,11 @@ def fill(tables: Tables, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
 
 
 def refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:
-    """Puts the switches in step with the tables. Raises LabError ``SWITCHES_NOT_IN_STEP``."""
+    """Puts the switches in step with the tables. Raises LabError ``SWITCHES_OUT_OF_SYNC``."""
     with Refresher(tables, settings, lifecycle.stopping) as refresher:
         behind = refresher.once()
     for name, why in behind.items():
         raise LabError(
-            "SWITCHES_NOT_IN_STEP",
+            "SWITCHES_OUT_OF_SYNC",
             f"{len(behind)} switches do not hold their entries, the first: {name}: {why}",
         )

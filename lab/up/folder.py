@@ -91,7 +91,7 @@ def _not_a_lab(folder: Path, why: str) -> LabError:
 
 
 def clear(folder: Path) -> None:
-    """Removes what an earlier run left. Raises ``LabError`` ``NOT_CLEARED``."""
+    """Removes what an earlier run left. Raises ``LabError`` ``FOLDER_NOT_EMPTIED``."""
     for name in _LEFTOVERS:
         path = folder / name
         try:
@@ -102,7 +102,7 @@ def clear(folder: Path) -> None:
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise LabError(
-                "NOT_CLEARED", f"{path}, of an earlier run, cannot be removed: {error.strerror}"
+                "FOLDER_NOT_EMPTIED", f"{path}, of an earlier run, cannot be removed: {error.strerror}"
             ) from None
 
 

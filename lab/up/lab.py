@@ -101,11 +101,11 @@ class Lab:
     def clear(self) -> None:
         """Removes tables, checkpoint, receipts, broker data and reports of an earlier run.
 
-        Between entering and ``up``. Raises ``LabError`` ``NOT_CLEARED``.
+        Between entering and ``up``. Raises ``LabError`` ``FOLDER_NOT_EMPTIED``.
         """
         if not self._lock.held or self._broker is not None or self._switches is not None:
             raise LabError(
-                "NOT_CLEARED", f"{self.folder} is emptied only between entering a lab and its up()"
+                "FOLDER_NOT_EMPTIED", f"{self.folder} is emptied only between entering a lab and its up()"
             )
         clear(self.folder)
 

@@ -38,7 +38,7 @@ def test_the_first_key_signs(tmp_path: Path):
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int):
     path = written(tmp_path / "keys", FIRST, mode=mode)
-    with pytest.raises(SettingsError, match=f"SETTINGS.OPEN_KEYS: .*{mode:04o}"):
+    with pytest.raises(SettingsError, match=f"SETTINGS.KEYS_NOT_PRIVATE: .*{mode:04o}"):
         keys_in(path)
 
 
@@ -50,7 +50,7 @@ def test_a_group_may_read_a_file_of_another_account(
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     assert keys_in(path) == [FIRST]
     path.chmod(0o644)
-    with pytest.raises(SettingsError, match=r"SETTINGS\.OPEN_KEYS"):
+    with pytest.raises(SettingsError, match=r"SETTINGS\.KEYS_NOT_PRIVATE"):
         keys_in(path)
 
 

@@ -72,7 +72,7 @@ def test_no_backup_is_taken_while_a_stream_runs_and_no_stream_starts_meanwhile(
     deployment.set(wait_seconds=0)
     fence = Fence(deployment.tables, f"stream of {deployment.settings.topic}")
     fence.claim("a stream", "local-1", deployment.settings.checkpoint)
-    with pytest.raises(TableError, match="PLACE_TAKEN"):
+    with pytest.raises(TableError, match="WRITER_ACTIVE"):
         backup.create(deployment.spark, deployment.settings, tmp_path / "copy")
     # As of one that died.
     ask(deployment, "--take-over", str(tmp_path / "other"))
@@ -82,7 +82,7 @@ def test_no_backup_is_taken_while_a_stream_runs_and_no_stream_starts_meanwhile(
 
     def copying(*given: object) -> None:
         if not meanwhile:
-            with pytest.raises(TableError, match="PLACE_TAKEN"):
+            with pytest.raises(TableError, match="WRITER_ACTIVE"):
                 start(deployment.spark, deployment.settings, Lifecycle())
             meanwhile.append("tried")
         copied(*given)

@@ -28,7 +28,7 @@ REFUSED = {
     "offsets/.[0-9]*.crc": "CHECKPOINT_UNREADABLE",
     "stackcast-pins/*.json": "PIN_UNREADABLE",
     "stackcast-state/*.bin": "STATE_UNREADABLE",
-    "stackcast-told/*.json": "TOLD_UNREADABLE",
+    "stackcast-summary-progress/*.json": "SUMMARIES_UNREADABLE",
     "stackcast-reports/*.json": "REPORT_UNREADABLE",
 }
 #: Those that nothing is lost with.
@@ -115,7 +115,7 @@ def test_what_nothing_is_lost_with_is_mended(same, itch, damage):
 
 
 def test_the_way_out_that_is_told_leads_on(same):
-    ours = "stackcast-reports/*", "stackcast-state/*.bin", "stackcast-told/*"
+    ours = "stackcast-reports/*", "stackcast-state/*.bin", "stackcast-summary-progress/*"
     for kind in ("stackcast-identity.json", *ours):
         file = newest(same, kind)
         file.write_bytes(b"")

@@ -644,5 +644,5 @@ def check_deletion(page: Browser, tables: Tables) -> None:
 def check_health(page: Browser, folder: Path) -> None:
     assert "39" in page.text("#headline") and "tables alone" in page.text("#verdict")
     assert page.run("return document.querySelectorAll('#throughput .histogram i').length") == 40
-    assert "StackcastSwitchOutOfStep" in page.text("#switches")
+    assert "StackcastSwitchOutOfSync" in page.text("#switches")
     page.picture(folder / "health.png")

@@ -25,7 +25,7 @@ def test_thresholds_are_those_of_the_file():
     )
     assert found["StackcastDown"] == "quiet" and found["StackcastUnhealthy"] == "fires"
     assert found["StackcastBatchTooLong"] == "quiet" and found["StackcastPlanNotLive"] == "fires"
-    assert found["StackcastVersionsRefused"] == "quiet"
+    assert found["StackcastVersionsRejected"] == "quiet"
 
 
 def test_one_of_two_conditions_and_one_of_several_series_are_enough():

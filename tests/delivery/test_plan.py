@@ -501,6 +501,6 @@ def test_an_offset_that_numbers_do_not_hold_ends_the_task_before_its_frame_leave
     task = deliver(
         handle(compilation.plan), handle(compilation.header_stacks), TOPIC, lambda: sink, 1
     )
-    with pytest.raises(StreamError, match="OFFSETS_USED_UP"):
+    with pytest.raises(StreamError, match="OFFSETS_EXHAUSTED"):
         list(task(batches_of([(0, MAX_OFFSET + 1, packet)], (), False)))
     assert not sink.frames

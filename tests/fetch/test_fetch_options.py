@@ -55,7 +55,7 @@ def test_a_login_by_name_and_password_is_taken_over():
 def test_what_tasks_cannot_do_is_named_and_sparks_connector_serves(kafka, key):
     with pytest.raises(KafkaError) as raised:
         fetch_options(BROKER | kafka)
-    assert raised.value.code == "KAFKA.NOT_FETCHED"
+    assert raised.value.code == "KAFKA.CONNECTOR_USED"
     assert f"spark.stackcast.kafka.{key} " in raised.value.message
     assert key in str(fetch_of(Settings(kafka=BROKER | kafka)))
 

@@ -67,7 +67,7 @@ def test_clear_removes_what_a_run_left_and_nothing_else(tmp_path: Path, held: tu
     assert files(precious) == {"kept"}
     with pytest.raises(LabError) as failure:
         lab.clear()  # it is not ours any more
-    assert code(failure) == "LAB.NOT_CLEARED"
+    assert code(failure) == "LAB.FOLDER_NOT_EMPTIED"
 
 
 class Part:

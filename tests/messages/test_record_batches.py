@@ -251,7 +251,7 @@ def test_noise_with_a_right_checksum_is_damaged_or_read_and_never_more(
 def test_old_formats_are_refused_by_name() -> None:
     made = bytearray(batch(0, RECORDS))
     made[16] = 1
-    with pytest.raises(KafkaError, match=r"KAFKA.RECORDS_OLD: .* message format 1"):
+    with pytest.raises(KafkaError, match=r"KAFKA.OLD_RECORD_FORMAT: .* message format 1"):
         read(bytes(made))
 
 

@@ -90,7 +90,7 @@ def test_versions_whose_files_are_gone_are_passed_over_and_the_error_says_what_t
     tables.gone.add(("filter_entries", 0))
     with pytest.raises(TableError) as caught:
         tables.answer()
-    assert caught.value.code == "TABLE.NOT_IN_STEP" and tables.waits == ATTEMPTS - 1
+    assert caught.value.code == "TABLE.VERSIONS_DIFFER" and tables.waits == ATTEMPTS - 1
 
 
 def test_a_newest_version_that_cannot_be_read_is_an_error_of_sql():

@@ -629,11 +629,11 @@ def test_a_message_that_was_not_sent_is_explained_by_a_code(stream):
         for index, message in enumerate(read_packet(records()[2 * offset])[2])
         if message and (offset << 13 | index) not in sent_places
     )
-    with pytest.raises(ReplayError, match="NOBODY"):
+    with pytest.raises(ReplayError, match="NO_RECEIVER"):
         explanation.explain(session, offset << 26 | index << 13)
     with pytest.raises(ReplayError, match="NOT_SENT"):
         explanation.explain(session, offset << 26 | 8000 << 13)
-    with pytest.raises(ReplayError, match="NOT_ON_RECORD"):
+    with pytest.raises(ReplayError, match="NOT_RECORDED"):
         explanation.explain(session, 1_000_000 << 26)
     with pytest.raises(ReplayError, match="NO_SESSION"):
         explanation.explain("NOSESSION1", 0)

@@ -493,12 +493,12 @@ def test_when_no_id_is_free_the_ids_of_trees_retired_long_ago_are_used_again(
     deployment.tables.append("virtual_trees", [row | {"tree_id": n} for n in (7, last)])
     deployment.publish(1, NEAR, 500)
     # The switches are empty, but no version of the tables says so yet.
-    with pytest.raises(NetworkError, match="NO_TREE_ID"):
+    with pytest.raises(NetworkError, match="TREE_IDS_EXHAUSTED"):
         deployment.run("--rules", "1", "--quarantine", "1s")
     with deployment.refreshed():
         versions = NetworkVersions(deployment.tables)
         until(versions.ready)
-        with pytest.raises(NetworkError, match="NO_TREE_ID"):
+        with pytest.raises(NetworkError, match="TREE_IDS_EXHAUSTED"):
             deployment.run("--rules", "1", "--quarantine", "1h")
         assert deployment.run("--rules", "1", "--quarantine", "1s", "--wait", "600") == 0
         until(lambda: deployment.trees()[7][1] == "active")

@@ -182,7 +182,7 @@ def test_when_ids_run_out_wide_labels_are_the_advice():
     wanted = {TREES[1]: "new"}
     with pytest.raises(NetworkError, match="labels of 32 bits") as caught:
         next_step(NETWORK, rows, wanted, uniform(NETWORK, 9))
-    assert caught.value.code == "NETWORK.NO_TREE_ID"
+    assert caught.value.code == "NETWORK.TREE_IDS_EXHAUSTED"
     wide = Network.from_rows(
         NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links, labels=WIDE
     )
@@ -198,7 +198,7 @@ def test_ids_of_retired_trees_come_back_when_all_others_are_taken():
     wanted = dict.fromkeys(TREES[1:4], "new")
     step = next_step(NETWORK, rows, wanted, uniform(NETWORK, 9), {9, 4})
     assert [tree.id for tree in step.installed] == [NARROW.max_id, 4, 9]
-    with pytest.raises(NetworkError, match="NO_TREE_ID"):
+    with pytest.raises(NetworkError, match="TREE_IDS_EXHAUSTED"):
         next_step(NETWORK, rows, dict.fromkeys(TREES[1:5], "new"), uniform(NETWORK, 9), {9, 4})
 
 

@@ -166,10 +166,10 @@ def test_tables_show_publishers_replicas_and_positions(
             until(lambda: tables.rows("states")[0]["segments"] == 2)
             values = {
                 name: sample(settings, f"stackcast_state_{name}")
-                for name in ("middlewares", "programs", "names", "kept_updates", "kept_bytes")
+                for name in ("middlewares", "programs", "names", "backlog_updates", "backlog_bytes")
             }
             assert list(values.values()) == [2, 2, 1, 1, 1500]
-            assert sample(settings, "stackcast_state_facts_total") >= 6
+            assert sample(settings, "stackcast_state_records_total") >= 6
             assert json.loads(get(settings, "health"))["status"] == "ok"
             (row,) = tables.rows("state_subscriptions")
             assert row["wanted"] and row["vnf"] == reader_id and row["live_since"]

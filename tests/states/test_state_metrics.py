@@ -48,10 +48,10 @@ def test_numbers_left_and_states_beyond_the_registers_are_counted():
     made = ControllerMetrics()
     made.watch(SimpleNamespace(controller=controller))
     value = made.registry.get_sample_value
-    left = value("stackcast_state_program_numbers_left")
+    left = value("stackcast_state_program_numbers_remaining")
     assert left == MOST_VNF - FIRST_VNF + 1
     controller.from_middleware(1, Signal(SignalKind.INIT_VNF, data=b"a"), 0.0)
-    assert value("stackcast_state_program_numbers_left") == left - 1
+    assert value("stackcast_state_program_numbers_remaining") == left - 1
     for number in range(REGISTER_STATES):
         assert value("stackcast_state_names_beyond_registers") == 0
         signal = Signal(SignalKind.SUB_REG, FIRST_VNF, data=b"%d" % number)

@@ -210,7 +210,7 @@ def test_a_program_says_why_its_middleware_cannot_be_used(
     with Replica("scanners", "a", hosts.listen[2], credentials=shown_by(pems, name, ca)) as program:
         program.publish(b"1")
         until(lambda: words in caplog.text)
-        with pytest.raises(StateError, match=r"STATE\.NOT_SAFE: .*STATE\.BAD_TLS: ") as raised:
+        with pytest.raises(StateError, match=r"STATE\.NOT_CONFIRMED: .*STATE\.BAD_TLS: ") as raised:
             program.flush(1.0)
         assert words in str(raised.value)
     lines = [record.getMessage() for record in caplog.records if words in record.getMessage()]

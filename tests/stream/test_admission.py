@@ -71,7 +71,7 @@ class OtherSpark:
 
 def test_a_spark_without_limits_is_told_with_the_setting_that_goes_on():
     other: Any = OtherSpark()
-    with pytest.raises(StreamError, match=r"LIMIT_NOT_TAKEN: .*maxBytesPerTrigger to 0"):
+    with pytest.raises(StreamError, match=r"LIMIT_UNSUPPORTED: .*maxBytesPerTrigger to 0"):
         RunningQuery(other, "id").limit_next(7)
 
 

@@ -107,9 +107,9 @@ def test_rejected_rules_and_versions_are_those_of_the_plan_in_use():
 def test_refused_tables_are_told_until_a_plan_of_newer_ones_is_in_use():
     metrics = StreamMetrics()
     metrics.refused({"links": 3})
-    assert read(metrics.registry)["stackcast_versions_refused",] == 1
+    assert read(metrics.registry)["stackcast_versions_rejected",] == 1
     metrics.planned(Plan({"links": 4}, 1), 0.1)
-    assert read(metrics.registry)["stackcast_versions_refused",] == 0
+    assert read(metrics.registry)["stackcast_versions_rejected",] == 0
 
 
 def test_a_batch_that_fails_is_counted_by_its_code_and_is_no_batch_delivered():
@@ -204,7 +204,7 @@ def test_switches_have_their_refreshes_and_go_with_their_row():
     )
     metrics.behind({"s2", "s3"}, {"s1", "s2", "s3"})
     seen = read(metrics.registry)
-    assert [seen["stackcast_switch_in_step", s] for s in ("s1", "s2", "s3")] == [1, 0, 0]
+    assert [seen["stackcast_switch_in_sync", s] for s in ("s1", "s2", "s3")] == [1, 0, 0]
     failures = [seen["stackcast_switch_refresh_failures_total", s] for s in ("s1", "s2", "s3")]
     assert failures == [0, 1, 1]
     assert seen["stackcast_switch_entries_written_total", "s1"] == 8
@@ -232,12 +232,12 @@ def test_tables_that_cannot_be_used_are_told_and_a_lost_lead_is_not_such_a_thing
         metrics.refused(NetworkError("ONE_WAY_LINK", "s1 to s2"))
     assert metrics.health().status == "degraded"
     seen = read(metrics.registry)
-    assert seen["stackcast_versions_refused",] == 1
+    assert seen["stackcast_versions_rejected",] == 1
     assert seen["stackcast_derive_failures_total",] == 2
     with metrics.deriving():
         metrics.derived(7, ["active", "active", "retiring"])
     seen = read(metrics.registry)
-    assert metrics.health().status == "ok" and seen["stackcast_versions_refused",] == 0
+    assert metrics.health().status == "ok" and seen["stackcast_versions_rejected",] == 0
     trees = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_virtual_trees"}
     assert trees == {"installing": 0, "active": 2, "retiring": 1}
 
@@ -247,7 +247,7 @@ def test_a_refresher_that_does_not_poll_is_not_healthy(monkeypatch: pytest.Monke
     assert metrics.health().status == "unhealthy"
     metrics.polled(False)  # one that waits for another to end is well
     assert metrics.health().status == "ok"
-    assert read(metrics.registry)["stackcast_refresher_leads",] == 0
+    assert read(metrics.registry)["stackcast_refresher_primary",] == 0
     monkeypatch.setattr("stackcast.jobs.adapters.switches.metrics.SILENT_SECONDS", -1.0)
     assert metrics.health().status == "unhealthy"
 
@@ -263,4 +263,4 @@ def test_requests_are_counted_by_how_they_ended():
     assert seen["stackcast_rerequest_notifications_total",] == 2 * (len(OUTCOMES) + 1)
     assert seen["stackcast_rerequest_bytes_total",] == 300 * (len(OUTCOMES) + 1)
     assert seen["stackcast_rerequest_seconds_count",] == len(OUTCOMES) + 1
-    assert seen["stackcast_rerequests_waiting",] == 3
+    assert seen["stackcast_rerequests_pending",] == 3

@@ -99,7 +99,7 @@ def test_a_stream_that_lost_its_place_ends_before_it_sends(
         starting_offsets=json.dumps({before.topic: {"0": 20, "1": 20}}),
     )
     # The second stream is refused, and the first one continues.
-    with pytest.raises(TableError, match=rf"PLACE_TAKEN: .*{before.checkpoint}, since"):
+    with pytest.raises(TableError, match=rf"WRITER_ACTIVE: .*{before.checkpoint}, since"):
         start(deployment.spark, deployment.settings, Lifecycle())
     with stalled(first, monkeypatch) as about_to_send:
         # A slice that had started before sends the records that come until it ends.

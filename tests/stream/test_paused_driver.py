@@ -85,7 +85,7 @@ def test_a_driver_that_was_stopped_ends_with_a_code_and_stays_unhealthy(
     finally:
         stream.kill()
     assert 200 not in statuses
-    assert re.search(r"STREAM\.STOOD_STILL: the driver .* for \d+ s", stream.output)
+    assert re.search(r"STREAM\.STALLED: the driver .* for \d+ s", stream.output)
     # The next start continues, and no notification is missing.
     deployment.run()
     outcome = deployment.outcome(itch)

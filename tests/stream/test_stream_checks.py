@@ -143,7 +143,7 @@ def test_offsets_that_numbers_do_not_hold_are_refused_and_told_long_before(caplo
     assert "partition 1 of topic t has used 100 %" in caplog.text
     with pytest.raises(StreamError, match=r"partition 1 of topic t .* another name") as refused:
         check_offsets("t", {0: (0, 5), 1: (0, MAX_OFFSET + 2)})
-    assert refused.value.what == "OFFSETS_USED_UP"
+    assert refused.value.what == "OFFSETS_EXHAUSTED"
 
 
 def test_the_specification_of_attributes_is_their_table():
@@ -162,7 +162,7 @@ def test_a_full_disk_is_named_with_what_it_is_for(tmp_path, monkeypatch):
     settings = Settings(checkpoint=str(tmp_path / "c" / "x"), tables=f"file:{tmp_path}/t")
     told = str(no_room(settings, "No space left on device", str(tmp_path)))
     assert told.startswith(
-        f"STREAM.NO_ROOM: no room is left on the disk of the checkpoint ({tmp_path}/c/x"
+        f"STREAM.DISK_FULL: no room is left on the disk of the checkpoint ({tmp_path}/c/x"
     )
     assert "tables" not in told
     # Elsewhere nobody can look: then the words of who failed are told.

@@ -234,7 +234,7 @@ def test_a_full_disk_is_reported_in_one_line_and_loses_nothing(broker, filled, t
     assert errors.keys() == {"checkpoint", "pcap_path"}
     for place, name in (("checkpoint", "the checkpoint"), ("pcap_path", "the pcap sink")):
         assert "\n" not in errors[place]
-        assert "NO_ROOM" in errors[place], errors
+        assert "DISK_FULL" in errors[place], errors
         assert f"{name} ({disks / place}" in errors[place], errors
     # The stream continues without its tables: the checkpoint has their rows, the log the reason.
     logged = result["logged"]

@@ -91,10 +91,10 @@ def test_all_switches_in_step_are_told_with_the_trees_and_who_leads(site: Site):
     assert site.refresher.metrics.health().status == "unhealthy"
     site.polls()
     metrics = site.read()
-    in_step = {k[1]: v for k, v in metrics.items() if k[0] == "stackcast_switch_in_step"}
+    in_step = {k[1]: v for k, v in metrics.items() if k[0] == "stackcast_switch_in_sync"}
     assert in_step == dict.fromkeys(NETWORK.switches, 1)
     assert all(metrics["stackcast_switch_entries", name] > 0 for name in NETWORK.switches)
-    assert metrics["stackcast_refresher_leads",] == 1
+    assert metrics["stackcast_refresher_primary",] == 1
     assert metrics["stackcast_virtual_trees", "active"] == 1
     health = site.refresher.metrics.health()
     assert health.status == "ok"
@@ -123,14 +123,14 @@ def test_tables_that_cannot_be_used_are_a_remark_until_they_can(site: Site, capl
     health = site.refresher.metrics.health()
     metrics = site.read()
     assert health.status == "degraded" and "NETWORK." in health.remarks[0]
-    assert metrics["stackcast_versions_refused",] == 1
+    assert metrics["stackcast_versions_rejected",] == 1
     assert metrics["stackcast_derive_failures_total",] == before + 1
     # The log says which versions: of all sources, as they are now.
     (line,) = [r.getMessage() for r in caplog.records if "cannot be used" in r.getMessage()]
     assert f"links@{site.tables.version('links')}" in line
     site.tables.overwrite("links", links)
     site.polls()
-    assert site.read()["stackcast_versions_refused",] == 0
+    assert site.read()["stackcast_versions_rejected",] == 0
     assert site.refresher.metrics.health().status == "ok"
 
 
@@ -138,10 +138,10 @@ def test_one_that_waits_for_another_is_well_and_calls_no_switch_wrong(site: Site
     site.others.add("another refresher")
     site.polls()
     metrics = site.read()
-    assert metrics["stackcast_refresher_leads",] == 0
+    assert metrics["stackcast_refresher_primary",] == 0
     assert site.refresher.metrics.health().status == "ok"
     assert not any(
-        value == 0 for key, value in metrics.items() if key[0] == "stackcast_switch_in_step"
+        value == 0 for key, value in metrics.items() if key[0] == "stackcast_switch_in_sync"
     )
 
 

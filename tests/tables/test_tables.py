@@ -501,7 +501,7 @@ def test_the_progress_of_summaries_is_recorded_unless_it_is_complete(
     for batch in (5, 6):
         again.put(batch, {0: first})
     ToldHosts(spark, str(tmp_path)).put(KEPT + 5, {0: Told.all(99)})
-    assert [path.name for path in (tmp_path / "stackcast-told").glob("*.json")] == ["6.json"]
+    assert [path.name for path in (tmp_path / "stackcast-summary-progress").glob("*.json")] == ["6.json"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"versions": 3}'])

@@ -60,7 +60,7 @@ def test_a_second_owner_is_refused_and_the_error_names_the_first(local_tables):
     first.claim("one", "local-17", "/var/one")
     who = f"process {os.getpid()} on {socket.gethostname()}, application local-17 of checkpoint "
     with pytest.raises(
-        TableError, match=f"PLACE_TAKEN: {ROLE} .*{re.escape(who)}/var/one, since 20"
+        TableError, match=f"WRITER_ACTIVE: {ROLE} .*{re.escape(who)}/var/one, since 20"
     ):
         second.claim("two", "local-18")
     second.release()
@@ -143,7 +143,7 @@ def test_of_several_claims_at_once_one_gets_the_place(anywhere):
         try:
             fences[number].claim(f"owner-{number}", f"local-{number}")
         except TableError as error:
-            assert error.code == "TABLE.PLACE_TAKEN"
+            assert error.code == "TABLE.WRITER_ACTIVE"
             return False
         return True
 
@@ -163,7 +163,7 @@ def test_a_claim_while_another_reads_the_table_leaves_one_of_them(local_tables, 
         return result
 
     monkeypatch.setattr(local_tables, look, late)
-    with pytest.raises(TableError, match="PLACE_TAKEN"):
+    with pytest.raises(TableError, match="WRITER_ACTIVE"):
         second.claim("two", "local-18")
     first.check()
 

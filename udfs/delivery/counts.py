@@ -59,7 +59,7 @@ class Counts:
     ) -> None:
         """Counts a batch; templates: how many there are.
 
-        Raises StreamError OFFSETS_USED_UP for an offset that sequence numbers do not hold.
+        Raises StreamError OFFSETS_EXHAUSTED for an offset that sequence numbers do not hold.
         """
         if templates > self.by_template.shape[1]:
             self._grow(templates)
@@ -82,7 +82,7 @@ class Counts:
         )
         if largest > MAX_OFFSET:
             raise StreamError(
-                "OFFSETS_USED_UP",
+                "OFFSETS_EXHAUSTED",
                 f"topic {self.topic.name} has offset {largest}, and sequence numbers hold offsets "
                 f"up to {MAX_OFFSET}: publish to a topic of another name",
                 offset=largest,

@@ -43,7 +43,7 @@ class Opener(Protocol):
 
     def way(self, publisher: str, switch: str) -> Hashable:
         """Returns the way by which frames enter the network by the link of a publisher, which is
-        attached to this switch; equal ways need one sink. Raises SinkError NO_WAY."""
+        attached to this switch; equal ways need one sink. Raises SinkError NO_TRANSPORT."""
         ...
 
     def __call__(self, way: Any = None) -> Sink:

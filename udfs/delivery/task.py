@@ -75,7 +75,7 @@ class Task:
 
         Where switches match, a frame is what one host should have of a packet.
 
-        Raises StreamError OFFSETS_USED_UP.
+        Raises StreamError OFFSETS_EXHAUSTED.
         """
         if isinstance(batch, pa.RecordBatch):
             batch = Batch.of_arrow(batch)

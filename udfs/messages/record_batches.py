@@ -83,12 +83,12 @@ def read_records(
     middle of a batch; what begins at ``until`` or later is not looked at. aborted: transactions
     whose records are left out. header: the name of that which tells a record's publisher, if one
     does; of several the last counts. Raises KafkaError RECORDS_DAMAGED where a checksum is wrong or
-    a batch cannot be read, RECORDS_OLD for a format before 2.
+    a batch cannot be read, OLD_RECORD_FORMAT for a format before 2.
     """
     table, fault, at = kernels.scan(data, until)
     if fault == kernels.OLD:
         raise KafkaError(
-            "RECORDS_OLD",
+            "OLD_RECORD_FORMAT",
             f"records after offset {_end(table, first) - 1} are in message format "
             f"{int(data[at + 16])}, of before Kafka 0.11: set spark.stackcast.fetch to connector",
         )

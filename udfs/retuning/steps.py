@@ -55,7 +55,7 @@ def next_step(
     wanted stays, under its id; one that was retiring is active again. A tree that lost a link of
     the network is retired at once, whether it is wanted or not: no switch can hold it.
 
-    Raises NetworkError ``NO_TREE_ID`` when no id is left, ``BAD_SIZE`` for a budget
+    Raises NetworkError ``TREE_IDS_EXHAUSTED`` when no id is left, ``BAD_SIZE`` for a budget
     below 0.
     """
     # Of two rows of one tree, the one in use stays.
@@ -140,7 +140,7 @@ def _install(
         if number is None:
             advice = "" if network.labels.bits == 32 else ", or take labels of 32 bits"
             raise NetworkError(
-                "NO_TREE_ID",
+                "TREE_IDS_EXHAUSTED",
                 f"all ids of virtual trees up to {network.labels.max_id} are taken, and those of "
                 f"retired trees are not free yet: wait until they are{advice}",
             )

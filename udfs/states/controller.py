@@ -45,7 +45,7 @@ SETTLE = 2.0
 """Time after `Controller.restore` in which middlewares report what replicas have, before anybody is
 answered, seconds. So a program that starts then begins after all earlier updates."""
 _ASKED = (SignalKind.INIT_VNF, SignalKind.INIT_PUB, SignalKind.SUB_REG, SignalKind.STATE_ID_REQ)
-STOOD_STILL = 5.0
+STALLED = 5.0
 """Between two ticks, seconds: leases are longer by what is above."""
 
 
@@ -468,7 +468,7 @@ class Controller:
         if self._held and now >= self._settled_at:
             held, self._held = self._held, []
             found += [o for each in held for o in self.from_middleware(*each, now)]
-        if self._ticked and now > self._ticked + STOOD_STILL:
+        if self._ticked and now > self._ticked + STALLED:
             # It has heard nobody meanwhile.
             self._facts.programs.extend(now - self._ticked)
         self._ticked = now

@@ -13,7 +13,7 @@ from stackcast.udfs.messages.summary_keys import SummaryKey, read_keys
 def keys_in(path: Path, setting: str = "") -> list[SummaryKey]:
     """Returns the keys of a file, in its order. setting: that names the file, if one does.
 
-    Raises SettingsError BAD_KEYS (it cannot be read, or a line is none), OPEN_KEYS (others may read
+    Raises SettingsError BAD_KEYS (it cannot be read, or a line is none), KEYS_NOT_PRIVATE (others may read
     it: as with ssh's private keys, a group may where the file belongs to another account).
     """
     name = f"{setting}: {path}" if setting else str(path)
@@ -23,7 +23,7 @@ def keys_in(path: Path, setting: str = "") -> list[SummaryKey]:
             closed_to = 0o077 if about.st_uid == os.getuid() else 0o007
             if about.st_mode & closed_to:
                 raise SettingsError(
-                    "OPEN_KEYS",
+                    "KEYS_NOT_PRIVATE",
                     f"{name} can be read by others (mode {about.st_mode & 0o777:04o}): chmod 600",
                 )
             text = file.read()

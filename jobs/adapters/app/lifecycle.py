@@ -160,13 +160,13 @@ class Lifecycle:
         return self._still
 
     def check_standstill(self) -> None:
-        """Raise StreamError STOOD_STILL after a pause longer than Spark tolerates."""
+        """Raise StreamError STALLED after a pause longer than Spark tolerates."""
         if self.stood_still:
             raise self._standstill()
 
     def _standstill(self) -> StreamError:
         return StreamError(
-            "STOOD_STILL",
+            "STALLED",
             f"the driver was paused for {self.stood_still:.0f} s, by a signal, a suspended machine "
             "or a clock that was set forward, and Spark gives up its executor: the job ends in "
             "order; start it again to continue",
@@ -199,7 +199,7 @@ class Lifecycle:
                 progress; returns why that batch cannot end, after it has cut the batch off.
 
         Raises:
-            StreamError: FAILED with the reason of a query that has failed, or STOOD_STILL.
+            StreamError: FAILED with the reason of a query that has failed, or STALLED.
             StackcastError: the error of ``check_batch``, if the query has failed after it.
         """
         cut_off: StackcastError | None = None

@@ -18,17 +18,17 @@ from stackcast.udfs.errors import StreamError
 
 
 class ToldHosts:
-    """By partition, in the checkpoint's folder ``stackcast-told``; of partitions that are not there
+    """By partition, in the checkpoint's folder ``stackcast-summary-progress``; of partitions that are not there
     all hosts were told up to the end of the batch."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._files = BatchFiles(spark, checkpoint, "stackcast-told", ".json", kept=None)
+        self._files = BatchFiles(spark, checkpoint, "stackcast-summary-progress", ".json", kept=None)
         self._there: set[int] | None = None
 
     def after(self, batch_id: int, ends: Mapping[int, int]) -> dict[int, Told]:
         """Returns how far hosts are told after a batch, which ``ends`` there.
 
-        Raises StreamError TOLD_UNREADABLE.
+        Raises StreamError SUMMARIES_UNREADABLE.
         """
         text = self._files.read(batch_id)
         found = {partition: Told.all(end) for partition, end in ends.items()}
@@ -38,7 +38,7 @@ class ToldHosts:
             held = {int(p): Told.unpacked(each) for p, each in json.loads(text).items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
-                "TOLD_UNREADABLE",
+                "SUMMARIES_UNREADABLE",
                 f"{self._files.name(batch_id)} does not say how far hosts were told ({error!r}), "
                 "as after a power failure: restore the file, or remove it. Hosts that batch "
                 f"{batch_id} did not tell then see a hole in their summaries, and ask for it",

@@ -15,7 +15,7 @@
   // What may be the matter, and the alert of the runbook that speaks of it.
   const matters = [
     [/has been running/, "StackcastBatchTooLong"], [/last batch failed/, "StackcastBatchFailures"],
-    [/cannot be used/, "StackcastVersionsRefused"], [/wait to be live/, "StackcastPlanNotLive"],
+    [/cannot be used/, "StackcastVersionsRejected"], [/wait to be live/, "StackcastPlanNotLive"],
     [/not in the ledger/, "StackcastJournalBacklog"], [/room is left/, "StackcastDiskFull"],
   ];
   function showHealth({ stream, versions, batches, switches, alerts: judged }) {
@@ -55,7 +55,7 @@
       (row) => [row.name, row.version, { text: row.newest, bad: row.newest > row.version }, time(row.since)]))) : note("No batch is on record."));
     panel("lag", ["StackcastLagGrows"], lag, lag.length ? scrolled(table(["partition", "records"], lag.map(([name, count]) => [name, count])))
       : note("The stream is not asked, or has not looked yet."));
-    panel("switches", ["StackcastSwitchOutOfStep"], switches, switches.length ? scrolled(table(
+    panel("switches", ["StackcastSwitchOutOfSync"], switches, switches.length ? scrolled(table(
       ["switch", "in step", "holds", "should hold", "version", "checked", "errors"], switches.map((row) => [
         row.switch, { text: row.in_step === null ? "never checked" : row.in_step ? "yes" : "no", bad: row.in_step === false },
         row.held ?? "", row.desired ?? "", row.entries_version ?? "", time(row.checked_at), (row.errors ?? []).join("; ")])))

@@ -202,7 +202,7 @@ class NetworkView:
         return {pair: usable[min(pair), max(pair)] for pair in self._loads().pairs}
 
     def switch(self, name: str) -> dict[str, Any]:
-        """Returns what a switch is about. Raises ConsoleError NO_SUCH_NODE."""
+        """Returns what a switch is about. Raises ConsoleError UNKNOWN_NODE."""
         network = self.network()
         if name not in network.switches:
             raise _unknown(name)
@@ -239,7 +239,7 @@ class NetworkView:
         """Returns what a link is about: ``up`` as for the map, ``down`` the ends from where table
         ``links`` has it down, ``trees``, and each of its ``ways`` with the ``cables`` that it has.
 
-        Raises ConsoleError NO_SUCH_NODE.
+        Raises ConsoleError UNKNOWN_NODE.
         """
         loads, network = self._loads(), self.network()
         so_far, recent = self._published.refresh()
@@ -275,7 +275,7 @@ class NetworkView:
         }
 
     def host(self, name: str) -> dict[str, Any]:
-        """Returns what a host is about. Raises ConsoleError NO_SUCH_NODE."""
+        """Returns what a host is about. Raises ConsoleError UNKNOWN_NODE."""
         network = self.network()
         if name not in network.hosts:
             raise _unknown(name)
@@ -350,4 +350,4 @@ def _heaviest(sums: Mapping[Key, Sent]) -> list[tuple[Key, Sent]]:
 
 
 def _unknown(name: str) -> ConsoleError:
-    return ConsoleError("NO_SUCH_NODE", f"the network has no {name!r}", name=name)
+    return ConsoleError("UNKNOWN_NODE", f"the network has no {name!r}", name=name)

@@ -37,7 +37,7 @@ async function whenRecorded(session, sequence, waits) {
   for (;;) {
     try { return await ask("explain", { session, sequence }); } catch (error) {
       // Before the first batch of a topic, the ledger has no session of it either.
-      if (!["REPLAY.NOT_ON_RECORD", "REPLAY.NO_SESSION"].includes(error.code)) throw error;
+      if (!["REPLAY.NOT_RECORDED", "REPLAY.NO_SESSION"].includes(error.code)) throw error;
       if (!waits(error)) return null;
     }
     await new Promise((resolve) => { setTimeout(resolve, RECORD_LOOK); });

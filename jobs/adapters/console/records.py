@@ -30,7 +30,7 @@ class NewestRecords:
         partition, ``count`` in all at most.
 
         Raises SettingsError NO_BROKER; KafkaError as `Topics.spans` and `Fetcher.batches`, and
-        NOT_FETCHED.
+        CONNECTOR_USED.
         """
         settings = self._settings
         settings.require_broker()

@@ -120,7 +120,7 @@ class Fetcher:
 
         Raises:
             KafkaError: OFFSET_GONE, LOG_TRUNCATED, BROKER_UNREACHABLE, FETCH_REFUSED,
-                RECORDS_DAMAGED, RECORDS_OLD.
+                RECORDS_DAMAGED, OLD_RECORD_FORMAT.
         """
         reached = reached or Reached(wanted.first)
         reached.offset, reached.epoch = wanted.first, wanted.epoch

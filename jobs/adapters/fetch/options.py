@@ -86,7 +86,7 @@ def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:
     """Returns the options that a task fetches by.
 
     kafka: options of the Java client, by name. header: as of `FetchOptions`. Raises KafkaError
-    NOT_FETCHED, which names the option, where a task cannot do as it says; Spark's connector then
+    CONNECTOR_USED, which names the option, where a task cannot do as it says; Spark's connector then
     can.
     """
     client: dict[str, Any] = {}
@@ -125,7 +125,7 @@ def _login(kafka: Mapping[str, str]) -> dict[str, str]:
 
 def _not_fetched(key: str, why: str) -> KafkaError:
     return KafkaError(
-        "NOT_FETCHED",
+        "CONNECTOR_USED",
         f"tasks cannot fetch by themselves: spark.stackcast.kafka.{key} {why}",
         key=key,
     )

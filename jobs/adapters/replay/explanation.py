@@ -48,7 +48,7 @@ class SentExplanation:
         that match, or all where none does.
 
         sequence: of any message in it. Raises ReplayError NO_SESSION, NOT_SENT (no batch read that
-        record, or it has no such message), NOT_ON_RECORD (the ledger lacks the batch), NOBODY (the
+        record, or it has no such message), NOT_RECORDED (the ledger lacks the batch), NO_RECEIVER (the
         message is nobody's), UNREADABLE (it is a dead letter), and what `Replay` raises.
         """
         self._replay.ledger.refresh()
@@ -163,7 +163,7 @@ class SentExplanation:
             return ReplayError("UNREADABLE", f"{where} is a dead letter: {error}")
         shown = ", ".join(f"{name} = {text}" for name, text in event.items())
         return ReplayError(
-            "NOBODY",
+            "NO_RECEIVER",
             f"{where} starts no notification: no subscription matched it, or it travels with an "
             f"earlier message of its record (notifications of the record: {others}). {shown}",
         )
@@ -329,13 +329,13 @@ def _attributes(prepared: Prepared) -> bool:
 def _gap(where: str, gap: Gap) -> ReplayError:
     if gap.until is None:
         return ReplayError(
-            "NOT_ON_RECORD",
+            "NOT_RECORDED",
             f"{where} is in no batch of the ledger (yet): the last one of the partition ends "
             "before it",
         )
     if gap.missing:
         return ReplayError(
-            "NOT_ON_RECORD",
+            "NOT_RECORDED",
             f"{where} is in no batch of the ledger, and the ledger lacks batches between those "
             "before and behind it",
         )

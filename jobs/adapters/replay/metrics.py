@@ -64,7 +64,7 @@ class RerequestMetrics:
             registry=registry,
         )
         self._waiting = Gauge(
-            "stackcast_rerequests_waiting", "Requests not answered yet", registry=registry
+            "stackcast_rerequests_pending", "Requests not answered yet", registry=registry
         )
 
     def answered(

@@ -128,7 +128,7 @@ class StatesClient:
     def flush(self, timeout: float = 30.0) -> None:
         """Wait until the replica controller has every update of this program.
 
-        Raises StateError ``NOT_SAFE`` if it takes longer.
+        Raises StateError ``NOT_CONFIRMED`` if it takes longer.
         """
         until = time.monotonic() + timeout
         with self._lock:
@@ -136,7 +136,7 @@ class StatesClient:
                 if not self._lock.wait(until - time.monotonic()) and time.monotonic() >= until:
                     problem = f" ({self._problem})" if self._problem else ""
                     raise StateError(
-                        "NOT_SAFE",
+                        "NOT_CONFIRMED",
                         f"{self._program.unacknowledged} updates of {self._program.name} are not "
                         f"yet with the replica controller{problem}; they are tried on while the "
                         "program runs",

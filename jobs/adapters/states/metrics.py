@@ -25,7 +25,7 @@ class ControllerMetrics:
         ProcessCollector(registry=self.registry)
         self._since: float | None = None
         self._facts = Counter(
-            "stackcast_state_facts", "Facts merged into the tables", registry=self.registry
+            "stackcast_state_records", "Facts merged into the tables", registry=self.registry
         )
 
     def watch(self, service: ControllerService) -> None:
@@ -63,16 +63,16 @@ class _ControllerCounts(Collector):
         for name, text, value in (
             ("middlewares", "Middlewares that are connected", counts.middlewares),
             ("programs", "Programs that run or whose last update is kept", counts.programs),
-            ("program_numbers_left", "Programs that can still start", counts.numbers_left),
+            ("program_numbers_remaining", "Programs that can still start", counts.numbers_left),
             ("names", "States that have a number", counts.states),
             (
                 "names_beyond_registers",
                 "States for which the registers of a switch have no room",
                 counts.beyond_registers,
             ),
-            ("kept_updates", "Updates of the backlog", counts.kept),
-            ("kept_bytes", "Bytes of these updates", counts.kept_bytes),
-            ("waiting", "Publishers of a state of whom an update is missing", counts.waiting),
+            ("backlog_updates", "Updates of the backlog", counts.kept),
+            ("backlog_bytes", "Bytes of these updates", counts.kept_bytes),
+            ("publishers_waiting", "Publishers of a state with a missing update", counts.waiting),
         ):
             yield GaugeMetricFamily(f"stackcast_state_{name}", text, value)
         yield CounterMetricFamily(
@@ -102,7 +102,7 @@ class PublisherMetrics:
             "stackcast_state_update_bytes", "Bytes of these updates", registry=registry
         )
         self._refused = Counter(
-            "stackcast_state_updates_refused", "Updates that are too large", registry=registry
+            "stackcast_state_updates_rejected", "Updates that are too large", registry=registry
         )
         Gauge(
             "stackcast_state_unconfirmed_seconds",

@@ -83,7 +83,7 @@ class Replica:
     def flush(self, timeout: float = 30.0) -> None:
         """Wait until the replica controller has every update of this program.
 
-        Raises StateError ``NOT_SAFE`` if it takes longer.
+        Raises StateError ``NOT_CONFIRMED`` if it takes longer.
         """
         self._client.flush(timeout)
 

@@ -58,7 +58,7 @@ class SafePublisher:
         return True
 
     def flush(self) -> None:
-        """Returns when all is safe. Raises StateError NOT_SAFE where a stop comes before."""
+        """Returns when all is safe. Raises StateError NOT_CONFIRMED where a stop comes before."""
         while True:
             try:
                 self._client.flush(FLUSH_SECONDS)

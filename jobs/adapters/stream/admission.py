@@ -65,7 +65,7 @@ class RunningQuery:
     def limit_next(self, records: int) -> None:
         """Has Spark plan the next batch with so many records at most.
 
-        A partition that has any gets one at least. Raises StreamError LIMIT_NOT_TAKEN where this
+        A partition that has any gets one at least. Raises StreamError LIMIT_UNSUPPORTED where this
         version of Spark has no such limit.
         """
         try:
@@ -75,7 +75,7 @@ class RunningQuery:
             getattr(execution, "uniqueSources_$eq")(limits)
         except (Py4JError, TypeError) as error:
             raise StreamError(
-                "LIMIT_NOT_TAKEN",
+                "LIMIT_UNSUPPORTED",
                 f"this version of Spark takes no limit for its next batch ({one_line(error)}): "
                 f"set {PREFIX}maxBytesPerTrigger to 0, and only records bound a batch",
             ) from error

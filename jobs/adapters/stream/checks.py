@@ -119,7 +119,7 @@ def before_start(
         Where the stream begins.
 
     Raises:
-        StreamError: a code of `Identity.check`, RECORDS_GONE, LOG_TRUNCATED, OFFSETS_USED_UP,
+        StreamError: a code of `Identity.check`, RECORDS_GONE, LOG_TRUNCATED, OFFSETS_EXHAUSTED,
             CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN, NO_ROOM.
         KafkaError: the broker does not answer, or refuses.
         TableError: a table is missing or has another layout.
@@ -337,12 +337,12 @@ def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: b
 def check_offsets(topic: str, spans: Spans) -> None:
     """Refuses a topic with offsets that sequence numbers do not hold; warns long before.
 
-    Raises StreamError OFFSETS_USED_UP.
+    Raises StreamError OFFSETS_EXHAUSTED.
     """
     p, end = max(((p, end) for p, (_, end) in spans.items()), key=lambda x: x[1], default=(0, 0))
     if end > MAX_OFFSET + 1:
         raise StreamError(
-            "OFFSETS_USED_UP",
+            "OFFSETS_EXHAUSTED",
             f"partition {p} of topic {topic} has offsets up to {end - 1}, and sequence numbers "
             f"hold those up to {MAX_OFFSET}: publish to a topic of another name, and set "
             f"{PREFIX}topic and {PREFIX}checkpoint",
@@ -369,7 +369,7 @@ def no_room(settings: Settings, words: str, spill: str) -> StreamError:
     found = full_places(places)
     where = ", ".join(found) if found else f"of a place that has room again ({words[:300]})"
     return StreamError(
-        "NO_ROOM",
+        "DISK_FULL",
         f"no room is left on the disk of {where}: make room there and start again; the batch in "
         "progress then runs again, with the same numbers",
     )

@@ -82,7 +82,7 @@ class StreamMetrics:
         for reason in REASONS.values():
             self._dead.labels(reason)
         self._batches = counter("batches", "Micro-batches delivered")
-        self._again = counter("batches_again", "Batches that ran again after an interruption")
+        self._again = counter("batches_retried", "Batches that ran again after an interruption")
         self._failures = counter("batch_failures", "Batches that failed, by error code", "code")
         self._batch = histogram("batch_seconds", "One micro-batch, from its start to its end")
         self._stage = histogram("batch_stage_seconds", "A stage of a micro-batch", "stage")
@@ -96,8 +96,8 @@ class StreamMetrics:
         self._rules = gauge("rules", "Rules that are live")
         self._rejected = gauge("rejected_rules", "Rules that are not live, by code", "code")
         self._versions = gauge("table_version", "Version in use", "table")
-        self._refused = gauge("versions_refused", "1 while the newest tables cannot be used")
-        self._unknown = gauge("header_stacks_unknown", "Receiver sets not worked out yet")
+        self._refused = gauge("versions_rejected", "1 while the newest tables cannot be used")
+        self._unknown = gauge("header_stacks_pending", "Receiver sets not worked out yet")
         pending = gauge("plan_pending_seconds", "How long newer tables wait to be live; 0: none")
         pending.set_function(lambda: self.pending_for(time.monotonic()))
 

@@ -148,7 +148,7 @@ def start(
         SettingsError: PORT_TAKEN or BAD_HOST if metrics cannot be served, NOT_REALTIME if real time
             is required and not possible.
         StreamError: NO_EXECUTORS.
-        TableError: PLACE_TAKEN.
+        TableError: WRITER_ACTIVE.
     """
     with ExitStack() as ending:
         query, delivery = _start(spark, settings, lifecycle, ending, consent)

@@ -73,7 +73,7 @@ class SwitchMetrics:
         )
         self._in_step = each(
             Gauge(
-                "stackcast_switch_in_step",
+                "stackcast_switch_in_sync",
                 "1 if it was last read to hold exactly what it should",
                 ["switch"],
                 registry=registry,
@@ -111,7 +111,7 @@ class SwitchMetrics:
             "stackcast_derive_failures", "Tables that could not be used, or read", registry=registry
         )
         self._refused = Gauge(
-            "stackcast_versions_refused",
+            "stackcast_versions_rejected",
             "1 while the newest tables cannot be used",
             registry=registry,
         )
@@ -122,7 +122,7 @@ class SwitchMetrics:
             registry=registry,
         )
         self._leads = Gauge(
-            "stackcast_refresher_leads",
+            "stackcast_refresher_primary",
             "1 while this refresher writes the switches, 0 while another does",
             registry=registry,
         )

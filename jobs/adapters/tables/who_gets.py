@@ -56,7 +56,7 @@ def define(spark: SparkSession, tables: Tables, specification: Specification) ->
     """Make the view ``filter_ranges`` and the function ``who_gets`` in this session.
 
     The tables must be attached. Answers are of the tables as they are now: to ask later ones,
-    define again. Raises TableError NOT_IN_STEP.
+    define again. Raises TableError VERSIONS_DIFFER.
     """
 
     def at(name: str, version: int) -> str:
@@ -85,7 +85,7 @@ def agreeing(
 
     The stream commits one table after the other. ``current``: version of a table. ``held``: what
     the rows of a table, as of a version, say; errors of SQL where the version cannot be read.
-    Raises TableError NOT_IN_STEP if there is no such pair for ``ATTEMPTS`` times ``PAUSE`` seconds.
+    Raises TableError VERSIONS_DIFFER if there is no such pair for ``ATTEMPTS`` times ``PAUSE`` seconds.
     """
     known: dict[tuple[str, int], TableAt | None] = {}
 
@@ -113,7 +113,7 @@ def agreeing(
             if found and reached and (nothing or _agree(found, reached)):
                 return entries - back[0], leaves - back[1]
     raise TableError(
-        "NOT_IN_STEP",
+        "VERSIONS_DIFFER",
         "filter_entries and filter_leaves are of different versions of the subscriptions, and the "
         "stream that writes them did not make them agree: look into its log, or edit a "
         "subscription, which writes both anew",

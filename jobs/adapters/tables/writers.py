@@ -85,7 +85,7 @@ class Fence:
     ) -> None:
         """Takes the place, where it is free or this owner's, or with ``take_over`` in any case.
 
-        A holder that is taken from has ``patience`` seconds to end. Raises TableError PLACE_TAKEN.
+        A holder that is taken from has ``patience`` seconds to end. Raises TableError WRITER_ACTIVE.
         """
         while self._row is None:
             # Looked up first, or a claim that comes between the two would go unseen, and be passed.
@@ -93,7 +93,7 @@ class Fence:
             before = self._newest()
             if before and before["owner"] != owner and not before["ended_at"] and not take_over:
                 raise TableError(
-                    "PLACE_TAKEN",
+                    "WRITER_ACTIVE",
                     f"{self._role} has a writer, {_who(before)}, which would send the same again: "
                     "end that one. If it has died, or is to give way, start this one once with "
                     "--take-over",

@@ -77,7 +77,7 @@ class Opener:
         """Returns the options of frames that enter by a publisher's link, out of this process: the
         place's way for the publisher, the place's for all, the publisher's, that of the sink. What
         enters by the link of an ingress elsewhere goes by its way there. Files of one sink hold the
-        frames of all. Raises SinkError NO_WAY."""
+        frames of all. Raises SinkError NO_TRANSPORT."""
         options, place = self.options, _place()
         if options.kind == "pcap":
             return options
@@ -92,7 +92,7 @@ class Opener:
             whose = options.alone or publisher == ingress
             if _for_each(way) == way and not whose:
                 raise SinkError(
-                    "NO_WAY",
+                    "NO_TRANSPORT",
                     f"no tunnel or interface is named for publisher {publisher!r} at {switch!r}, "
                     "and what enters by another's goes astray: set spark.stackcast.sink.publishers "
                     "or spark.stackcast.sink.places, or {publisher} or {switch} in the sink's own "
