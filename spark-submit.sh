@@ -402,8 +402,8 @@ case "${1:-}" in
   make)
     name=${2:-}
     case "$name" in
-      audit | p4 | p4runtime | docs | packages | structure) ;;
-      *) die "make has no target '$name'; targets: audit docs p4 p4runtime packages structure" ;;
+      audit | p4 | p4runtime | docs | packages | site | structure) ;;
+      *) die "make has no target '$name'; targets: audit docs p4 p4runtime packages site structure" ;;
     esac
     shift 2
     ensure_environment test

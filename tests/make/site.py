@@ -1,0 +1,90 @@
+"""Renders docs/ as a site with search: ./spark-submit.sh make site [--out FOLDER].
+
+Sphinx reads the Markdown files as they are. `docs/index.md` is the start page, and its lists of
+links are also the navigation: one section per heading. A broken link, and a page that the index
+does not name, end the command with an error.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from paths import ROOT
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
+
+from stackcast.command_line import ArgumentParser
+from stackcast.installation import var_folder
+
+DOCS = ROOT / "docs"
+SETTINGS = {
+    "project": "Stackcast",
+    "html_title": "Stackcast",
+    "extensions": ["myst_parser", "sphinx_copybutton", __name__],
+    "source_suffix": {".md": "markdown"},
+    "myst_heading_anchors": 4,
+    "highlight_language": "none",
+    "html_theme": "furo",
+    "html_show_sourcelink": False,
+    "html_show_copyright": False,
+    "copybutton_prompt_text": "$ ",
+}
+_SECTION = re.compile(r"^## (.+)\n((?:(?!## ).*\n?)*)", re.MULTILINE)
+_PAGE = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
+
+
+def navigation(index: str) -> str:
+    """Return Sphinx's `toctree` directives for the pages that the index links to, by section."""
+    trees = []
+    for heading, text in _SECTION.findall(index):
+        pages = _PAGE.findall(text)
+        if pages:
+            lines = ["```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```"]
+            trees.append("\n".join(lines))
+    return "\n\n".join(trees)
+
+
+def _add_navigation(_app: Sphinx, page: str, content: list[str]) -> None:
+    if page == "index":
+        content[0] += f"\n\n{navigation(content[0])}\n"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register this module as an extension of Sphinx."""
+    app.connect("source-read", _add_navigation)
+    return {"parallel_read_safe": True}
+
+
+def build(folder: Path) -> int:
+    """Render the pages into `folder`, and print warnings to standard error.
+
+    Returns:
+        0, or 1 if a link has no target or the index does not name a page.
+    """
+    with docutils_namespace():
+        app = Sphinx(
+            srcdir=DOCS,
+            confdir=None,
+            outdir=folder,
+            doctreedir=folder / ".doctrees",
+            buildername="html",
+            confoverrides=SETTINGS,
+            status=None,
+            warningiserror=True,
+        )
+        app.build()
+        return app.statuscode
+
+
+def main() -> None:
+    parser = ArgumentParser("./spark-submit.sh make site", description="Render docs/ as a site.")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=var_folder() / "site")
+    folder = parser.parse_args().out
+    if build(folder):
+        raise SystemExit(1)
+    print(f"site: {folder / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()
