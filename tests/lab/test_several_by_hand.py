@@ -21,8 +21,8 @@ from stackcast.udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 
-SECTION = (ROOT / "docs/lab.md").read_text().split("### Several, by hand")[1]
-SECTION = SECTION.split("A hardware target")[0]
+PAGE = (ROOT / "docs/how-to/use-bmv2.md").read_text()
+SECTION = PAGE.split("## Connect several switches by hand")[1].split("\n## ")[0]
 BLOCKS = [
     "\n".join(line[4:] for line in block.splitlines())
     for block in re.findall(r"(?:^ {4}.*\n)+", SECTION, re.MULTILINE)

@@ -181,9 +181,12 @@ def hex_dumps(text: str) -> list[bytes]:
     return [bytes.fromhex("".join(re.sub(r"^ +\S+ +", "", b, flags=re.M).split())) for b in blocks]
 
 
-def test_the_bytes_in_the_document_are_those_of_its_own_example():
-    text = (ROOT / "docs" / "wire.md").read_text()
-    summary, tag, asked, frame = hex_dumps(text)
+def test_the_bytes_in_the_documents_are_those_of_the_example():
+    folder = ROOT / "docs" / "reference"
+    text = (folder / "sessions-and-summaries.md").read_text()
+    summary, tag = hex_dumps(text)
+    (asked,) = hex_dumps((folder / "re-request-protocol.md").read_text())
+    (frame,) = hex_dumps((folder / "frame-format.md").read_text())
     sent = dissect(frame)
     sequence, count = sent.sequence, sent.count
     assert (

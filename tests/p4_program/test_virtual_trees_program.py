@@ -131,7 +131,7 @@ def test_every_reason_to_drop_a_frame_is_counted_apart():
     text = "".join(path.read_text() for path in p4_products.sources("virtual_trees"))
     for name, _ in reasons:
         assert re.search(rf"\b(?:reason = {name};|reason [!=]= {name}\b)", text), name
-    explained = (p4_products.FOLDER.parent / "docs/wire.md").read_text()
+    explained = (p4_products.FOLDER.parent / "docs/reference/drop-reasons.md").read_text()
     assert re.findall(r"^\| (\d+) \| `(\w+)` \|", explained, re.MULTILINE) == [
         (number, name) for name, number in reasons[1:]
     ]

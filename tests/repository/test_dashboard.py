@@ -27,8 +27,8 @@ pytestmark = pytest.mark.unit
 
 DASHBOARD = json.loads((ROOT / "conf" / "grafana-dashboard.json").read_text())
 RULES = yaml.safe_load((ROOT / "conf" / "prometheus-alerts.yml").read_text())
-RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+RUNBOOK = (ROOT / "docs" / "how-to" / "runbook.md").read_text()
+METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 
 #: Not a recorded name, which has colons, and no part of another word.
 NAME = re.compile(r"(?<![\w:])(?:stackcast|process)_[a-z0-9_]+(?![\w:])")
@@ -165,7 +165,7 @@ def test_every_alert_has_what_prometheus_wants_and_its_section_in_the_runbook():
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert re.fullmatch(r"Stackcast[A-Za-z]+", name)
         assert rule["labels"]["severity"] in ("page", "ticket")
-        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/how-to/runbook.md#{name.lower()}"
         assert "for" not in rule or DURATION.fullmatch(rule["for"])
         for label in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
             # A label that the sum took away would be an empty word.
@@ -181,19 +181,19 @@ def test_every_alert_has_what_prometheus_wants_and_its_section_in_the_runbook():
 def test_every_section_of_the_runbook_says_what_why_and_what_to_do():
     sections = re.split(r"^## (?=Stackcast)", RUNBOOK, flags=re.MULTILINE)[1:]
     for section in sections:
-        for part in ("**Means.**", "**See why.**", "**Do.**", "**Can wait.**"):
+        for part in ("**Meaning.**", "**Diagnosis.**", "**Action.**", "**Urgency.**"):
             assert section.count(part) == 1, section.splitlines()[0]
 
 
 def test_the_documents_speak_only_of_metrics_that_are_there():
     known = set().union(*EXPORTED.values()) | set(EXPORTED)
-    for text in (RUNBOOK, OPERATIONS):
+    for text in (RUNBOOK, METRICS):
         named = re.findall(r"`((?:stackcast|process)_[a-z0-9_]+)", text)
         assert named and set(named) <= known, set(named) - known
 
 
 def test_every_metric_is_explained_to_operators():
-    explained = set(re.findall(r"`(stackcast_[a-z0-9_]+)`", OPERATIONS))
+    explained = set(re.findall(r"`(stackcast_[a-z0-9_]+)`", METRICS))
     for name, samples in EXPORTED.items():
         if name.startswith("stackcast_"):
             assert explained & ({name} | samples), name

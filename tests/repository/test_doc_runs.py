@@ -137,7 +137,7 @@ ABBREVIATIONS = {
 def test_each_command_is_run_or_has_a_reason():
     """The lists have the commands of the documents, no others, and no reason is left over."""
     shown = {command.line for command in commands()}
-    tutorial = {command.line for command in commands() if command.document == "tutorial-lab.md"}
+    tutorial = {command.line for command in commands() if command.document == "tutorials/lab.md"}
     run = {step.line for step in STEPS}
     assert run - shown == set(), "no document shows it"
     for line in shown - run - tutorial - OTHER_TESTS.keys():
@@ -210,7 +210,7 @@ def test_a_command_on_interfaces(step: Step, shell_in_namespace: Shell):
 
 @pytest.mark.long
 class TestOneSwitch:
-    """Commands on the switch of the first example of docs/lab.md."""
+    """Commands on the switch of the tutorial docs/tutorials/one-switch.md."""
 
     @pytest.fixture(scope="class")
     def switch(self, shell_in_namespace: Shell) -> Iterator[Background]:

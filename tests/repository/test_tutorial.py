@@ -19,7 +19,7 @@ from paths import ROOT
 
 pytestmark = pytest.mark.long
 
-TUTORIAL = (ROOT / "docs" / "tutorial-lab.md").read_text()
+TUTORIAL = (ROOT / "docs" / "tutorials" / "lab.md").read_text()
 #: Limit against hangs, in seconds: a job takes minutes on a busy machine.
 PATIENCE = 600.0
 #: Parts of the output that the text promises.

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.integration
 UNITS = sorted((ROOT / "conf" / "systemd").iterdir())
 CRON = ROOT / "conf" / "stackcast.cron"
 AIRFLOW = ROOT / "conf" / "stackcast_airflow.py"
+GUIDES = "".join(path.read_text() for path in (ROOT / "docs" / "how-to").iterdir())
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 ANALYZE, LOGROTATE = shutil.which("systemd-analyze"), shutil.which("logrotate", path=PATH)
 #: The folder of the project in the examples.
@@ -71,7 +72,7 @@ def test_units_crontab_and_airflow_run_existing_jobs_and_options() -> None:
     for line in commands:
         (job,) = re.findall(r" (jobs/\w+\.py)", line)
         assert (ROOT / job).is_file()
-        text = (ROOT / job).read_text() + (ROOT / "docs" / "operations.md").read_text()
+        text = (ROOT / job).read_text() + GUIDES
         options = re.findall(r" (--[a-z-]+)", line.split(job)[1])
         assert all(option in text for option in options), line
 

@@ -67,7 +67,7 @@ def _of_bitmaps(label: int) -> Mapping[str, int]:
     return {"block": label >> 11 & 7, "ports": label & 0x7FF}
 
 
-#: By EtherType, the fields of a label as docs/wire.md describes them.
+#: By EtherType, the fields of a label as docs/wire.md describe them.
 FIELDS: Mapping[int, Callable[[int], Mapping[str, int]]] = {
     0x9999: _typed(14),
     0x999A: _typed(30),
@@ -267,11 +267,12 @@ def test_a_frame_in_a_tunnel_between_switches_is_read():
 
 def test_the_program_of_the_document_prints_what_the_document_shows(tmp_path, monkeypatch, capsys):
     """The frame is the example of the document."""
-    text = (ROOT / "docs/wire.md").read_text()
-    dump = text.partition("## An example\n")[2].partition("\n| bytes")[0]
+    text = (ROOT / "docs/reference/frame-format.md").read_text()
+    dump = text.partition("## Example\n")[2].partition("\n| bytes")[0]
     lines = re.findall(r"^    [0-9a-f]{4}  (.+)$", dump, re.MULTILINE)
     frame = bytes.fromhex(" ".join(lines))
-    section = text.partition("## In scapy\n")[2].partition("\n## ")[0]
+    guide = (ROOT / "docs/how-to/dissect-frames.md").read_text()
+    section = guide.partition("## Use scapy\n")[2].partition("\n## ")[0]
     (program,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     (output,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     wrpcap(str(tmp_path / "frames.pcap"), [Ether(frame)])

@@ -13,7 +13,8 @@ import jvm
 import pytest
 from paths import ROOT
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+DOCS = ROOT / "docs"
+DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 DOOR = "./spark-submit.sh"
 #: The first word of a command, after a prompt, a parenthesis or a variable.
 _PROGRAM = re.compile(
@@ -27,7 +28,7 @@ class Command(NamedTuple):
     """A command of a document.
 
     Attributes:
-        document: file name.
+        document: path below docs/, or the file name of another document.
         line: the command without its prompt and remark.
         shown: lines of output below a command with a prompt.
     """
@@ -40,13 +41,14 @@ class Command(NamedTuple):
 def commands() -> Iterator[Command]:
     """Yield each command in a block of code or in README's table of tasks, from top to bottom."""
     for document in DOCUMENTS:
+        name = document.name if document.parent == ROOT else document.relative_to(DOCS).as_posix()
         text = document.read_text()
         for block in re.findall(r"(?:^ {4}.*\n|\n(?= {4}))+", text, re.MULTILINE):
-            yield from _of_block(document.name, textwrap.dedent(block).strip("\n"))
+            yield from _of_block(name, textwrap.dedent(block).strip("\n"))
         for row in re.findall(r"^\| [^|]+ \| ([^|]*`[^|]*) \|.*\|$", text, re.MULTILINE):
-            if document.name == "README.md":
+            if name == "README.md":
                 for line in re.findall(r"`((?:\./spark-submit\.sh|stackcast) [^`]+)`", row):
-                    yield Command(document.name, line)
+                    yield Command(name, line)
 
 
 def _of_block(document: str, block: str) -> Iterator[Command]:

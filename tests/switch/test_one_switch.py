@@ -27,13 +27,13 @@ FOLDER = ROOT / "docs" / "examples" / "one-switch"
 
 def documented() -> str:
     """Return the command of docs/lab.md that starts the switch, in one line."""
-    text = re.sub(r" *\\\n *", " ", (ROOT / "docs" / "lab.md").read_text())
+    text = re.sub(r" *\\\n *", " ", (ROOT / "docs" / "tutorials" / "one-switch.md").read_text())
     (line,) = re.findall(r"^ {4}stackcast (switch run --json .*--port 3=.*)$", text, re.MULTILINE)
     return line
 
 
 def test_the_rows_of_the_document_are_those_of_the_example():
-    shown = re.findall(r'^ {4}(\{"host": "h1".*\})$', (ROOT / "docs/lab.md").read_text(), re.M)
+    shown = re.findall(r'^ {4}(\{"host": "h1".*\})$', (ROOT / "docs/tutorials/one-switch.md").read_text(), re.M)
     rows = [json.loads(row) for row in (FOLDER / "hosts.jsonl").read_text().splitlines()]
     assert shown and all(json.loads(row) in rows for row in shown)
 
