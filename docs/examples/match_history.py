@@ -1,4 +1,4 @@
-"""Rules over a table of what was: which would have matched, and who would have received it.
+"""Apply rules to past trades, and show which rules match and which hosts would receive them.
 
 ./spark-submit.sh docs/examples/match_history.py
 """
