@@ -662,7 +662,7 @@ CODES = {row[1] for row in FAULTS + NET_FAULTS} | {row[2] for row in BAD_ROWS} |
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_the_manual_says_what_to_do_about_every_code(code: str):
-    manual = ROOT / "docs" / "subscriptions.md"
+    manual = ROOT / "docs" / "reference" / "rule-errors.md"
     assert f"| `SUBSCRIPTION.{code}` | " in manual.read_text("utf-8")
 
 

@@ -255,8 +255,8 @@ GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 
 
 def shown_file(name: str) -> str:
-    """Returns a file that docs/attributes.md shows."""
-    text = (ROOT / "docs" / "attributes.md").read_text()
+    """Returns a file that docs/tutorials/attributes.md shows."""
+    text = (ROOT / "docs" / "tutorials" / "attributes.md").read_text()
     if name == "my.rules":
         rule = re.search(r"with one rule,\s+`([^`]+)`, in `my\.rules`", text)
         assert rule

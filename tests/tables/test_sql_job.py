@@ -360,7 +360,7 @@ def test_attributes_are_read_from_the_file_of_the_documentation(
 ) -> None:
     """Decimals have exactly the value that the file shows, as a number or as text."""
     tables = copied(spark, empty_tables, tmp_path, "attributes")
-    document = (ROOT / "docs" / "attributes.md").read_text("utf-8")
+    document = (ROOT / "docs" / "tutorials" / "attributes.md").read_text("utf-8")
     lines = re.findall(r"^ {4}(\{\"id\": .*\})$", document, re.MULTILINE)
     folder = write(tmp_path / "rows", {})
     file = folder / "attributes.jsonl"
