@@ -1,8 +1,8 @@
 """Options of the lab: arguments of the jobs that run it, and options of ``stackcast lab``.
 
-`RunOptions` defines name, default, limits and help of each option. `add_arguments` makes arguments
-of a job of them, `stackcast.cli.lab_options` options of a command. Importing this module loads
-nothing of the lab, so that jobs can read their command line first.
+`RunOptions` defines the name, default, limits and help of each option. `add_arguments` adds them to
+the command line of a job, and `stackcast.cli.lab_options` to a command. Importing this module does
+not load the lab, so that jobs can parse their command line first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPEED = re.compile(r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9]
 
 
 def whole_number(least: int, most: int = _LARGEST) -> Callable[[str], int]:
-    """Return a function that parses an argument, a whole number within these limits."""
+    """Return a function that parses an argument as a whole number within these limits."""
 
     def parse(value: str) -> int:
         try:
@@ -64,7 +64,9 @@ def _option(
 
 def _speed(text: str) -> str:
     if not _SPEED.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not full, recorded or messages per second")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not full, recorded or a number of messages per second"
+        )
     return text
 
 
@@ -82,49 +84,55 @@ def _file(text: str) -> str:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a lab and its traffic. An option that is None has a default that the run sets."""
+    """Options of a lab and its traffic. The run sets the default of options that are None."""
 
     folder: str | None = _option(None, "folder of the lab; by default var/lab", "FOLDER", _text)
     network: str | None = _option(
         None,
-        "network: fabric, line (three switches), a name of topohub such as topozoo/Abilene, or a "
-        "GraphML file; by default a fabric",
+        "network of the lab: fabric (the default), line (three switches), a topohub name such as "
+        "topozoo/Abilene, or a GraphML file",
         "NAME",
         _text,
     )
     pods: int = _number(4, "number of pods in the fabric")
-    racks: int = _number(2, "number of racks in each pod")
+    racks: int = _number(2, "number of racks per pod")
     hosts: int | None = _number(
-        None, "number of hosts on each rack (2), or on each node of another network (1)"
+        None, "number of hosts per rack (default 2), or per node of another network (default 1)"
     )
-    planes: int = _number(2, "number of planes of spine switches, and of fabric switches in a pod")
-    spines: int = _number(2, "number of spine switches in each plane")
+    planes: int = _number(2, "number of planes of spine switches, and of fabric switches per pod")
+    spines: int = _number(2, "number of spine switches per plane")
     publishers: int = _number(
-        1, "number of publishers, feed1, feed2 and so on, each with a partition of the topic"
+        1, "number of publishers (feed1, feed2 and so on), each with its own topic partition"
     )
     subscriptions: int | None = _number(
-        None, "number of generated subscriptions; by default 1000, or 200 for sensors", least=0
+        None, "number of generated subscriptions; by default 1,000, or 200 for sensors", least=0
     )
-    seed: int = _number(1, "seed of generated subscriptions and messages", least=0)
+    seed: int = _number(1, "random seed of the generated subscriptions and messages", least=0)
     messages: int | None = _number(
         None,
         "number of generated messages; by default 100,000, or 20,000 for sensors and --demo",
     )
-    symbols: int = _number(200, "number of stocks in the generated session", least=4, most=10_000)
+    symbols: int = _number(
+        200, "number of stock symbols in the generated session", least=4, most=10_000
+    )
     session: str | None = _option(
-        None, "Nasdaq BinaryFILE, .gz or not, to publish instead of a generated one", "FILE", _file
+        None,
+        "Nasdaq BinaryFILE (plain or .gz) to publish instead of a generated session",
+        "FILE",
+        _file,
     )
     speed: str | None = _option(
         None,
-        "full (as fast as possible), recorded (by timestamps), or a number of messages per second; "
-        "by default 10,000; 2,000 for sensors, 150 with --demo, and full if switches match",
+        "publishing speed: full (as fast as possible), recorded (by timestamps), or a number of "
+        "messages per second; by default 10,000 (2,000 for sensors, 150 with --demo), or full if "
+        "switches match",
         "SPEED",
         _speed,
     )
 
     @staticmethod
     def of(arguments: argparse.Namespace) -> RunOptions:
-        """Return the options in a parsed command line that has those of `add_arguments`."""
+        """Return the options of a command line that was parsed with those of `add_arguments`."""
         names = {option.name for option in fields(RunOptions)}
         return RunOptions(**{k: v for k, v in vars(arguments).items() if k in names})
 
@@ -145,7 +153,7 @@ class RunOptions:
 
     def network_options(self, encoding: str, label_bits: int) -> NetworkOptions:
         """Return the choice of the lab's network, with labels of an encoding."""
-        # Jobs that run without a lab import this module for their command line.
+        # Jobs that run without a lab also import this module for their command line.
         from stackcast.lab.fabric.topologies import NetworkOptions  # noqa: PLC0415
 
         return NetworkOptions(
@@ -173,7 +181,7 @@ class RunOptions:
         """Raise SettingsError ``BAD_VALUE`` if an option of the lab is given.
 
         Args:
-            reason: why there is no lab, as the end of the message.
+            reason: end of the message, which says why there is no lab.
         """
         if changed := self.changed():
             names = ", ".join(f"--{name}" for name in changed)
@@ -194,7 +202,7 @@ def add_arguments(
     Args:
         parser: parser of the job.
         without: names of options that the job does not have.
-        texts: help of options that differs from that of the other jobs, by name of the option.
+        texts: help texts that differ from those of the other jobs, by name of the option.
     """
     group = parser.add_argument_group("options of the embedded lab")
     for option in fields(RunOptions):

@@ -81,7 +81,11 @@ def test_the_keys_are_all_different_and_all_described():
     keys = [key for key, _, _ in rows]
     assert len(set(keys)) == len(keys) == sum(bool(f.metadata) for f in fields(Settings)) + 1
     assert all(key.startswith(PREFIX) and meaning for key, _, meaning in rows)
-    assert (PREFIX + "sink", "udp", "Where frames go (udp, af_packet, af_xdp, pcap)") in rows
+    assert (
+        PREFIX + "sink",
+        "udp",
+        "Destination of frames. Valid values: udp, af_packet, af_xdp, pcap.",
+    ) in rows
     assert keys[-1] == KAFKA_PREFIX + "*"
 
 
@@ -118,7 +122,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one(key: str, nearest: str):
 def test_a_key_that_is_an_option_is_an_unknown_key_and_named_with_the_option(key: str, option: str):
     error = refused(key, "1")
     assert error.code == "SETTINGS.UNKNOWN_KEY" and error.key == PREFIX + key
-    assert error.message.endswith(f"give an option to the program, as in {option}")
+    assert error.message.endswith(f"use an option of the program instead: {option}")
 
 
 def test_no_option_is_named_that_the_program_does_not_have():
@@ -135,7 +139,7 @@ def test_no_option_is_named_that_the_program_does_not_have():
 
 
 def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
-    assert "docs/operations.md" in refused("zzzzzzzz", "1").message
+    assert "docs/reference/settings.md" in refused("zzzzzzzz", "1").message
 
 
 def test_where_stacks_name_no_stored_trees_there_are_none_to_choose():
@@ -191,8 +195,8 @@ def test_stacks_have_as_many_labels_as_the_program_of_their_encoding_parses():
         ("multicast.group", "10.0.0.1", "multicast group"),
         ("multicast.group", "224.0.0.256", "multicast group"),
         ("sink.udp.endpoint", "switch1", "host:port"),
-        ("topic", "", "something"),
-        ("checkpoint", "  ", "something"),
+        ("topic", "", "non-empty text"),
+        ("checkpoint", "  ", "non-empty text"),
     ],
 )
 def test_a_malformed_value_is_named_with_its_key(key: str, value: str, words: str):

@@ -51,9 +51,9 @@ def test_each_option_is_an_argument_and_none_is_the_default(tmp_path: Path):
         ("messages", "9" * 30, "not a whole number from 1 to 9223372036854775807"),
         ("subscriptions", "-1", "not a whole number of 0 or more"),
         ("symbols", "3", "not a whole number from 4 to 10000"),
-        ("speed", "fast", "not full, recorded or messages per second"),
-        ("speed", "0", "not full, recorded or messages per second"),
-        ("speed", "..", "not full, recorded or messages per second"),
+        ("speed", "fast", "not full, recorded or a number of messages per second"),
+        ("speed", "0", "not full, recorded or a number of messages per second"),
+        ("speed", "..", "not full, recorded or a number of messages per second"),
         ("network", " ", "a value is missing"),
         ("session", "", "a value is missing"),
         ("session", "missing.bin", "there is no file 'missing.bin'"),
@@ -83,7 +83,7 @@ def test_a_job_may_describe_an_option_in_its_own_words():
     assert (
         "seed of the city (default: 1)" in text and "generated subscriptions and mess" not in text
     )
-    assert "number of racks in each pod" in text and "--pods" not in text
+    assert "number of racks per pod" in text and "--pods" not in text
 
 
 def test_defaults_depend_on_the_kind_of_the_run():
@@ -150,8 +150,12 @@ def test_the_command_has_the_same_options_with_the_same_limits(
         ("up", "--network= ", "a value is missing"),
         ("up", "--folder=", "a value is missing"),
         ("status", "--folder=", "a value is missing"),
-        ("feed --generate 5", "--speed=fast", "not full, recorded or messages per second"),
-        ("feed --generate 5", "--speed=0", "not full, recorded or messages per second"),
+        (
+            "feed --generate 5",
+            "--speed=fast",
+            "not full, recorded or a number of messages per second",
+        ),
+        ("feed --generate 5", "--speed=0", "not full, recorded or a number of messages per second"),
     ],
 )
 def test_the_command_refuses_a_text_that_jobs_refuse_before_it_does_anything(

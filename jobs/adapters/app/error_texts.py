@@ -27,12 +27,12 @@ _CODES = (
     (
         "MISSING",
         re.compile(r"(PATH|TABLE_OR_VIEW|DELTA_TABLE)_NOT_FOUND|DELTA_MISSING_DELTA_TABLE"),
-        "SHOW TABLES lists those that there are; jobs/create_tables.py makes missing ones",
+        "SHOW TABLES lists the existing tables; jobs/create_tables.py creates missing ones",
     ),
     (
         "NOT_WRITABLE",
         re.compile(r"DELTA_CANNOT_CREATE_LOG_PATH"),
-        "let this user write there, or point spark.stackcast.tables elsewhere",
+        "grant this user write access, or set spark.stackcast.tables to another location",
     ),
 )
 #: What Py4J says of a call that brought no answer at all, not even a Java exception.
@@ -81,7 +81,7 @@ def table_error(error: BaseException, doing: str = "") -> TableError:
     """
     told = one_line(error)
     if isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(told):
-        text = "the job's JVM gave no answer: it ended, or something ended it"
+        text = "the job's JVM does not respond: it has exited or was killed"
         return TableError("NO_ANSWER", f"{doing}: {text}" if doing else text)
     condition = _CONDITION.match(told)
     words = _STATE.sub("", told[condition.end() :] if condition else told)

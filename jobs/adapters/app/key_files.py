@@ -11,10 +11,16 @@ from stackcast.udfs.messages.summary_keys import SummaryKey, read_keys
 
 
 def keys_in(path: Path, setting: str = "") -> list[SummaryKey]:
-    """Returns the keys of a file, in its order. setting: that names the file, if one does.
+    """Return the keys of a file, in the order of its lines.
 
-    Raises SettingsError BAD_KEYS (it cannot be read, or a line is none), KEYS_NOT_PRIVATE (others may read
-    it: as with ssh's private keys, a group may where the file belongs to another account).
+    Args:
+        path: path of the file.
+        setting: setting that names the file; empty if there is none.
+
+    Raises:
+        SettingsError: ``BAD_KEYS`` if the file cannot be read or a line is not a key,
+            ``KEYS_NOT_PRIVATE`` if other users can read it. As with private keys of ssh, the group
+            may read a file that belongs to another account.
     """
     name = f"{setting}: {path}" if setting else str(path)
     try:
@@ -24,19 +30,26 @@ def keys_in(path: Path, setting: str = "") -> list[SummaryKey]:
             if about.st_mode & closed_to:
                 raise SettingsError(
                     "KEYS_NOT_PRIVATE",
-                    f"{name} can be read by others (mode {about.st_mode & 0o777:04o}): chmod 600",
+                    f"{name} is readable by other users (mode {about.st_mode & 0o777:04o}): run "
+                    "chmod 600",
                 )
             text = file.read()
     except OSError as error:
         raise SettingsError("BAD_KEYS", f"{name}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise SettingsError("BAD_KEYS", f"{name} is no text") from None
+        raise SettingsError("BAD_KEYS", f"{name} is not a UTF-8 text file") from None
     return read_keys(text, name)
 
 
 def signing_key(settings: Settings) -> SummaryKey | None:
-    """Returns the master key that summaries are signed with: the first one of the file that is set,
-    None without one. Raises as `keys_in`."""
+    """Return the master key that signs summaries, which is the first key of the configured file.
+
+    Returns:
+        None if no file is configured.
+
+    Raises:
+        SettingsError: see `keys_in`.
+    """
     if not settings.summary_keys:
         return None
     return keys_in(Path(settings.summary_keys), f"{PREFIX}summary.keys")[0]

@@ -167,9 +167,9 @@ class Lifecycle:
     def _standstill(self) -> StreamError:
         return StreamError(
             "STALLED",
-            f"the driver was paused for {self.stood_still:.0f} s, by a signal, a suspended machine "
-            "or a clock that was set forward, and Spark gives up its executor: the job ends in "
-            "order; start it again to continue",
+            f"the driver was paused for {self.stood_still:.0f} s by a signal, a suspended machine "
+            "or a clock that was set forward, so Spark gives up its executor: the job shuts down "
+            "cleanly; start it again to continue",
         )
 
     def boundary(self) -> None:
@@ -207,7 +207,7 @@ class Lifecycle:
             while query.isActive and not self.stopping.is_set() and not finished():
                 _wait(query)
             if self.stopping.is_set():
-                log.warning("asked to stop: ending after the batch in progress")
+                log.warning("asked to stop: the job ends after the batch in progress")
             self.stopping.set()
             while query.isActive and _sends(query):
                 _wait(query)

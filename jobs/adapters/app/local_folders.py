@@ -75,7 +75,7 @@ def remove_leftovers(directories: Collection[Path]) -> None:
                 _remove(path.parent)
         except OSError:  # its application runs, or another start has removed it
             continue
-        log.info("removed what an application that was killed left in %s", path.parent)
+        log.info("removed temporary files of a killed application: %s", path.parent)
 
 
 def _is_own(path: Path) -> bool:

@@ -45,10 +45,12 @@ def _application(registry: CollectorRegistry, look: Callable[[], Health]) -> ASG
                 status = 503 if current.problems else 200
                 response = Response(current.as_json(), status, media_type="application/json")
             else:
-                response = PlainTextResponse("/metrics and /health are here\n", 404)
+                response = PlainTextResponse(
+                    "not found: this server has /metrics and /health\n", 404
+                )
         except Exception:
-            log.exception("%s could not be answered", path)
-            response = PlainTextResponse("the job's log says why\n", 500)
+            log.exception("request for %s failed", path)
+            response = PlainTextResponse("internal error: see the log of the job\n", 500)
         await response(scope, receive, send)
 
     return answer

@@ -61,10 +61,10 @@ def told_by_metrics(
     registry: CollectorRegistry, health: Callable[[], Health]
 ) -> Callable[[], Health]:
     """Returns ``health``, which two metrics of the registry tell the last answer of."""
-    healthy = Gauge("stackcast_healthy", "1 while /health answers 200", registry=registry)
-    degraded = Gauge(
-        "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
+    healthy = Gauge(
+        "stackcast_healthy", "1 if /health returns status 200, otherwise 0", registry=registry
     )
+    degraded = Gauge("stackcast_degraded", "Number of remarks in /health", registry=registry)
 
     def look() -> Health:
         found = health()
@@ -83,13 +83,13 @@ def _listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise SettingsError(
                 "PORT_TAKEN",
-                f"something listens at {host}:{port} already: give each job on a machine a "
-                "spark.stackcast.metrics.port of its own, or 0 to serve no metrics",
+                f"{host}:{port} is already in use: set a different spark.stackcast.metrics.port "
+                "for each job on this machine, or 0 to disable the server",
                 port=port,
             ) from error
         raise SettingsError(
             "BAD_HOST",
-            f"metrics cannot be served at {host}:{port}: {error}; correct "
-            "spark.stackcast.metrics.host, an address of this machine, or the port",
+            f"metrics cannot be served at {host}:{port}: {error}; set "
+            "spark.stackcast.metrics.host to an address of this machine, or change the port",
             host=host,
         ) from error

@@ -93,7 +93,7 @@ def _encryption(configured: Mapping[str, str]) -> dict[str, str]:
     if ENCRYPTION in configured:
         if configured[ENCRYPTION].lower() != "true":
             log.warning(
-                "%s is %s: temporary files of Spark contain what %s set in plain text",
+                "%s is %s: Spark's temporary files contain the values of %s in plain text",
                 ENCRYPTION,
                 configured[ENCRYPTION],
                 ", ".join(secrets),
@@ -134,7 +134,7 @@ def _check_driver_host(configured: Mapping[str, str]) -> None:
             "NO_DRIVER_HOST",
             f"spark.driver.host is not set, and {_LOCAL_IP} is {address}, where Spark serves its "
             "pages: executors on other machines could not reach the driver; set spark.driver.host "
-            "to an address of the driver that they reach",
+            "to an address at which they can reach it",
         )
 
 
