@@ -13,7 +13,7 @@ from paths import ROOT
 from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
 from stackcast.udfs import errors
 from stackcast.udfs.messages.readers import REASONS
-from tests.make.docs import COMMAND, OPERATIONS, with_tables
+from tests.make.docs import COMMAND, GENERATED_TABLES, REFERENCE, GeneratedTable
 
 pytestmark = pytest.mark.unit
 
@@ -119,9 +119,9 @@ def properties(path: Path) -> list[tuple[str, str]]:
     return [(key, value.strip()) for key, value in pairs]
 
 
-def test_the_tables_of_settings_and_options_match_the_code():
-    text = OPERATIONS.read_text()
-    assert text == with_tables(text), f"run: {COMMAND}"
+@pytest.mark.parametrize("table", GENERATED_TABLES, ids=lambda table: table.page.name)
+def test_the_tables_of_settings_and_options_match_the_code(table: GeneratedTable):
+    assert table.page.read_text() == table.updated(), f"run: {COMMAND}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
@@ -137,7 +137,7 @@ def test_every_link_has_a_target(document: Path):
 
 @pytest.mark.integration
 def test_every_error_code_is_documented():
-    texts = OPERATIONS.read_text() + (ROOT / "docs" / "subscriptions.md").read_text()
+    texts = "".join(page.read_text() for page in sorted(REFERENCE.glob("*.md")))
     areas = "|".join(AREAS.values())
     documented = set(re.findall(rf"`((?:{areas})\.[A-Z0-9_]+)`", texts))
     raised = {code for path in SOURCES for code in codes_in(path)}
@@ -147,7 +147,8 @@ def test_every_error_code_is_documented():
 
 
 def test_every_reason_of_a_dead_letter_is_documented():
-    reasons = set(re.findall(r"^\| `([a-z_]+)` \|", OPERATIONS.read_text(), re.MULTILINE))
+    page = (REFERENCE / "dead-letters.md").read_text()
+    reasons = set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
     assert set(REASONS.values()) <= reasons
 
 
