@@ -152,7 +152,7 @@ class RunOptions:
         return "" if self.network in (None, "fabric") else str(self.network)
 
     def network_options(self, encoding: str, label_bits: int) -> NetworkOptions:
-        """Return the choice of the lab's network, with labels of an encoding."""
+        """Return the options of the lab's network, with the labels of an encoding."""
         # Jobs that run without a lab also import this module for their command line.
         from stackcast.lab.fabric.topologies import NetworkOptions  # noqa: PLC0415
 
