@@ -200,8 +200,8 @@ class Settings:
     attributes_unknown: str = setting(
         "attributes.unknown",
         "dead_letter",
-        "Handling of JSON names that table attributes does not contain: the event becomes a dead "
-        "letter, or the name is registered with a new id",
+        "Handling of JSON names that are not in table attributes: the event becomes a dead letter, "
+        "or the name is registered with a new id",
         ("dead_letter", "register"),
     )
     attributes_steps: str = setting(
@@ -389,7 +389,7 @@ class Settings:
     metrics_hosts: int = setting(
         "metrics.hosts",
         200,
-        "Maximum number of hosts with metrics of their own; if there are more, no host has any; 0 "
+        "Maximum number of hosts with individual metrics; if there are more, none are exported; 0 "
         "disables metrics per host",
         least=0,
     )
