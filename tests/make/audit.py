@@ -1,9 +1,9 @@
-"""Reports known vulnerabilities of the locked versions: ./spark-submit.sh make audit.
+"""Report known vulnerabilities of the locked versions: ./spark-submit.sh make audit.
 
-pip-audit (`pip install pip-audit`) asks the vulnerability database of the Python package index. For
-packages that it cannot look up, and for jars, only the table of known advisories in
-docs/security.md counts. Exit code 1 means that a locked version has a known vulnerability, or that
-the table does not agree with the locked versions.
+pip-audit (`pip install pip-audit`) queries the vulnerability database of the Python package index.
+Jars, and packages that pip-audit cannot look up, are only compared with the table of known
+advisories in docs/reference/audited-versions.md. Exit code 1 means that a locked version has a
+known vulnerability, or that the table does not match the locked versions.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from paths import ROOT
 from stackcast.command_line import ArgumentParser
 from tests.make.packages import pins
 
-SECURITY = ROOT / "docs" / "security.md"
+AUDITED_VERSIONS = ROOT / "docs" / "reference" / "audited-versions.md"
 JARS = ROOT / "conf" / "jars.sha256"
-#: In place of a version: the advisory has no fix, and the row says why it does no harm.
+#: Replaces the fixed version of an advisory without a fix. The row explains why it is harmless.
 NO_FIX = "none"
 _ROW = re.compile(r"^\| `([\w.-]+)` \| ([^|]+) \| ([^|]+) \| (.*(?:CVE|GHSA)-.*) \|$", re.MULTILINE)
 _ID = re.compile(r"(?:CVE|GHSA|PYSEC)-[\w-]+")
@@ -35,8 +35,8 @@ class Known(NamedTuple):
     """A row of the table.
 
     Attributes:
-        package: name of a Python package or a jar.
-        locked: locked versions, one or several.
+        package: name of the Python package or jar.
+        locked: one or more locked versions.
         fixed: first version without the vulnerabilities, or `NO_FIX`.
         ids: ids of the advisories.
     """
@@ -48,7 +48,7 @@ class Known(NamedTuple):
 
 
 def known_advisories(text: str) -> list[Known]:
-    """Return the rows of the table in docs/security.md."""
+    """Return the rows of the table in docs/reference/audited-versions.md."""
     return [
         Known(name, tuple(locked.split(", ")), fixed, frozenset(_ID.findall(advisories)))
         for name, locked, fixed, advisories in _ROW.findall(text)
@@ -74,44 +74,45 @@ def disagreements(rows: Iterable[Known], versions: Mapping[str, tuple[str, ...]]
         locked = versions.get(row.package, ())
         if locked != row.locked:
             yield (
-                f"{row.package} is locked at {', '.join(locked) or 'no version'}, and the table of "
-                f"docs/security.md says {', '.join(row.locked)}"
+                f"{row.package} is locked at {', '.join(locked) or 'no version'}, but "
+                f"docs/reference/audited-versions.md lists {', '.join(row.locked)}"
             )
         elif row.fixed != NO_FIX and any(
             Version(version) < Version(row.fixed) for version in locked
         ):
-            yield f"{row.package} {locked[0]} has {', '.join(sorted(row.ids))}: take {row.fixed}"
+            ids = ", ".join(sorted(row.ids))
+            yield f"{row.package} {locked[0]} has {ids}: upgrade to {row.fixed}"
 
 
 def look_up(pip_audit: str) -> list[dict[str, Any]]:
-    """Return what pip-audit says of each Python package; nothing if it reaches no database."""
+    """Return the reports of pip-audit per Python package; empty if the database is unreachable."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.writelines(f"{name}=={version}\n" for name, version in python_packages().items())
         file.flush()
         command = [pip_audit, "--disable-pip", "--no-deps", "--progress-spinner", "off"]
         command += ["--format", "json", "--requirement", file.name]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError:
             print(f"{pip_audit} is not installed: pip install pip-audit", file=sys.stderr)
             return []
     try:
-        dependencies: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+        dependencies: list[dict[str, Any]] = json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError):
-        print(*done.stderr.splitlines()[-1:], file=sys.stderr)
+        print(*result.stderr.splitlines()[-1:], file=sys.stderr)
         return []
     return dependencies
 
 
 def vulnerabilities(reports: Iterable[Mapping[str, Any]], rows: Iterable[Known]) -> Iterator[str]:
-    """Yield each vulnerability that pip-audit reports and that the table does not explain."""
+    """Yield each vulnerability that pip-audit reports, unless the table explains it."""
     harmless = {(row.package, name) for row in rows if row.fixed == NO_FIX for name in row.ids}
     for package in reports:
         for vulnerability in package.get("vulns", ()):
             names = [vulnerability["id"], *vulnerability.get("aliases", ())]
             if not any((package["name"], name) in harmless for name in names):
                 fix = ", ".join(vulnerability.get("fix_versions", ())) or "no version"
-                yield f"{package['name']} {package['version']} has {names[0]}: {fix} has a fix"
+                yield f"{package['name']} {package['version']} has {names[0]}, fixed in {fix}"
 
 
 def main() -> int:
@@ -119,7 +120,7 @@ def main() -> int:
     parser.add_argument(
         "--pip-audit", default="pip-audit", help="path of pip-audit; default: the one on PATH"
     )
-    rows = known_advisories(SECURITY.read_text())
+    rows = known_advisories(AUDITED_VERSIONS.read_text())
     reports = look_up(parser.parse_args().pip_audit)
     problems = [*disagreements(rows, locked_versions()), *vulnerabilities(reports, rows)]
     print(*problems, sep="\n", end="\n" if problems else "")
@@ -127,11 +128,11 @@ def main() -> int:
     unknown = total - len(reports) + skipped
     if unknown:
         print(
-            f"{unknown} of {total} Python packages could not be looked up: for them only the table "
-            "of docs/security.md was compared"
+            f"{unknown} of {total} Python packages could not be looked up, and were only compared "
+            "with docs/reference/audited-versions.md"
         )
     if not problems:
-        print("no locked version has a vulnerability that is known here")
+        print("the locked versions have no known vulnerabilities")
     return 1 if problems else 0
 
 

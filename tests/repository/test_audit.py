@@ -1,4 +1,4 @@
-"""No locked version has a known vulnerability, and the report says what it could not look up."""
+"""The audit finds vulnerable versions, and reports which packages it could not look up."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.make import audit
 
 pytestmark = pytest.mark.integration
 
-ROWS = audit.known_advisories(audit.SECURITY.read_text())
+ROWS = audit.known_advisories(audit.AUDITED_VERSIONS.read_text())
 LOCKED = audit.locked_versions()
 
 
-def test_every_locked_version_is_that_of_the_table_and_has_the_fix() -> None:
+def test_table_matches_locked_versions_and_each_contains_the_fix() -> None:
     assert len(ROWS) > 20
     assert not list(audit.disagreements(ROWS, LOCKED))
 
@@ -24,18 +24,18 @@ def test_every_locked_version_is_that_of_the_table_and_has_the_fix() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"locked": ("0.1",)}, "the table of docs/security.md says 0.1"),
-        ({"fixed": "99999"}, "take 99999"),
+        ({"locked": ("0.1",)}, "docs/reference/audited-versions.md lists 0.1"),
+        ({"fixed": "99999"}, "upgrade to 99999"),
         ({"package": "left-pad"}, "left-pad is locked at no version"),
     ],
 )
-def test_a_row_that_does_not_agree_is_a_problem(change: dict[str, Any], problem: str) -> None:
-    (found,) = audit.disagreements([ROWS[0]._replace(**change)], LOCKED)
-    assert problem in found
+def test_wrong_row_is_reported(change: dict[str, Any], problem: str) -> None:
+    (message,) = audit.disagreements([ROWS[0]._replace(**change)], LOCKED)
+    assert problem in message
 
 
 def pip_audit(folder: Path, report: object) -> str:
-    """Return a program that prints what pip-audit would, of the packages that it is given."""
+    """Return the path of a program that prints this report in the format of pip-audit."""
     path = folder / "pip-audit"
     program = (
         f"#!{sys.executable}\nimport json, sys\n"
@@ -58,14 +58,14 @@ UNKNOWN = {"skip_reason": "not found"}
 @pytest.mark.parametrize(
     ("report", "code", "words"),
     [
-        ({"*": {"vulns": []}, "ply": PLY}, 0, ["no locked version has"]),
-        ({"*": {"vulns": []}, "h11": BAD}, 1, ["h11 ", "has CVE-2027-1: 9.9 has a fix"]),
+        ({"*": {"vulns": []}, "ply": PLY}, 0, ["no known vulnerabilities"]),
+        ({"*": {"vulns": []}, "h11": BAD}, 1, ["h11 ", "has CVE-2027-1, fixed in 9.9"]),
         ({"*": UNKNOWN}, 0, ["{total} of {total} Python packages could not be looked up"]),
         ({"*": {"vulns": []}, "h11": UNKNOWN}, 0, ["1 of {total} Python packages could not"]),
         (None, 0, ["{total} of {total} Python packages could not be looked up"]),
     ],
 )
-def test_the_report_has_what_the_database_knows_and_what_it_was_not_asked(
+def test_report_contains_vulnerabilities_and_number_of_skipped_packages(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -75,13 +75,13 @@ def test_the_report_has_what_the_database_knows_and_what_it_was_not_asked(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["audit", "--pip-audit", pip_audit(tmp_path, report)])
     assert audit.main() == code
-    said = capsys.readouterr().out
-    for each in words:
-        assert each.format(total=len(audit.python_packages())) in said
-    assert ("no locked version has" in said) == (code == 0)
+    output = capsys.readouterr().out
+    for text in words:
+        assert text.format(total=len(audit.python_packages())) in output
+    assert ("no known vulnerabilities" in output) == (code == 0)
 
 
-def test_without_pip_audit_the_report_names_the_command_that_installs_it(
+def test_missing_pip_audit_is_reported_with_install_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["audit", "--pip-audit", "/nowhere/pip-audit"])
