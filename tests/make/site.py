@@ -30,19 +30,30 @@ SETTINGS = {
     "html_show_copyright": False,
     "copybutton_prompt_text": "$ ",
 }
-_SECTION = re.compile(r"^## (.+)\n((?:(?!## ).*\n?)*)", re.MULTILINE)
-_PAGE = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
+_LINE = re.compile(r"^(?:(##+) (.+)|- \[[^\]]+\]\(([\w/-]+)\.md\).*)$", re.MULTILINE)
 
 
 def navigation(index: str) -> str:
-    """Return Sphinx's `toctree` directives for the pages that the index links to, by section."""
-    trees = []
-    for heading, text in _SECTION.findall(index):
-        pages = _PAGE.findall(text)
-        if pages:
-            lines = ["```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```"]
-            trees.append("\n".join(lines))
-    return "\n\n".join(trees)
+    """Return Sphinx's `toctree` directives for the pages that the index links to.
+
+    Each heading of the index that is followed by links becomes one directive. The caption of a
+    heading of the third level begins with that of the second: `How-to guides: hosts`.
+    """
+    trees: list[tuple[str, list[str]]] = []
+    purpose = ""
+    for level, heading, page in _LINE.findall(index):
+        if page:
+            trees[-1][1].append(page)
+        elif level == "##":
+            purpose = heading
+            trees.append((purpose, []))
+        else:
+            trees.append((f"{purpose}: {heading[0].lower()}{heading[1:]}", []))
+    return "\n\n".join(
+        "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"])
+        for caption, pages in trees
+        if pages
+    )
 
 
 def _add_navigation(_app: Sphinx, page: str, content: list[str]) -> None:

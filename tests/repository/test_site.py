@@ -23,7 +23,7 @@ _TABLE = re.compile(r"^\|.*$", re.MULTILINE)
 
 def test_each_page_has_one_of_five_purposes_and_a_line_in_the_index() -> None:
     index = (DOCS / "index.md").read_text()
-    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S.*", index, re.MULTILINE)
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+)\):\s\S", index, re.MULTILINE)
     pages = {path.relative_to(DOCS).as_posix() for path in PAGES} - {"index.md"}
     assert set(listed) == pages and len(listed) == len(pages)
     assert {page.partition("/")[0] for page in pages} == PURPOSES
