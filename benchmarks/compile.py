@@ -2,9 +2,9 @@
 
     ./spark-submit.sh bench compile [--pictures]
 
-One line of JSON a measurement, as in ``bench kernels``: ``seconds`` is time on one core.
-``--pictures`` also draws docs/pictures/entries.svg from the measured entries. The process measures
-memory in a second one of its own. docs/benchmarks.md says what the workloads are.
+Prints one line of JSON per measurement, as ``bench kernels`` does: ``seconds`` is time on one core.
+``--pictures`` also draws docs/pictures/entries.svg from the measured entries. Memory is measured in
+a separate process. docs/results/compiler.md describes the workloads.
 """
 
 from __future__ import annotations
@@ -371,13 +371,15 @@ def siena(pictures: bool) -> None:
     if pictures:
         PICTURE.write_text(
             svg(
-                "Table entries against rules and against predicates",
+                "Table entries by number of rules and of predicates",
                 "Left: entries grow more slowly than rules. Right: the more predicates a rule has, "
                 "the fewer entries the rules need.",
                 [
-                    Panel("Entries against rules", "rules", "table entries", by_rules, log=True),
                     Panel(
-                        f"Entries against predicates, {SELECTIVE.subscriptions} rules",
+                        "Entries by number of rules", "rules", "table entries", by_rules, log=True
+                    ),
+                    Panel(
+                        f"Entries by number of predicates, {SELECTIVE.subscriptions} rules",
                         "predicates in a rule",
                         "table entries",
                         {"": by_predicates},

@@ -1,10 +1,10 @@
-"""The cost, on one core, of a task's work: records in, frames out, and of the frames alone.
+"""The cost, on one core, of a whole task (records in, frames out) and of building frames.
 
     ./spark-submit.sh bench kernels
 
-One line of JSON a measurement: ``seconds`` is the median of the time on the core in some
-runs over the same bytes, ``ratio`` compares with the measurement named in ``to``, in this very run.
-``bench match`` measures what comes before.
+Prints one line of JSON per measurement: ``seconds`` is the median time on the core over several
+runs with the same bytes, and ``ratio`` compares with the measurement named in ``to``, of the same
+run. ``bench match`` measures decoding and matching. docs/results/kernels.md shows the results.
 """
 
 from __future__ import annotations

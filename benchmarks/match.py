@@ -1,11 +1,11 @@
-"""The cost, on one core, of decoding events and finding their receivers, beside other ways.
+"""The cost, on one core, of decoding events and finding their receivers, and of alternatives.
 
     ./spark-submit.sh bench match [fields] [--quick]
 
-``fields`` measures rules over many fields alone, and ``--quick`` only small sets of these.
-One line of JSON a measurement: ``seconds`` is the median of the time on the core in some runs
-over the same events, ``ratio`` compares seconds an event with the measurement named in ``to``,
-in this very run. docs/benchmarks.md says what is compared with what.
+``fields`` measures only rules over many fields, and ``--quick`` only small sets of them. Prints one
+line of JSON per measurement: ``seconds`` is the median time on the core over several runs with the
+same events, and ``ratio`` compares seconds per event with the measurement named in ``to``, of the
+same run. docs/results/matching.md describes the comparisons.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     ./spark-submit.sh bench attributes [headers] [entries] [codecs] [--pictures]
 
-One line of JSON a measurement, ``ratio`` compares with what ``to`` names, in this very run. All
-three parts without a name. ``--pictures`` draws docs/pictures/attribute_headers.svg and
-attribute_entries.svg from the parts that run.
+Prints one line of JSON per measurement; ``ratio`` compares with the measurement named in ``to``, of
+the same run. Without a part, all three parts run. ``--pictures`` draws
+docs/pictures/attribute_headers.svg and attribute_entries.svg from the parts that run.
 """
 
 from __future__ import annotations

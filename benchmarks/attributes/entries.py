@@ -158,7 +158,7 @@ def _table(rules: list[CheckedRule], known: Registry, limit: int) -> GenericTabl
 
 
 def draw(curves: Mapping[str, Mapping[str, Curve]]) -> None:
-    """docs/pictures/attribute_entries.svg."""
+    """Draw docs/pictures/attribute_entries.svg."""
     panels = [
         Panel(
             family,
@@ -172,11 +172,11 @@ def draw(curves: Mapping[str, Mapping[str, Curve]]) -> None:
     ]
     PICTURE.write_text(
         svg(
-            "Entries of the generic table and of tables of one field, against subscriptions",
-            "Each panel is a family of subscriptions. Where they compare one attribute, or name "
-            "one value of another first, both need about as many; where several attributes are "
-            "compared, rows of the generic table alone would be a product of prefixes: switches "
-            "hold those as bit vectors, which add up.",
+            "Entries of the generic table and of tables of one field by number of subscriptions",
+            "Each panel is a family of subscriptions. If rules compare one attribute, or first "
+            "select one value of another, both designs need about as many entries. If rules "
+            "compare several attributes, rows of the generic table multiply; switches hold such "
+            "rules as bit vectors, which add up.",
             panels,
             columns=2,
         ),

@@ -1,4 +1,4 @@
-"""Bytes of both headers against the attributes of an event: KUNDEL's Fig. 5, and as built."""
+"""Bytes of both headers by number of attributes: KUNDEL's Fig. 5, and as implemented."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "attribute_headers.s
 ATTRIBUTES = WIDTHS.bitmask
 COUNTS = range(1, ATTRIBUTES + 1)
 NARROW, BUILT = 4, 8
-"""Bits of an id: in Fig. 5, and as built."""
+"""Bits of an id: in Fig. 5, and as implemented."""
 
 
 def first_smaller(id_bits: int) -> int:
@@ -64,12 +64,12 @@ def headers() -> dict[str, dict[str, Curve]]:
             bitmask_smaller_from=first_smaller(bits),
         )
     return {
-        "What says which attributes": {
+        "List of attributes": {
             "id pairs, ids of 4 bits": _types("id_pairs", NARROW),
             "id pairs, ids of 8 bits": _types("id_pairs", BUILT),
             "bitmask of 32 bits": _types("bitmask", BUILT),
         },
-        "Whole header, as built": {
+        "Whole header, as implemented": {
             "id pairs": list(built("id_pairs").items()),
             "bitmask": list(built("bitmask").items()),
         },
@@ -82,14 +82,14 @@ def _types(encoding: str, id_bits: int) -> Curve:
 
 
 def draw(panels: dict[str, dict[str, Curve]]) -> None:
-    """The picture of docs/benchmarks.md."""
+    """Draw the picture of docs/results/attributes.md."""
     PICTURE.write_text(
         svg(
-            "Bytes of both headers against the attributes of an event",
-            "Left: what says which attributes there are. With ids of 4 bits, as in the text, the "
-            f"bitmask is smaller from {first_smaller(NARROW)} attributes on; with ids of 8 bits, "
-            f"as built, from {first_smaller(BUILT)} on. "
-            "Right: the whole header with its values, as built.",
+            "Bytes of both headers by number of attributes",
+            "Left: the list of attributes. With ids of 4 bits, as in the paper, the bitmask is "
+            f"smaller from {first_smaller(NARROW)} attributes on; with ids of 8 bits, as "
+            f"implemented, from {first_smaller(BUILT)} on. "
+            "Right: the whole header with its values, as implemented.",
             [
                 Panel(title, "attributes of an event", "bytes", curves)
                 for title, curves in panels.items()

@@ -1,13 +1,13 @@
-"""The experiments of CAMUS: where filters stand, what compiling takes.
+"""The experiments of CAMUS: filtering in switches and at hosts, and the time to compile.
 
     ./spark-submit.sh bench camus [PART ...] [--itch FILE] [--quick]
 
-One line of JSON a measurement. PARTs are sockets (filtering in a switch, at a host, and before the
-wire, by real sockets), queue (the text's curves as those of a queue) and compile (Fig. 5c, beside a
-package of decision diagrams); all without one. ``--itch`` names a Nasdaq BinaryFILE, whose new
-orders are one more workload. ``--quick`` measures a tenth. Lines are kept under ``var/bench``;
-``document`` draws ``docs/pictures/camus-*.svg`` and writes the tables of docs/camus.md from the
-last run of each part.
+Prints one line of JSON per measurement. The parts are sockets (filtering in a switch, at a host and
+before the wire, with real sockets), queue (a queueing model of the paper's curves) and compile
+(Fig. 5c, compared with a package for decision diagrams); without a part, all of them run.
+``--itch`` names a Nasdaq BinaryFILE, whose new orders become another workload. ``--quick`` measures
+a tenth. Lines are stored under ``var/bench``; ``document`` draws ``docs/pictures/camus-*.svg`` and
+writes the tables of docs/results/camus*.md from the last run of each part.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ PARTS: Parts = {
 
 def main() -> None:
     parser = parser_of("camus", PARTS)
-    parser.add_argument("--itch", metavar="FILE", help="a Nasdaq BinaryFILE, .gz or not")
-    parser.add_argument("--quick", action="store_true", help="a tenth of it, for a first look")
+    parser.add_argument(
+        "--itch", metavar="FILE", help="a Nasdaq BinaryFILE, optionally compressed (.gz)"
+    )
+    parser.add_argument("--quick", action="store_true", help="measure a tenth, for rough figures")
     run(parser, parser.parse_args(), PARTS)
 
 

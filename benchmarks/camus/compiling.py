@@ -69,7 +69,7 @@ def _ours(lines: Lines, counts: Sequence[int]) -> None:
 
 
 def _tied(lines: Lines, count: int) -> None:
-    """The drawing whose counts come near the text's (docs/benchmarks.md)."""
+    """Measure the set of rules whose counts are close to the paper's (docs/results/compiler.md)."""
     itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     compiled, seconds = compile_in_phases(texts_of(tied(HOSTS - 1, 1, count)), itch)
     lines.say(

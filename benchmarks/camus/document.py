@@ -1,7 +1,7 @@
-"""Pictures, and the marked tables of docs/camus.md, from the last run of each part.
+"""The pictures and the tables of docs/results/camus*.md, generated from the last runs.
 
-A mark is ``<!-- table camus NAME -->``, and ``<!-- end -->`` after the table. What is of parts that
-never ran stays as it is.
+A table is between ``<!-- table camus NAME -->`` and ``<!-- end -->``. Tables of parts that never
+ran stay as they are.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from benchmarks.camus.sockets import BY_SWITCH, COMPARED, DIRECT
 from benchmarks.camus.told import TOLD
 from benchmarks.support.plot import Curve, Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
-from benchmarks.support.tables import number, table
+from benchmarks.support.tables import DOCS, fill_pages, number, table
 
-DOCUMENT = ROOT / "docs" / "camus.md"
 PICTURES = ROOT / "docs" / "pictures"
 PARTS = ("sockets", "queue", "compile")
 MARK = re.compile(
@@ -27,17 +26,17 @@ MARK = re.compile(
 DRAWN_LOAD = 0.9
 
 
-def write(document: Path = DOCUMENT, pictures: Path = PICTURES) -> None:
-    """Draws, and writes the tables."""
+def write(docs: Path = DOCS, pictures: Path = PICTURES) -> None:
+    """Draw the pictures and write the tables."""
     lines = [line for part in PARTS for line in load("camus", part)]
-    document.write_text(filled(document.read_text("utf-8"), lines), "utf-8")
+    fill_pages("camus", lambda text: filled(text, lines), docs)
     for name, (draw, _) in DRAWINGS.items():
         if drawn := draw(lines):
             (pictures / f"camus-{name}.svg").write_text(drawn, "utf-8")
 
 
 def filled(text: str, lines: Sequence[Line]) -> str:
-    """Returns the text with its marked tables made from these lines."""
+    """Return a page with its tables generated from these lines."""
 
     def replaced(match: re.Match[str]) -> str:
         made = TABLES[match[2]](lines, match[3] or "")
@@ -47,7 +46,7 @@ def filled(text: str, lines: Sequence[Line]) -> str:
 
 
 def claims(lines: Sequence[Line], _: str) -> str:
-    """What the text found, and what the queue and the sockets say of it."""
+    """Return the claims of the paper, with the results of the model and of the sockets."""
     if not named(lines, "compared") or not named(lines, "one host"):
         return ""
     rows = []
@@ -66,8 +65,9 @@ def claims(lines: Sequence[Line], _: str) -> str:
         )
     rows.append(
         (
-            "slides: worst case: time until 99 % came, host's filter to switch's",
-            "a picture alone",
+            "slides: worst case: time until 99 % are delivered, host's filter relative to the "
+            "switch's",
+            "plot only",
             "",
             _worst(lines),
             *_by_sockets(lines, "worst case", "ratio", False),
@@ -77,41 +77,42 @@ def claims(lines: Sequence[Line], _: str) -> str:
     return table(
         (
             "claim",
-            "the text",
-            "queue, fitted to this point",
-            "queue, nothing fitted",
-            "sockets, before the wire",
+            "the paper",
+            "model, fitted to this point",
+            "model, not fitted",
+            "sockets, filter before the wire",
             "sockets, software switch",
-            "why",
+            "explanation",
         ),
         rows,
     )
 
 
 WHY = {
-    "synthetic, 5 %": "On both ways a burst waits for the link, which no filter spares it, and the "
-    "host's queue comes on top. With the host that the fit asks for, a packet takes it 1.4 times "
-    "as long as the link; ours takes many times as long, so of our times the queue is nearly all. "
-    "The software switch is slower than the host, so there the burst waits for the filter",
-    "synthetic, 1 %": "500 µs instead of 20 ask for a host that is about fully loaded; the ratio "
-    "is one of loads, and has no bound. At the rate of Fig. 7 the model gives far less, and which "
-    "rate the slides had is open. In the software switch the queue only changes its place",
-    "Nasdaq, 0.5 %": "The longest of few times: a single burst decides. Bursts as long as the fit "
-    "wants, five times those of the synthetic feed, are assumed, not known. By sockets, pauses of "
-    "processes are in it, too",
-    "Nasdaq, 0.1 %": "As above, of a fifth of the messages, so that the longest time is even more "
-    "a matter of luck: a run by sockets has few of them",
-    "worst case": "A filter that lets all pass spares the host nothing: the model gives the same "
-    "curve twice by its making. By sockets whoever filters before is one more server in the way, "
-    "and the software switch passes a packet once for each of its messages",
+    "synthetic, 5 %": "In both setups a burst waits for the link, whatever filters it, and the "
+    "queue of the host adds to this. The fitted host needs 1.4 times as long for a packet as the "
+    "link; a real host needs many times as long, so the queue dominates its times. The software "
+    "switch is slower than the host, so the burst waits for the switch's filter",
+    "synthetic, 1 %": "A time of 500 µs instead of 20 µs requires a host that is almost fully "
+    "loaded, and then the ratio has no upper bound. At the rate of Fig. 7 the model gives a far "
+    "smaller ratio; the rate of the slides is unknown. With the software switch, the queue only "
+    "moves from the host to the switch",
+    "Nasdaq, 0.5 %": "The maximum of a small sample depends on a single burst. The fit needs "
+    "bursts five times as long as those of the synthetic feed; the paper does not give their "
+    "length. With sockets, the maximum includes scheduling pauses of the processes",
+    "Nasdaq, 0.1 %": "The maximum comes from a fifth of the messages, so it varies even more; a "
+    "run with sockets contains few of them",
+    "worst case": "A filter that passes everything saves the host no work, so both curves of the "
+    "model are equal by construction. With sockets, a filter before the host is an additional "
+    "server, and the software switch passes a packet once per message",
 }
-"""By workload: why figures differ."""
+"""By workload: why the figures differ."""
 
 
 def capacity(lines: Sequence[Line], _: str) -> str:
     rows = named(lines, "capacity")
     return table(
-        ("way", "workload", "messages a packet", "packets/s", "messages/s"),
+        ("setup", "workload", "messages per packet", "packets/s", "messages/s"),
         (
             (
                 row["way"],
@@ -126,21 +127,21 @@ def capacity(lines: Sequence[Line], _: str) -> str:
 
 
 def sockets(lines: Sequence[Line], load: str) -> str:
-    """All ways at one load, in µs."""
+    """Return the times of all setups at one load, in µs."""
     rows = named(lines, "run", load=float(load))
     return table(
         (
             "workload",
-            "way",
+            "setup",
             "packets/s",
-            "of interest, came",
-            "half within",
-            "99 % within",
-            "all within",
-            "99 %: on the way",
-            "in the host's queue",
-            "by Lindley",
-            "looked at",
+            "delivered",
+            "p50",
+            "p99",
+            "maximum",
+            "p99: on the wire",
+            "p99: in the host's queue",
+            "p99: predicted queue",
+            "p99: filtering",
         ),
         (
             (
@@ -158,19 +159,19 @@ def sockets(lines: Sequence[Line], load: str) -> str:
 
 
 def fits(lines: Sequence[Line], _: str) -> str:
-    """Which burst and host go through the text's points, by how busy the link is."""
+    """Return the burst and the host that fit the paper's points, by load of the link."""
     return _loads(named(lines, "fit"))
 
 
 def one_host(lines: Sequence[Line], _: str) -> str:
-    """At which rates one host goes through all of them."""
+    """Return the rates at which a single host fits all points."""
     return _loads(named(lines, "one host"))
 
 
 def predicted(lines: Sequence[Line], _: str) -> str:
-    """What the first workload's burst, host and link say of the others."""
+    """Return what the parameters of the first workload predict for the others."""
     return table(
-        ("workload", "by the switch's filter", "the text", "by the host's", "the text"),
+        ("workload", "filter in the switch", "the paper", "filter at the host", "the paper"),
         (
             (
                 row["workload"],
@@ -194,13 +195,13 @@ def _loads(rows: Sequence[Line]) -> str:
     return table(
         (
             "workload",
-            "link busy",
+            "link load",
             "packets/s",
-            "packets a burst",
-            "host, ns a packet",
-            "host busy, if it filters",
-            "by the switch's filter",
-            "by the host's",
+            "packets per burst",
+            "host, ns per packet",
+            "host load, if it filters",
+            "filter in the switch",
+            "filter at the host",
         ),
         (
             (
@@ -220,7 +221,7 @@ def _loads(rows: Sequence[Line]) -> str:
 
 def closed(lines: Sequence[Line], _: str) -> str:
     return table(
-        ("busy", "mean wait, simulated", "by the formula", "half within", "99 % within"),
+        ("load", "mean wait, simulated", "mean wait, formula", "p50", "p99"),
         (
             (
                 f"{row['load']:.0%}",
@@ -234,10 +235,10 @@ def closed(lines: Sequence[Line], _: str) -> str:
 
 
 def shape(lines: Sequence[Line], _: str) -> str:
-    """What is left of the host's curve without its queue."""
+    """Return the curves with and without the queue of the host."""
     rows = named(lines, "curve")
     return table(
-        ("workload", "filter", "messages", "mean, µs", "half within", "99 % within", "all within"),
+        ("workload", "filter", "messages", "mean, µs", "p50, µs", "p99, µs", "maximum, µs"),
         (
             (
                 row["workload"],
@@ -258,7 +259,7 @@ def shape(lines: Sequence[Line], _: str) -> str:
 QUEUE_WAYS = {
     "host": "at the host",
     "switch": "in the switch",
-    "host without a queue": "at a host that takes no time",
+    "host without a queue": "at a host without processing time",
 }
 
 
@@ -277,7 +278,7 @@ def compiled(lines: Sequence[Line], _: str) -> str:
             )
         )
     return table(
-        ("rules", "ours, s", "of it reading", "entries", *(f"{p}, s" for p in PACKAGES)), body
+        ("rules", "Stackcast, s", "parsing, s", "entries", *(f"{p}, s" for p in PACKAGES)), body
     )
 
 
@@ -291,12 +292,17 @@ def tied(lines: Sequence[Line], _: str) -> str:
             row
             for line in named(lines, "tied")
             for row in (
-                ("ours", f"{line['entries']:,}", f"{line['groups']:,}", f"{line['seconds']:.2f}"),
                 (
-                    "the text",
+                    "Stackcast",
+                    f"{line['entries']:,}",
+                    f"{line['groups']:,}",
+                    f"{line['seconds']:.2f}",
+                ),
+                (
+                    "the paper",
                     f"{line['text_entries']:,}",
                     f"{line['text_groups']:,}",
-                    "a picture alone",
+                    "plot only",
                 ),
             )
         ),
@@ -304,9 +310,9 @@ def tied(lines: Sequence[Line], _: str) -> str:
 
 
 def picture(lines: Sequence[Line], name: str) -> str:
-    """A link to what ``write`` draws of these lines."""
+    """Return a link to the picture that ``write`` draws from these lines."""
     draw, words = DRAWINGS[name]
-    return f"![{words}](pictures/camus-{name}.svg)\n" if draw(lines) else ""
+    return f"![{words}](../pictures/camus-{name}.svg)\n" if draw(lines) else ""
 
 
 TABLES = {
@@ -325,7 +331,7 @@ TABLES = {
 
 
 def _by_sockets(lines: Sequence[Line], workload: str, key: str, share: bool) -> list[str]:
-    """Of both groups of ways: the figures of all loads."""
+    """Return the figures of all loads, for both groups of setups."""
     return [
         _list(named(lines, "compared", workload=workload, host=host.name), key, share)
         for host, _ in COMPARED
@@ -337,13 +343,13 @@ def _measure(value: float, share: bool) -> str:
 
 
 def _list(rows: Sequence[Line], key: str, share: bool) -> str:
-    """Figures of all loads, ascending."""
+    """Return the figures of all loads in ascending order."""
     ordered = sorted(rows, key=lambda row: row.get("load", 0))
     return ", ".join(_measure(row[key], share) for row in ordered if key in row)
 
 
 def _worst(lines: Sequence[Line]) -> str:
-    """Times that 99 % came within, of the queue."""
+    """Return the ratio of the p99 of the two filters in the model."""
     times = {
         row["way"]: us
         for row in named(lines, "curve", workload="worst case")
@@ -367,9 +373,9 @@ def _draw_queue(lines: Sequence[Line]) -> str:
         told = TOLD.get(workload)
         if told is not None:
             for name, (share, us) in (("switch", told.switch), ("host", told.host)):
-                curves[f"the text, {name}"] = [(us, share)]
-        panels.append(Panel(workload, "µs", "share that came", curves, "x", "bottom right", False))
-    return _picture("Latency by a queue at the host", panels)
+                curves[f"the paper, {name}"] = [(us, share)]
+        panels.append(Panel(workload, "µs", "share delivered", curves, "x", "bottom right", False))
+    return _picture("Latency with a queue at the host", panels)
 
 
 def _draw_sockets(lines: Sequence[Line]) -> str:
@@ -385,9 +391,9 @@ def _draw_sockets(lines: Sequence[Line]) -> str:
             }
             if curves:
                 panels.append(
-                    Panel(workload, "µs", "share that came", curves, "x", "bottom right", False)
+                    Panel(workload, "µs", "share delivered", curves, "x", "bottom right", False)
                 )
-    return _picture("Latency by sockets", panels)
+    return _picture("Latency with sockets", panels)
 
 
 def _draw_compile(lines: Sequence[Line]) -> str:
@@ -397,7 +403,7 @@ def _draw_compile(lines: Sequence[Line]) -> str:
         for way in dict.fromkeys(row["way"] for row in rows)
     }
     panels = [Panel("Compiling (Fig. 5c)", "rules", "seconds", curves, log=True)] if curves else []
-    return _picture("Compile time against rules", panels)
+    return _picture("Compile time by number of rules", panels)
 
 
 def _points(curve: Sequence[Any]) -> Curve:
@@ -405,12 +411,12 @@ def _points(curve: Sequence[Any]) -> Curve:
 
 
 def _picture(title: str, panels: Sequence[Panel]) -> str:
-    text = f"{title}: each line is one way, as the names beside the marks say."
+    text = f"{title}; each line is one setup, named next to its markers."
     return svg(title, text, panels, 2) if panels else ""
 
 
 DRAWINGS = {
-    "queue": (_draw_queue, "Latency curves of a queue at the host"),
-    "sockets": (_draw_sockets, f"Latency curves by sockets, at {DRAWN_LOAD:.0%}"),
-    "compile": (_draw_compile, "Compile time against rules"),
+    "queue": (_draw_queue, "Latency curves with a queue at the host"),
+    "sockets": (_draw_sockets, f"Latency curves with sockets, at {DRAWN_LOAD:.0%} load"),
+    "compile": (_draw_compile, "Compile time by number of rules"),
 }

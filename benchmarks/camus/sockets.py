@@ -73,7 +73,7 @@ class Way:
 
 
 HOST = Way("host", False, "host")
-KERNELS = Way("host, our loops", False, "host", kernels=True)
+KERNELS = Way("host, compiled loops", False, "host", kernels=True)
 BEFORE = Way("before the wire", False, "publisher")
 FORWARD = Way("switch forwards, host filters", True, "host")
 SWITCH = Way("switch filters", True, "switch")

@@ -29,8 +29,8 @@ class Told:
         """What is compared, in words."""
         part = "all" if self.switch[0] == 1 else f"{100 * self.switch[0]:g} %"
         if self.same_time:
-            return f"share that the host's filter has when {part} came by the switch's"
-        return f"time until {part} came, host's filter to switch's"
+            return f"share delivered with the host's filter when the switch's has delivered {part}"
+        return f"time until {part} are delivered, host's filter relative to the switch's"
 
     @property
     def value(self) -> float:

@@ -1,12 +1,11 @@
-"""All encodings beside BIER, Elmo, unicast, application-layer and OpenFlow multicast.
+"""Encodings compared with BIER, Elmo, unicast, application-layer and OpenFlow multicast.
 
     ./spark-submit.sh bench encodings [PART ...] [--runs N] [--groups N] [--processes N]
 
-One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
-lines named ``finding`` what WERNECKE found. PARTs are networks, clos, large and figures; all
-without one.
-Lines are kept under ``var/bench``; ``document`` writes the tables of docs/encodings.md and draws
-its pictures from the last run of each part.
+Prints one line of JSON per measurement. Lines named ``floor`` compare a result with its target, and
+lines named ``finding`` compare it with a finding of WERNECKE. The parts are networks, clos, large
+and figures; without a part, all of them run. Lines are stored under ``var/bench``; ``document``
+writes the tables and pictures of docs/results/encodings*.md from the last run of each part.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ PLAIN = 14 + 20 + 8 + PAYLOAD
 """Bytes of a notification on a link without any header of labels."""
 COUNT = 2
 MOST_LABELS = {"port_bitmaps": 512}
+NAMES = {"header": "header", "links": "bytes on links"}
 #: Elmo: rules of leaves that fit its header, and leaves or pods that share a rule at most.
 RULES, SHARED = 30, 2
 #: Groups that one process draws at a time.
@@ -230,9 +231,9 @@ def _one(task: tuple[int, int, int]) -> dict[str, Counter[str]]:
             tally.add(way, header, total + PLAIN * (links + receivers) + again, frames)
         links, _ = _carried(home, labels, 0)
         for way, ports, size in (
-            ("virtual_trees, 32 bits, hops alone", 1, 4),
-            ("virtual_trees, labels of 32 bits for 16 ports (not built)", 16, 4),
-            ("virtual_trees, labels of 24 bits for 8 ports (not built)", 8, 3),
+            ("virtual_trees, 32 bits, hops only", 1, 4),
+            ("virtual_trees, labels of 32 bits for 16 ports (not implemented)", 16, 4),
+            ("virtual_trees, labels of 24 bits for 8 ports (not implemented)", 8, 3),
         ):
             count = _hops(home, masks, ports)
             header = size * count + COUNT
@@ -298,13 +299,17 @@ def run(number: int, processes: int) -> None:
             theirs = sums[f"Elmo, R = {redundancy}"]
             for what in ("header", "links"):
                 lines.floor(
-                    f"P = {together}: {what} against Elmo's, R = {redundancy}",
+                    f"P = {together}: {NAMES[what]}, at most as for Elmo with R = {redundancy}",
                     ours[what] / counted,
                     theirs[what] / counted,
                     "B",
                 )
         lines.floor(
-            f"P = {together}: in one frame", 1 - ours["several"] / counted, 1.0, "", least=True
+            f"P = {together}: share sent in one frame",
+            1 - ours["several"] / counted,
+            1.0,
+            "",
+            least=True,
         )
         lines.say(
             "workload",

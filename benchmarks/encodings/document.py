@@ -1,6 +1,6 @@
-"""The tables of docs/encodings.md, and its pictures, from the lines of the last runs.
+"""The tables and pictures of docs/results/encodings*.md, generated from the last runs.
 
-A mark is ``<!-- table NAME -->``, and ``<!-- end -->`` after the table.
+A table is between ``<!-- table encodings NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -14,40 +14,39 @@ from benchmarks.encodings.figures import MIXES
 from benchmarks.encodings.large import COUNTED
 from benchmarks.support.plot import Corner, Curve, Drawing, Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
-from benchmarks.support.tables import findings, floors, number, table
+from benchmarks.support.tables import DOCS, fill_pages, findings, floors, number, table
 from stackcast.udfs.network.encodings import ENCODINGS
 
-FILE = ROOT / "docs" / "encodings.md"
 FOLDER = ROOT / "docs" / "pictures"
 PARTS = ("networks", "clos", "large", "figures")
-MARK = re.compile(r"(<!-- table ([a-zA-Z0-9 .-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- table encodings ([a-zA-Z0-9 .-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 COLUMNS = (
     ("header", "header, B"),
     ("header_links", "headers on links, B"),
-    ("load", "all on links, B"),
+    ("load", "total on links, B"),
     ("frames", "frames"),
     ("packets", "packets"),
-    ("lookups", "look-ups"),
+    ("lookups", "lookups"),
     ("passes", "passes"),
     ("delay", "delay, ms"),
-    ("queued", "ten at once, ms"),
+    ("queued", "burst of ten, ms"),
     ("entries", "entries"),
     ("churn", "rows changed"),
 )
 
 
-def write(file: Path = FILE, folder: Path = FOLDER) -> None:
-    """Draws pictures and fills tables; a table without lines stays as it is."""
+def write(docs: Path = DOCS, folder: Path = FOLDER) -> None:
+    """Draw the pictures and write the tables. A table without lines stays as it is."""
     lines = {part: load("encodings", part) for part in PARTS}
-    file.write_text(filled(file.read_text("utf-8"), lines), "utf-8")
+    fill_pages("encodings", lambda text: filled(text, lines), docs)
     if lines["figures"]:
         (folder / "encodings-source-routes.svg").write_text(chapter_3(lines["figures"]), "utf-8")
         (folder / "encodings-stored-routes.svg").write_text(chapter_4(lines["figures"]), "utf-8")
 
 
 def filled(text: str, lines: Mapping[str, Sequence[Line]]) -> str:
-    """Returns the text with its marked tables made from these lines, by part."""
+    """Return a page with its tables generated from these lines, by part."""
 
     def fill(match: re.Match[str]) -> str:
         kind, _, argument = match[2].partition(" ")
@@ -76,7 +75,7 @@ def _figure(row: Line, key: str) -> str:
     if "refused" in row:
         return f"`{row['refused']}`" if key == "header" else ""
     value = row.get(key)
-    if value is None or isnan(value) or (key != "header" and "alone" in row["way"]):
+    if value is None or isnan(value) or (key != "header" and "header only" in row["way"]):
         return ""
     return f"{value:.1f}" if value < 100 and value % 1 else f"{value:,.0f}"
 
@@ -114,9 +113,9 @@ def clos(lines: Sequence[Line], together: str) -> str:
         (
             "",
             "header at the source, B",
-            "all on links, KB",
+            "total on links, KB",
             "frames",
-            "in one frame",
+            "sent in one frame",
             "group state, rows",
         ),
         (
@@ -149,7 +148,7 @@ def workload(lines: Sequence[Line], _: str) -> str:
 
 
 def large(lines: Sequence[Line], _: str) -> str:
-    """10,000 switches, without what only a followed frame tells."""
+    """Return the table of 10,000 switches, without figures that need every frame followed."""
     some = [(key, words) for key, words in COLUMNS if key in COUNTED]
     return table(
         ("", *(words for _, words in some)),
@@ -184,15 +183,15 @@ def chapter_3(lines: Sequence[Line]) -> str:
 
     return svg(
         "Figures 3.10 to 3.15, measured again",
-        "Source routes in a Jellyfish of 255 switches: headers of port and bitmask cross at 30 %; "
-        "unicast takes ever more packets, and brokers take time.",
+        "Source routes in a Jellyfish of 255 switches: the headers of port and bitmask cross at "
+        "30 %; unicast needs more and more packets, and brokers add delay.",
         [
             panel("Header (3.10)", "bytes", "header", ("port", "bitmask")),
             panel("Bytes on links, 500 B (3.11)", "bytes", "load_500", pruned),
-            panel("Look-ups (3.12)", "entries and passes", "lookups", ours),
+            panel("Lookups (3.12)", "entries and passes", "lookups", ours),
             panel("Packets (3.13)", "on all links", "packets", others),
             panel("Bytes on links, 50 B (3.14)", "bytes", "load_50", (*ours[:2], *others)),
-            panel("Delay (3.15), marks as in 3.13", "ms", "delay", others, "none"),
+            panel("Delay (3.15), markers as in 3.13", "ms", "delay", others, "none"),
         ],
         2,
     )
@@ -207,11 +206,11 @@ def chapter_4(lines: Sequence[Line]) -> str:
     rules.pop("destinations", None)
     return svg(
         "Figures 4.5 to 4.8, measured again",
-        "Stored routes in a Jellyfish of 256 switches: a tree has the shortest header and its rows "
-        "change with the receivers.",
+        "Stored routes in a Jellyfish of 256 switches: a tree has the shortest header, but its "
+        "rows change with the receivers.",
         [
             Panel("Header (4.5)", share, "bytes", _curves(rows, "header", ways)),
-            Panel("Rows but of destinations (4.6)", share, "in all switches", rules),
+            Panel("Rows, without destinations (4.6)", share, "in all switches", rules),
             Panel("Bytes on links, 50 B (4.7)", share, "bytes", _curves(rows, "load_50", ways)),
             Panel(
                 "Rows that change (4.8)",

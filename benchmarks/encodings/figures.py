@@ -219,27 +219,27 @@ def _of_chapter_3(lines: Lines, runs: int, processes: int) -> None:
     )
     lines.finding(
         "3.5.2, Fig. 3.10",
-        "headers of port and bitmask are alike at 30 % of receivers",
+        "headers of port and bitmask have the same size at 30 % receivers",
         abs(port[2] / mask[2] - 1) < 0.05,
         f"at 30 %: {port[2]:.0f} and {mask[2]:.0f} B; port is longer from {crossed:.0%} on",
     )
     lines.finding(
         "3.5.2, Fig. 3.11",
-        "port has the fewest bytes on links at every share",
+        "port has the fewest bytes on links for every share of receivers",
         all(p < m for p, m in zip(of("port", "load_500"), of("bitmask", "load_500"), strict=True)),
         f"500 B, at 30 %: {of('port', 'load_500')[2]:.0f} and {of('bitmask', 'load_500')[2]:.0f} B",
     )
     predictive, reactive = of("port", "load_50"), of("port_reactive", "load_50")
     lines.finding(
         "3.3.1, Fig. 3.4",
-        "predictive pruning takes fewer bytes on links than reactive pruning",
+        "predictive pruning needs fewer bytes on links than reactive pruning",
         all(p < r for p, r in zip(predictive, reactive, strict=True)),
         f"50 B, at 30 %: port {predictive[2]:.0f} and {reactive[2]:.0f} B",
     )
     lookups = [of(way, "lookups") for way in ("port", "bitmask", "mc_group")]
     lines.finding(
         "3.5.3, Fig. 3.12",
-        "look-ups: port more than bitmask more than mc_group",
+        "port needs more lookups than bitmask, and bitmask more than mc_group",
         all(p >= m > g for p, m, g in zip(*lookups, strict=True)),
         "at 30 %: " + ", ".join(f"{each[2]:.0f}" for each in lookups),
     )
@@ -251,21 +251,21 @@ def _of_chapter_3(lines: Lines, runs: int, processes: int) -> None:
     ]
     lines.finding(
         "3.5.4, Fig. 3.13",
-        "unicast takes fewer packets than ALM at all nodes below 80 % of receivers",
+        "unicast needs fewer packets than ALM at all nodes below 80 % receivers",
         less == [share for share in SHARES if share < 0.8],
         f"fewer at {', '.join(f'{share:.0%}' for share in less) or 'none'}",
     )
     delay = [of(way, "delay") for way in ("unicast", "ALM, all nodes", "ALM, fork nodes")]
     lines.finding(
         "3.5.5, Fig. 3.15",
-        "unicast is quicker than all ALM below 50 % of receivers",
+        "unicast is faster than every ALM below 50 % receivers",
         all(u < min(a, f) for s, u, a, f in zip(SHARES, *delay, strict=True) if s < 0.5),
         "unicast / all / fork, ms, at 10, 40, 50, 80 %: "
         + "; ".join(" / ".join(f"{each[n]:.1f}" for each in delay) for n in (0, 3, 4, 7)),
     )
     lines.finding(
         "3.5.5",
-        "at 80 % unicast feeds in 204 packets, 20.4 ms",
+        "at 80 % receivers, the publisher sends 204 unicast packets in 20.4 ms",
         round(0.8 * SWITCHES) == 204,
         f"{round(0.8 * SWITCHES)} packets; the last arrives after {delay[0][7]:.1f} ms",
     )
@@ -281,7 +281,8 @@ def _of_chapter_4(lines: Lines, runs: int, processes: int) -> None:
 
     lines.finding(
         "4.4.1, Fig. 4.5",
-        "headers: hops the longest, a tree always the same, hybrid and destinations between",
+        "hops has the longest header, the header of tree is constant, and those of hybrid and "
+        "destinations lie between",
         all(
             min(values) == of("tree", "header")[n] and max(values) == of("hops", "header")[n]
             for n in range(3)
@@ -297,15 +298,16 @@ def _of_chapter_4(lines: Lines, runs: int, processes: int) -> None:
     )
     lines.finding(
         "4.4.2, Fig. 4.6",
-        "destinations take 65,536 rows, one for each of 256 switches and hosts",
+        "destinations needs 65,536 rows, one per switch and host for 256 of each",
         round(of("destinations", "rules")[0]) == 256 * 257,
-        f"{of('destinations', 'rules')[0]:.0f} with the publisher's own; "
+        f"{of('destinations', 'rules')[0]:.0f} including the publisher's; "
         f"hops {of('hops', 'rules')[0]:.0f}",
     )
     loads = {way: of(way, "load_50")[1] for way in ("hops", "tree", "destinations", *hybrids)}
     lines.finding(
         "4.4.3, Fig. 4.7",
-        "bytes at 30 %: hops near tree and destinations, hybrid 80:20 the most",
+        "at 30 % receivers, the bytes of hops are close to tree and destinations, and hybrid 80:20 "
+        "has the most",
         max(loads, key=lambda way: loads[way]) == "hybrid 80:20",
         ", ".join(f"{way} {value:.0f}" for way, value in loads.items()),
     )
@@ -321,7 +323,8 @@ def _of_chapter_4(lines: Lines, runs: int, processes: int) -> None:
     rand = [rows_of["RAND", change] for change in CHANGES]
     lines.finding(
         "4.4.4, Fig. 4.8",
-        "HEAD changes no row until 30 %, RULE from the start, RAND lies between, all end alike",
+        "HEAD changes no row up to 30 %, RULE changes rows from the start, RAND lies between, and "
+        "all end with the same number",
         max(head[:4]) == 0
         and rule[1] > 0
         and all(h <= 1.05 * m <= 1.1 * r for h, m, r in zip(head, rand, rule, strict=True))

@@ -133,7 +133,12 @@ def _encodings(
         yield encoding, taken, len(labels), rows
         if encoding == "virtual_trees":
             cut = cut_to_subtrees(own, [(each.labels, each.edges) for each in found], taken)
-            yield "virtual_trees, copies cut to their subtree (not built)", cut, len(labels), 0
+            yield (
+                "virtual_trees, copies reduced to their subtree (not implemented)",
+                cut,
+                len(labels),
+                0,
+            )
 
 
 def _others(
@@ -177,7 +182,7 @@ def _others(
     yield "ALM, fork nodes", by_edges(network, edges, DATAGRAM, broker=lambda s, n: n > 1), 0, 0
     if name.startswith("fabric"):
         header = elmo(network, publisher, hosts).total
-        yield "Elmo, R = 0 (header alone)", by_edges(network, edges[:1], 0, header), 0, 0
+        yield "Elmo, R = 0 (header only)", by_edges(network, edges[:1], 0, header), 0, 0
 
 
 def _one(task: tuple[str, int]) -> list[dict[str, object]]:

@@ -6,7 +6,7 @@ Prints one line of JSON per measurement. With ``--refresh`` it only measures how
 switches take. With ``--p4c`` (path of p4c-bm2-ss) it compiles the program for each number of labels
 per pass, and runs it. With ``--bmv2`` (path of simple_switch_grpc) it also sends the frames through
 BMv2, over pairs of virtual interfaces, which needs the right to create them. ``--pictures`` draws
-docs/pictures/passes.svg, and needs ``--p4c``. docs/benchmarks.md describes the measurements.
+docs/pictures/passes.svg, and needs ``--p4c``. docs/results/switches.md describes the measurements.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ def draw(
     entries: dict[str, p4_passes.Curve],
     speeds: dict[str, p4_passes.Curve],
 ) -> None:
-    x = "labels a pass"
+    x = "labels per pass"
     PICTURE.write_text(
         svg(
-            "Passes, entries and frames a second against labels a pass",
-            "Left: passes fall until all labels fit into one. Middle: entries grow with labels a "
-            "pass. Right: what that does to the software switch.",
+            "Passes, entries and frames per second by labels per pass",
+            "Left: passes decrease until all labels fit into one pass. Middle: entries grow with "
+            "the labels per pass. Right: the effect on the software switch.",
             [
                 Panel(
                     "Passes through a switch",
                     x,
-                    "mean passes a frame",
+                    "mean passes per frame",
                     {DRAWN[name]: curve for name, curve in passes.items() if name in DRAWN},
                     log=True,
                     names="top right",
@@ -93,7 +93,7 @@ def draw(
                 Panel(
                     "Software switch, one core",
                     x,
-                    "frames a second",
+                    "frames per second",
                     speeds,
                     log=True,
                     names="bottom right",

@@ -1,13 +1,14 @@
-"""The whole path, from Kafka to the wire: how fast, how soon, from when on, at what growth.
+"""The whole pipeline from Kafka to the wire: throughput, latency, start, memory and scaling.
 
     ./spark-submit.sh bench pipeline [PART ...] [--quick]
 
-One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen.
-PARTs are throughput, cases, peers, latency, realtime, start, memory, proof, source and growth; all
-without one. ``--minutes``: how long each way of throughput is measured, in turns of a minute; five
-by default. ``--quick`` takes fewer records and points, and a quarter of a minute. Lines are kept
-under ``var/bench``; ``document`` draws docs/pictures/pipeline-*.svg and writes the tables of
-docs/benchmarks.md, which says what is compared with what, from the last run of each part.
+Prints one line of JSON per measurement; lines named ``floor`` compare a result with its target. The
+parts are throughput, cases, peers, latency, realtime, start, memory, proof, source and growth;
+without a part, all of them run. ``--minutes`` sets how long the throughput of each program is
+measured, in runs of a minute; the default is five. ``--quick`` uses fewer records and points, and a
+quarter of a minute. Lines are stored under ``var/bench``; ``document`` draws
+docs/pictures/pipeline-*.svg and writes the tables of docs/results/pipeline-*.md from the last run
+of each part.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ def _run_of(part: str) -> Callable[[World, Lines], None]:
 def main() -> None:
     parser = ArgumentParser(prog="./spark-submit.sh bench pipeline")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="fewer records and fewer points")
-    parser.add_argument("--minutes", type=float, help="for each way of throughput; 5")
+    parser.add_argument("--quick", action="store_true", help="use fewer records and points")
+    parser.add_argument(
+        "--minutes", type=float, help="minutes per program of throughput (default: 5)"
+    )
     options = parser.parse_args()
     minutes = options.minutes or (0.25 if options.quick else 5.0)
     unknown = sorted(set(options.parts) - set(PARTS))

@@ -100,7 +100,7 @@ def beside_sendmmsg(
     )
     say(lines, f"{FULL.name}, {sink}", OURS, turns)
     lines.floor(
-        f"frames, 100 % match, to sendmmsg in C, {sink}",
+        f"frames per second relative to sendmmsg in C, 100 % match, {sink}",
         statistics.median(ratios),
         SENDMMSG_FLOOR,
         "x",

@@ -1,7 +1,7 @@
-"""Pictures, and the marked tables of docs/benchmarks.md, from the last run of each part.
+"""The pictures and the tables of docs/results/pipeline-*.md, generated from the last runs.
 
-A mark is ``<!-- table pipeline NAME [PART] -->``, and ``<!-- end -->`` after the table, or the link
-to a picture. What is of parts that never ran stays as it is.
+A table, or the link to a picture, is between ``<!-- table pipeline NAME [PART] -->`` and
+``<!-- end -->``. Tables of parts that never ran stay as they are.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from pathlib import Path
 
 from benchmarks.pipeline import pictures as pipeline_pictures
 from benchmarks.pipeline.throughput import CORE, MAIN, OURS
-from benchmarks.support.results import ROOT, Line, load
+from benchmarks.support.results import Line, load
+from benchmarks.support.tables import DOCS, fill_pages
 
-DOCUMENT = ROOT / "docs" / "benchmarks.md"
 MARK = re.compile(r"(<!-- table pipeline (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 PARTS = ("throughput", "cases", "peers", "latency", "realtime", "start", "memory", "growth")
 
 
-def run(document: Path = DOCUMENT, pictures: Path = pipeline_pictures.PICTURES) -> None:
-    """Draw, and write the tables."""
+def run(docs: Path = DOCS, pictures: Path = pipeline_pictures.PICTURES) -> None:
+    """Draw the pictures and write the tables."""
     pipeline_pictures.draw(pictures)
     lines = {part: load("pipeline", part) for part in PARTS}
-    document.write_text(filled(document.read_text("utf-8"), lines), "utf-8")
+    fill_pages("pipeline", lambda text: filled(text, lines), docs)
 
 
 def filled(text: str, lines: dict[str, list[Line]]) -> str:
-    """Returns the text with its marked tables made from these lines, by part."""
+    """Return a page with its tables generated from these lines, by part."""
 
     def replaced(match: re.Match[str]) -> str:
         head, name, part, end = match.groups()
@@ -41,13 +41,13 @@ def filled(text: str, lines: dict[str, list[Line]]) -> str:
 
 def floors(lines: Sequence[Line]) -> str:
     return _table(
-        ("what", "seen", "floor", ""),
+        ("measurement", "result", "target", ""),
         (
             (
                 line["what"],
                 _with_unit(line["value"], line["unit"]),
                 ("≥ " if line["least"] else "≤ ") + _with_unit(line["floor"], line["unit"]),
-                "held" if line["held"] else "**missed**",
+                "met" if line["held"] else "**missed**",
             )
             for line in _named(lines, "floor")
         ),
@@ -55,11 +55,18 @@ def floors(lines: Sequence[Line]) -> str:
 
 
 def throughput(lines: Sequence[Line]) -> str:
-    """The main workload, of one part."""
+    """Return the table of the main workload, of one part."""
     rows = _ways(lines, MAIN.name)
     ours = next((line["records_per_second"] for line in rows if line["way"] == OURS), None)
     return _table(
-        ("way", "records/s", "turns", "ours is", "µs of a core a record", "in the kernel"),
+        (
+            "program",
+            "records/s",
+            "runs",
+            "Stackcast's relative rate",
+            "CPU µs per record",
+            "in the kernel",
+        ),
         (
             (
                 line["way"],
@@ -77,9 +84,9 @@ def throughput(lines: Sequence[Line]) -> str:
 
 
 def components(lines: Sequence[Line]) -> str:
-    """Microseconds a record of each way by component."""
+    """Return CPU microseconds per record of each program by component."""
     return _table(
-        ("way", *COMPONENTS, "the benchmark's own"),
+        ("program", *COMPONENTS, "benchmark tools"),
         (
             (
                 line["way"],
@@ -108,18 +115,25 @@ def workloads(lines: Sequence[Line]) -> str:
                     f"{line['microseconds']:.2f}",
                 )
             )
-    head = ("workload", "way", "records/s", "frames/s", "ours is", "µs of a core a record")
+    head = (
+        "workload",
+        "program",
+        "records/s",
+        "frames/s",
+        "Stackcast's relative rate",
+        "CPU µs per record",
+    )
     return _table(head, rows)
 
 
 def limits(lines: Sequence[Line]) -> str:
     return _table(
         (
-            "wire",
-            "bytes a frame",
-            "two processes of sendmmsg in C",
-            "ours",
-            "turns, to those around",
+            "sink",
+            "bytes per frame",
+            "sendmmsg in C, two processes",
+            "Stackcast",
+            "ratio in each run",
         ),
         (
             (
@@ -136,7 +150,7 @@ def limits(lines: Sequence[Line]) -> str:
 
 
 def account(lines: Sequence[Line]) -> str:
-    """Each step's own part is the difference to the run without it; all sinks send the same."""
+    """Return the cost of each step, which is the difference to the run without it."""
     rows = []
     before = {"microseconds": 0.0, "in_kernel": 0.0}
     for line in _named(lines, "account"):
@@ -145,13 +159,13 @@ def account(lines: Sequence[Line]) -> str:
         rows.append((name, f"{line['microseconds']:.2f}", *(f"{each:.2f}" for each in alone)))
         if line["work"] in ("fetch", "match", "frame"):
             before = line
-    head = ("up to and with", "µs of a core a record", "of it this step", "of that in the kernel")
+    head = ("up to this step", "CPU µs per record", "this step", "this step, in the kernel")
     return _table(head, rows)
 
 
 def compared(lines: Sequence[Line]) -> str:
     return _table(
-        ("way", "records", "frames", "their digest", "the oracle's", ""),
+        ("program", "records", "frames", "digest", "digest of the oracle", ""),
         (
             (
                 line["way"],
@@ -173,10 +187,12 @@ def latency(lines: Sequence[Line]) -> str:
         key = line["records_per_second"], line["what"]
         if key not in best or line["p50_ms"] < best[key]["p50_ms"]:
             best[key] = line
-    rows = [(what, line) for (_, what), line in best.items()]
-    rows += [(line["name"], line) for line in _named(lines, "event to wire, real-time")]
+    rows = [(f"{what}, micro-batches", line) for (_, what), line in best.items()]
+    rows += [
+        ("event to wire, real time", line) for line in _named(lines, "event to wire, real-time")
+    ]
     return _table(
-        ("what", "records/s", "p50", "p99", "cores of producer, receiver"),
+        ("measurement", "records/s", "p50", "p99", "cores used by producer, receiver"),
         (
             (
                 what,
@@ -196,9 +212,9 @@ def latency(lines: Sequence[Line]) -> str:
 
 def start(lines: Sequence[Line]) -> str:
     return _table(
-        ("start to first frame", ""),
+        ("start to first frame", "time"),
         (
-            (f"{line['kernels']} kernels", f"{line['seconds']:.1f} s")
+            (KERNELS[line["kernels"]], f"{line['seconds']:.1f} s")
             for line in _named(lines, "start to first frame")
         ),
     )
@@ -206,7 +222,7 @@ def start(lines: Sequence[Line]) -> str:
 
 def memory(lines: Sequence[Line]) -> str:
     return _table(
-        ("memory of the", "at 10 % of the events", "50 %", "all"),
+        ("memory of the", "at 10 % of the events", "at 50 %", "at the end"),
         (
             (
                 line["what"],
@@ -230,7 +246,7 @@ def growth(lines: Sequence[Line]) -> str:
                 sizes = " / ".join(_number(line["size"]) for line in mine)
                 seconds = " / ".join(f"{line[step]:.2g}" for line in mine)
                 rows.append((f"{sizes} {axis}", name, seconds, worse.get((axis, step), "")))
-    return _table(("work", "what", "seconds", "steps worse than linear"), rows)
+    return _table(("size", "measurement", "seconds", "steps worse than linear"), rows)
 
 
 def publishers(lines: Sequence[Line]) -> str:
@@ -240,9 +256,9 @@ def publishers(lines: Sequence[Line]) -> str:
             "plan, s",
             "plan, MB",
             "pairs in use",
-            "their headers, MB",
-            "packet, the first time, µs",
-            "then, µs",
+            "headers of the pairs, MB",
+            "first packet, µs",
+            "later packets, µs",
         ),
         (
             (
@@ -263,7 +279,7 @@ def executors(lines: Sequence[Line]) -> str:
     mine = _named(lines, "executors")
     parts = [part for part in COMPONENTS if any(line["parts"].get(part) for line in mine)]
     return _table(
-        ("executors", "µs of a core a packet", *parts),
+        ("executors", "CPU µs per packet", *parts),
         (
             (
                 _number(line["executors"]),
@@ -276,18 +292,18 @@ def executors(lines: Sequence[Line]) -> str:
 
 
 def rates(lines: Sequence[Line]) -> str:
-    text = "![Microseconds of a core a record by component, and records a second, by way](%s)\n"
+    text = "![CPU microseconds per record by component, and records per second, by program](%s)\n"
     return _picture("pipeline-rates.svg", text, _named(lines, "way"))
 
 
 def curves(lines: Sequence[Line]) -> str:
-    text = "![Seconds of plan, first batch and batch as work grows](%s)\n"
+    text = "![Seconds for a plan, the first batch and a batch by size of the deployment](%s)\n"
     return _picture("pipeline-growth.svg", text, _named(lines, "growth"))
 
 
 def _picture(name: str, text: str, lines: Sequence[Line]) -> str:
-    """A link to a picture that `pipeline_pictures.draw` made of these lines."""
-    return text % f"pictures/{name}" if lines else ""
+    """Return a link to a picture that `pipeline_pictures.draw` drew from these lines."""
+    return text % f"../pictures/{name}" if lines else ""
 
 
 TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
@@ -320,9 +336,11 @@ PARTS_OF = {
 }
 
 
-#: Components of a way that are told apart.
+#: Components of a program that are measured separately.
 COMPONENTS = pipeline_pictures.COMPONENTS
-#: What is done of a record, by WORK of `program`.
+#: Description of a start, by the state of the compiled kernels.
+KERNELS = {"cold": "without compiled kernels", "warm": "with compiled kernels"}
+#: What is done with a record, by WORK of `program`.
 WORK = {
     "fetch": "fetch",
     "match": "decode and match",

@@ -68,7 +68,7 @@ def run(world: World, lines: Lines) -> None:
     # The first plan of a process compiles kernels, or loads them.
     seconds_of_plan(world, world.settings("none"))
     poll = milliseconds_of_poll(world, world.settings("none"))
-    lines.floor("a poll of the versions of all tables", poll, POLL, "ms")
+    lines.floor("polling the versions of all tables", poll, POLL, "ms")
     axes: dict[str, tuple[Sequence[int], Sequence[tuple[int, int, int]]]] = {
         "subscriptions": (SUBSCRIPTIONS, [(n, HOSTS, PARTITIONS) for n in SUBSCRIPTIONS]),
         "hosts": (NETWORKS, [(RULES, n, PARTITIONS) for n in NETWORKS]),

@@ -58,7 +58,7 @@ def run(world: World, lines: Lines) -> None:
     ours = best.pop(OURS)
     for name, floor in best.items():
         ratio = ours["p50_ms"] / floor["p50_ms"]
-        lines.floor(f"p50 of {OURS} to {name}", ratio, P50_FLOOR, "x")
+        lines.floor(f"p50 of {OURS} relative to {name}", ratio, P50_FLOOR, "x")
 
 
 def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:

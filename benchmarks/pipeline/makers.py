@@ -34,7 +34,7 @@ _STREAMS = FOLDER / "jars" / "kafka-streams-4.3.0.jar"
 _PACKAGES, _BYTEWAX = FOLDER / "packages", "bytewax==0.21.1"
 #: Packets of each workload that are compared.
 _COMPARED = 2_048
-#: What hands data over in the JVM has both of its compilers, as Spark comes.
+#: Programs that hand data over in the JVM use both of its compilers, as Spark does by default.
 _BOTH_COMPILERS = {"spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions"}
 _CLUSTER = {"spark.master": "local-cluster[2,1,2048]", "spark.executor.memory": "2g"}
 
@@ -96,7 +96,7 @@ class Makers:
         if name == "Kafka Streams":
             folder = str(self._world.fresh("streams"))
             return self._made(name, [[*self._java("Streams"), folder]])
-        if name in ("kernels, no Spark", "Bytewax, nothing done"):
+        if name in ("kernels, no Spark", "Bytewax, no processing"):
             kind = "kernels" if name.startswith("kernels") else "bytewax"
             options = self._options(compiled=str(self._file))
             module = "benchmarks.pipeline.python_program"
@@ -115,7 +115,7 @@ class Makers:
             "stackcast": ("delivering", {"latency": "auto"}, {}),
             "micro-batches": ("delivering", {}, {}),
             "Spark's connector": ("delivering", {"fetch": "connector"}, _BOTH_COMPILERS),
-            "mapInArrow, as Spark comes": ("counting", {"kafka": servers}, {}),
+            "mapInArrow, Spark defaults": ("counting", {"kafka": servers}, {}),
             "mapInArrow": ("counting", {}, _BOTH_COMPILERS),
             "mapInArrow, gc.freeze": ("frozen", {}, _BOTH_COMPILERS),
             "Spark's join": ("join", {}, _BOTH_COMPILERS),
@@ -129,7 +129,7 @@ class Makers:
             changed=changed,
             way=way,
             spark=compilers | properties,
-            as_spark_comes=kind.endswith("as Spark comes"),
+            as_spark_comes=kind.endswith("Spark defaults"),
             **more,
         )
         module = "benchmarks.pipeline.spark_program"

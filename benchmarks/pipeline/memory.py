@@ -33,7 +33,7 @@ JVM = "driver JVM"
 KINDS = (JVM, "driver Python", "workers")
 #: What a JVM has of its machine follows its -Xmx, not its work: what its objects take, once those
 #: that are no longer used are gone, is what could grow.
-OBJECTS = "driver JVM's objects"
+OBJECTS = "live objects of the driver JVM"
 #: When that is looked at, in % of the records.
 MARKS = (10, 50, 100)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -76,10 +76,10 @@ def run(world: World, lines: Lines) -> None:
         at = {mark: nearest(samples, records * mark / 100)[kind] for mark in MARKS}
         lines.say("memory", **row(kind, records, batches, at), mb_a_million_records=slope)
         if kind != JVM:
-            lines.floor(f"{kind}: what the second half adds", grown, FLAT, "x")
+            lines.floor(f"{kind}: growth in the second half", grown, FLAT, "x")
     lines.say("memory", **row(OBJECTS, records, batches, objects))
     grown = objects[100] / objects[50] - 1
-    lines.floor(f"{OBJECTS}: what the second half adds", grown, FLAT, "x")
+    lines.floor(f"{OBJECTS}: growth in the second half", grown, FLAT, "x")
 
 
 def row(kind: str, records: int, batches: int, at: Mapping[int, float]) -> dict[str, object]:

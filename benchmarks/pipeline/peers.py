@@ -14,7 +14,7 @@ from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.world import World
 from benchmarks.support.results import Lines
 
-KERNELS, BYTEWAX, CLUSTER = "kernels, no Spark", "Bytewax, nothing done", "local-cluster, "
+KERNELS, BYTEWAX, CLUSTER = "kernels, no Spark", "Bytewax, no processing", "local-cluster, "
 PEERS = (
     *(OURS, KERNELS, "Spark's connector", "Kafka Streams", BYTEWAX, "Spark's join"),
     *(CLUSTER + OURS, CLUSTER + FROZEN),

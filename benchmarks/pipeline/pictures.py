@@ -1,4 +1,4 @@
-"""Pictures of what the last run of each part found: docs/pictures/pipeline-*.svg."""
+"""Draw docs/pictures/pipeline-*.svg from the last run of each part."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from benchmarks.support.plot import Panel, svg
 from benchmarks.support.results import ROOT, Line, load
 
 PICTURES = ROOT / "docs" / "pictures"
-#: Names on the axis of bars have room for as many letters.
+#: Short names for the axis of the bar charts.
 SHORT = {
-    "stackcast, AF_PACKET": "ours, interface",
-    "stackcast, AF_XDP": "ours, AF_XDP",
-    "mapInArrow, as Spark comes": "counting, plain",
+    "stackcast, AF_PACKET": "AF_PACKET",
+    "stackcast, AF_XDP": "AF_XDP",
+    "mapInArrow, Spark defaults": "counting, defaults",
     "mapInArrow": "counting",
     "mapInArrow, gc.freeze": "counting, frozen",
-    "kernels, no Spark": "kernels alone",
-    "Bytewax, nothing done": "Bytewax",
-    "local-cluster, stackcast": "on executors",
-    "local-cluster, mapInArrow, gc.freeze": "counting there",
+    "kernels, no Spark": "kernels only",
+    "Bytewax, no processing": "Bytewax",
+    "local-cluster, stackcast": "local-cluster",
+    "local-cluster, mapInArrow, gc.freeze": "counting, cluster",
 }
-#: Components of a way, in the order of the colours.
+#: Components of a program, in the order of the colours.
 COMPONENTS = (
     "Python workers",
     "JVM",
@@ -35,7 +35,7 @@ STEPS = {"plan": "plan", "first_batch": "first batch", "batch": "a batch"}
 
 
 def draw(folder: Path = PICTURES) -> list[Path]:
-    """Draw what there are lines for; returns the files."""
+    """Draw the pictures for which there are lines. Return the files."""
     drawn = []
     for name, picture in (
         ("rates", rates(load("pipeline", "throughput") + load("pipeline", "peers"))),
@@ -49,11 +49,11 @@ def draw(folder: Path = PICTURES) -> list[Path]:
 
 
 def rates(lines: list[Line]) -> str:
-    """Draws what each way takes of the cores, by component, and records a second."""
+    """Draw the CPU time of each program by component, and its records per second."""
     ways: dict[str, Line] = {}
     for line in lines:
         if line["name"] == "way" and line["case"] == "5 % match":
-            # Ours is in several parts: the first has most of it.
+            # Stackcast runs in several parts; the first one has the longest runs.
             ways.setdefault(SHORT.get(line["way"], line["way"]), line)
     if not ways:
         return ""
@@ -64,16 +64,16 @@ def rates(lines: list[Line]) -> str:
     title = "Workers, JVM (and compiler, collector), driver or program, broker"
     return svg(
         "From Kafka to the wire, 5 % match",
-        "Bars by way: microseconds of a core a record by component, and records a second.",
+        "Bars per program: CPU microseconds per record by component, and records per second.",
         [
-            Bars(title, "µs of a core a record", cores),
-            Bars("By the clock", "records/s", rate),
+            Bars(title, "CPU µs per record", cores),
+            Bars("Throughput", "records/s", rate),
         ],
     )
 
 
 def growth(lines: list[Line]) -> str:
-    """Draws seconds of plan, first batch and batch against subscriptions, hosts and partitions."""
+    """Draw seconds of plan, first batch and batch by subscriptions, hosts and partitions."""
     panels = []
     for axis, label in AXES.items():
         mine = [line for line in lines if line["name"] == "growth" and line["axis"] == axis]
@@ -82,13 +82,13 @@ def growth(lines: list[Line]) -> str:
                 name: [(float(line["size"]), max(line[step], 1e-3)) for line in mine]
                 for step, name in STEPS.items()
             }
-            title = f"Cost against {label}"
+            title = f"Cost by {label}"
             panels.append(Panel(title, label, "seconds", curves, True, "bottom right"))
     if not panels:
         return ""
     return svg(
-        "Seconds as work grows",
-        "Seconds of a plan, of the first batch and of a batch against subscriptions, hosts and "
-        "partitions, on logarithmic axes.",
+        "Seconds by size of the deployment",
+        "Seconds for a plan, the first batch and a batch by subscriptions, hosts and partitions, "
+        "on logarithmic axes.",
         panels,
     )

@@ -44,7 +44,7 @@ def run(world: World, lines: Lines) -> None:
             figures = seen | latency.tools(fed, receiver)
             lines.say("event to wire, real-time", records_per_second=rate, **figures)
             for name, floor in zip(("p50", "p99"), floors, strict=True):
-                what = f"{name}, real-time, {rate:,} records/s"
+                what = f"{name}, real time, {rate:,} records/s"
                 lines.floor(what, seen[f"{name}_ms"], floor, "ms")
 
 

@@ -28,7 +28,7 @@ from stackcast.udfs.messages import sequence
 #: Ours is in real time where slots suffice, as by default.
 OURS, BATCHES, JAVA = "stackcast", "micro-batches", "Java consumer"
 #: Counting without any setting of ours, with those of conf/, and with `gc.freeze` too.
-PLAIN, COUNTING, FROZEN = "mapInArrow, as Spark comes", "mapInArrow", "mapInArrow, gc.freeze"
+PLAIN, COUNTING, FROZEN = "mapInArrow, Spark defaults", "mapInArrow", "mapInArrow, gc.freeze"
 CORE = (OURS, BATCHES, PLAIN, COUNTING, FROZEN, JAVA)
 #: Ways that send no frames.
 SILENT = (PLAIN, COUNTING, FROZEN)
@@ -101,7 +101,7 @@ def run(world: World, lines: Lines) -> None:
                 ratio = statistics.median(mine.rate / theirs.rate for mine, theirs in pairs)
                 # Java reaches no interface.
                 if name in FLOORS and (name != JAVA or ours in CORE):
-                    what = f"throughput of {ours} to {name}"
+                    what = f"throughput of {ours} relative to {name}"
                     lines.floor(what, ratio, FLOORS[name], "x", least=True)
                 ratio = microseconds(turns[name]) / microseconds(turns[ours])
                 lines.say("cores", ours=ours, way=name, ratio=ratio)

@@ -1,13 +1,13 @@
-"""Replicated state: Tables III and IV and Fig. 8 of STARE, and what it leaves out.
+"""Replicated state: Tables III and IV and Fig. 8 of STARE, latency and recovery.
 
     ./spark-submit.sh bench states [PART ...]
 
-One line of JSON a measurement. PARTs are memory (bytes a rule), carry (messages and bytes on
-links) and latency (subscribing, publishing, and where links lose frames, beside unicast and a Kafka
-topic); all without one. With ``--bmv2 FILE``, BMv2's ``simple_switch`` with its CLI beside it, only
-its bytes a rule are measured. Lines are kept under ``var/bench``; ``document`` draws
-``docs/pictures/states-*.svg`` and writes the tables of docs/states.md from the last run of each
-part.
+Prints one line of JSON per measurement. The parts are memory (bytes per rule), carry (messages and
+bytes on links) and latency (subscribing, publishing and lossy links, compared with unicast and a
+Kafka topic); without a part, all of them run. ``--bmv2 FILE`` names BMv2's ``simple_switch``, with
+its CLI in the same folder, and measures only its bytes per rule. Lines are stored under
+``var/bench``; ``document`` draws ``docs/pictures/states-*.svg`` and writes the tables of
+docs/results/states.md from the last run of each part.
 """
 
 from __future__ import annotations

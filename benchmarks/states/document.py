@@ -1,7 +1,7 @@
-"""Pictures, and the marked tables of docs/states.md, from the last run of each part.
+"""The pictures and the tables of docs/results/states.md, generated from the last runs.
 
-A mark is ``<!-- table states NAME -->``, and ``<!-- end -->`` after the table. What is of parts
-that never ran stays as it is.
+A table is between ``<!-- table states NAME -->`` and ``<!-- end -->``. Tables of parts that never
+ran stay as they are.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from pathlib import Path
 
 from benchmarks.support.plot import Panel, svg
 from benchmarks.support.results import ROOT, Line, load, named
+from benchmarks.support.tables import DOCS, fill_pages
 
-DOCUMENT = ROOT / "docs" / "states.md"
 PICTURES = ROOT / "docs" / "pictures"
 PARTS = ("memory", "bmv2", "carry", "latency", "recovery")
 MARK = re.compile(r"(<!-- table states ([a-z0-9]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def write(document: Path = DOCUMENT, pictures: Path = PICTURES) -> None:
-    """Draws, and writes the tables."""
+def write(docs: Path = DOCS, pictures: Path = PICTURES) -> None:
+    """Draw the pictures and write the tables."""
     lines = [line for part in PARTS for line in load("states", part)]
-    document.write_text(filled(document.read_text("utf-8"), lines), "utf-8")
+    fill_pages("states", lambda text: filled(text, lines), docs)
     for name, picture in (("memory", _memory(lines)), ("recovery", _recovery(lines))):
         if picture:
             (pictures / f"states-{name}.svg").write_text(picture, "utf-8")
 
 
 def filled(text: str, lines: Sequence[Line]) -> str:
-    """Returns the text with its marked tables made from these lines."""
+    """Return a page with its tables generated from these lines."""
 
     def replaced(match: re.Match[str]) -> str:
         table = TABLES[match[2]](lines)
@@ -52,18 +52,16 @@ def rule(lines: Sequence[Line]) -> str:
     ]
     if rows:
         rows.append(("OpenFlow, Open vSwitch", "–", "–", "586"))
-    return _table(
-        ("bytes a rule", "the software switch", "bits by arithmetic", "the text, BMv2"), rows
-    )
+    return _table(("bytes per rule", "software switch", "computed bits", "the paper, BMv2"), rows)
 
 
 def of_bmv2(lines: Sequence[Line]) -> str:
-    """Table III again, of BMv2 as it is now."""
+    """Table III again, for the current BMv2."""
     rows = [
         (row["kind"], f"{row['bytes']:.0f} ± {row['half']:.0f}", str(row["text"]))
         for row in named(lines, "bmv2")
     ]
-    return _table(("bytes a rule of BMv2", "measured here", "the text"), rows)
+    return _table(("bytes per rule of BMv2", "measured here", "the paper"), rows)
 
 
 def messages(lines: Sequence[Line]) -> str:
@@ -78,11 +76,13 @@ def messages(lines: Sequence[Line]) -> str:
                 *(str(s) if s == t else f"**{s}** ({t})" for s, t in zip(seen, text, strict=True)),
             )
         )
-    return _table(("way", "in-net, best", "out-net, best", "in-net, worst", "out-net, worst"), rows)
+    return _table(
+        ("method", "in-net, best", "out-net, best", "in-net, worst", "out-net, worst"), rows
+    )
 
 
 def bytes_of(lines: Sequence[Line]) -> str:
-    """Bytes on links of an update, by each way."""
+    """Return the bytes on links of an update, by method."""
     rows = []
     for kept in named(lines, "kept"):
         of = {
@@ -100,14 +100,14 @@ def bytes_of(lines: Sequence[Line]) -> str:
         )
     return _table(
         (
-            "bytes on links of an update",
+            "bytes on links per update",
             "states",
             "virtual trees",
             "unicast",
-            "Kafka topic, at least",
+            "Kafka topic, minimum",
             "labels",
-            "registers, each 30 s",
-            "if each went everywhere",
+            "registers, every 30 s",
+            "registers on every link",
         ),
         rows,
     )
@@ -116,27 +116,27 @@ def bytes_of(lines: Sequence[Line]) -> str:
 def latency(lines: Sequence[Line]) -> str:
     rows = [
         (
-            f"{row['what']}, {row['copies']} host{'s' * (row['copies'] > 1)}, sockets alone",
+            f"{row['what']}, {row['copies']} host{'s' * (row['copies'] > 1)}, sockets only",
             *_of(row),
         )
         for row in named(lines, "wire")
     ]
     rows += [(f"{row['what']}, programs", *_of(row)) for row in named(lines, "programs")]
-    return _table(("milliseconds", "half within", "99 % within", "all within"), rows)
+    return _table(("milliseconds", "p50", "p99", "maximum"), rows)
 
 
 def recovered(lines: Sequence[Line]) -> str:
     return _table(
         (
-            "loss of each link",
+            "loss per link",
             "frames lost",
-            "updates that came",
-            "half within, ms",
-            "99 % within, ms",
-            "all within, ms",
-            "staleness, mean, ms",
-            "stalest, ms",
-            "after the last update, ms",
+            "updates delivered",
+            "p50, ms",
+            "p99, ms",
+            "maximum, ms",
+            "mean staleness, ms",
+            "maximum staleness, ms",
+            "converged after, ms",
         ),
         (
             (
@@ -176,18 +176,18 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _memory(lines: Sequence[Line]) -> str:
-    """Fig. 8: how a switch's process grows."""
+    """Draw Fig. 8: the growth of a switch's process."""
     panels = []
     for kind, title, x in (
-        ("registers", "Registers (Fig. 8a)", "states that there is room for"),
+        ("registers", "Registers (Fig. 8a)", "states with reserved registers"),
         ("table", "Table (Fig. 8b)", "rows"),
     ):
         points = [(row["rules"], row["grown"] / 1000) for row in named(lines, "memory", kind=kind)]
         if points:
-            panels.append(Panel(title, x, "kB more resident", {"": points}))
+            panels.append(Panel(title, x, "resident memory, kB", {"": points}))
     if not panels:
         return ""
-    text = "Resident memory of the software switch against rules, mean of five processes."
+    text = "Resident memory of the software switch by number of rules, mean of five processes."
     return svg("Memory by rules", text, panels)
 
 
@@ -197,12 +197,12 @@ def _recovery(lines: Sequence[Line]) -> str:
         return ""
     curves = {
         name: [(row["loss"], row[key]) for row in rows]
-        for name, key in (("half within", "p50_ms"), ("99 % within", "p99_ms"))
+        for name, key in (("p50", "p50_ms"), ("p99", "p99_ms"))
     }
     stale = {"mean": [(row["loss"], row["mean_staleness_ms"]) for row in rows]}
     return svg(
         "Recovery",
-        "Publish to replica, and staleness, against the share of frames that each link loses.",
+        "Time from publishing to the replica, and staleness, by the loss of each link.",
         [
             Panel("Publish to replica", "% of frames lost by each link", "ms", curves),
             Panel("Staleness", "% of frames lost by each link", "ms", stale),

@@ -3,10 +3,10 @@
     ./spark-submit.sh bench trees [PART ...] [--runs N] [--networks NAMES] [--zoo FOLDER]
         [--publishers SHARE] [--processes N]
 
-One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
-lines named ``claim`` what WERNECKE claims. Lines are kept under ``var/bench``; ``document`` draws
-the pictures ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the
-last run of each part; all parts but it without one.
+Prints one line of JSON per measurement. Lines named ``floor`` compare a result with its target, and
+lines named ``claim`` judge a claim of WERNECKE. Lines are stored under ``var/bench``; ``document``
+draws ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/results/virtual-trees*.md
+from the last run of each part. Without a part, all parts except ``document`` run.
 """
 
 from __future__ import annotations

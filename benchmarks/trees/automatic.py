@@ -89,14 +89,14 @@ def _floors(lines: Lines, means: Means, shown: Sequence[str]) -> None:
         if what == "labels":
             continue
         lines.floor(
-            f"automatic choice against the best single strategy, {unit}: largest "
+            f"automatic choice relative to the best single strategy, {unit}: maximum "
             f"({worst_name}, {worst_rules} rules)",
             worst,
             1.03,
             "x",
         )
         lines.floor(
-            f"automatic choice against the best single strategy, {unit}: mean",
+            f"automatic choice relative to the best single strategy, {unit}: mean",
             sum(ratios.values()) / len(ratios),
             1.0,
             "x",

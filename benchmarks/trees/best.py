@@ -105,8 +105,8 @@ def claims(best: Best, folder: str | None) -> Iterator[Claim]:
         total = {how: sum(winners[kind, how].values()) for how in MIGRATIONS}
         yield Claim(
             "6.6.3",
-            f"after full churn {' or '.join(strategies)} are best in {kind} networks",
-            "a picture",
+            f"after full churn, {' or '.join(strategies)} are best in {kind} networks",
+            "plot only",
             all(2 * counts[how] >= total[how] for how in MIGRATIONS),
             "; ".join(
                 f"{how}: "
@@ -119,8 +119,8 @@ def claims(best: Best, folder: str | None) -> Iterator[Claim]:
     means_of = {kind: sum(each) / len(each) for kind, each in size.items()}
     yield Claim(
         "6.6.3",
-        "the best headers of scale-free networks are larger than those of others",
-        "a picture",
+        "the best headers of scale-free networks are larger than those of other networks",
+        "plot only",
         means_of.get("scale-free", 0.0) > means_of.get("other", 0.0),
         ", ".join(f"{kind} {each:.2f} labels" for kind, each in means_of.items()),
     )

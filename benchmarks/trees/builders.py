@@ -36,7 +36,7 @@ def _networkx(method: str) -> Builder:
 
 #: BST is the problem that BAERA approximates; LAMA shares trees among publishers, see below.
 BUILDERS: dict[str, Builder] = {
-    "Takahashi–Matsuyama (ours)": lambda network, ends, graph: steiner_tree(
+    "Takahashi–Matsuyama (Stackcast)": lambda network, ends, graph: steiner_tree(
         network, ends, graph=graph
     ),
     "Kou": _networkx("kou"),

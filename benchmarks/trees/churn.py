@@ -110,16 +110,17 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     crest = [average("distant", "hops", percent) for percent in (0, 50, 100)]
     yield Claim(
         "6.6.2 (a)",
-        "hops stay the same with churn, but for distant: a crest at 50 %",
-        "a picture",
+        "churn does not change the headers of hops, except for a peak at 50 % in the distant "
+        "scenario",
+        "plot only",
         crest[1] > max(crest[0], crest[2]),
         "distant at 0, 50, 100 %: " + ", ".join(f"{each:.1f}" for each in crest) + " labels",
     )
     hops = {how: sum(average(how, "hops", p) for p in range(0, 101, 10)) / 11 for how in MIGRATIONS}
     yield Claim(
         "6.6.2 (a)",
-        "uniform takes more hops than nearby and distant",
-        "a picture",
+        "hops need more labels in the uniform scenario than in nearby and distant",
+        "plot only",
         hops["uniform"] > max(hops["nearby"], hops["distant"]),
         ", ".join(f"{how} {each:.1f}" for how, each in hops.items()),
     )
@@ -135,15 +136,15 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     }
     yield Claim(
         "6.6.2 (c)",
-        "cycles have the largest headers of all strategies with trees, always",
-        "a picture",
+        "cycles always have the largest headers of all strategies with trees",
+        "plot only",
         all(largest.values()),
         f"at 0, 50 and 100 % in {sum(largest.values())} of {len(largest)} scenarios",
     )
     yield Claim(
         "6.6.2 (d)",
-        "freq-relation falls back towards hops where clients go to distant regions",
-        "a picture",
+        "freq-relation approaches hops when clients move to distant regions",
+        "plot only",
         average("distant", "freq-relation", 100) > 0.8 * average("distant", "hops", 100)
         and average("nearby", "freq-relation", 100) < average("distant", "freq-relation", 100),
         "labels at 0, 50, 100 %: "
@@ -155,9 +156,9 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     )
     yield Claim(
         "6.6.2 (e, f)",
-        "partitions beat clusters where clients are uniform, clusters beat partitions nearby and "
-        "distant",
-        "a picture",
+        "partitions beat clusters in the uniform scenario, and clusters beat partitions in nearby "
+        "and distant",
+        "plot only",
         _mean_over_churn(average, "uniform", "partitions")
         < _mean_over_churn(average, "uniform", "clusters")
         and all(
@@ -181,8 +182,8 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     }
     yield Claim(
         "6.6.2 (g)",
-        "hybrid is near the better of freq-relation and clusters at 0 % and at 100 %",
-        "a picture",
+        "hybrid is close to the better of freq-relation and clusters at 0 % and at 100 % churn",
+        "plot only",
         max(pairs.values()) < 1.2,
         ", ".join(f"{how} {p} %: {ratio:.2f} x" for (how, p), ratio in pairs.items()),
     )

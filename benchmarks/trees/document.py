@@ -1,6 +1,6 @@
-"""The tables of docs/evaluation.md, written between marks from the lines of the last runs.
+"""The tables of docs/results/virtual-trees*.md, generated from the lines of the last runs.
 
-A mark is ``<!-- table NAME -->``, and ``<!-- end -->`` after the table.
+A table is between ``<!-- table trees NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.support.results import ROOT, Line, load, named
-from benchmarks.support.tables import cell, floors, table
+from benchmarks.support.results import Line, load, named
+from benchmarks.support.tables import cell, fill_pages, floors, table
 from benchmarks.trees import pictures
 from benchmarks.trees.automatic import AUTOMATIC
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
@@ -17,7 +17,6 @@ from benchmarks.trees.networks import CANDIDATES, DIVISOR
 from benchmarks.trees.reasons import why
 from benchmarks.trees.zoo import RULES, SHOWN, UNIFORM, ZIPF
 
-FILE = ROOT / "docs" / "evaluation.md"
 PARTS = (
     "fabric",
     "variants",
@@ -34,35 +33,45 @@ PARTS = (
     "index",
     "strategies",
 )
-MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- table trees ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def write(folder: str | None) -> None:
-    """Draws pictures and fills tables; a table without lines stays as it is."""
+    """Draw the pictures and write the tables. A table without lines stays as it is."""
     lines = [line for part in PARTS for line in load("trees", part)]
-    text = FILE.read_text("utf-8")
-
-    def fill(match: re.Match[str]) -> str:
-        name = match[2]
-        kind, _, argument = name.partition(" ")
-        rows = TABLES[kind](lines, argument)
-        return f"{match[1]}{rows}{match[3]}" if rows else match[0]
-
-    FILE.write_text(MARK.sub(fill, text), "utf-8")
+    fill_pages("trees", lambda text: filled(text, lines))
     pictures.draw(folder)
 
 
+def filled(text: str, lines: Sequence[Line]) -> str:
+    """Return a page with its tables generated from these lines."""
+
+    def fill(match: re.Match[str]) -> str:
+        kind, _, argument = match[2].partition(" ")
+        rows = TABLES[kind](lines, argument)
+        return f"{match[1]}{rows}{match[3]}" if rows else match[0]
+
+    return MARK.sub(fill, text)
+
+
 def claims(lines: Sequence[Line], part: str) -> str:
-    """What the text claims, by its algorithm and by ours."""
+    """Return the claims of the thesis, judged with its algorithm and with Stackcast's encoder."""
     return table(
-        ("WERNECKE", "claim", "the text's figure", "by Algorithm 5.1", "by ours", "why"),
+        (
+            "WERNECKE",
+            "claim",
+            "figure in the thesis",
+            "with Algorithm 5.1",
+            "with Stackcast's encoder",
+            "explanation",
+        ),
         (
             (
                 row["source"],
                 cell(row["text"]),
                 row["told"],
                 *(
-                    f"{'held' if row[of]['held'] else '**refuted**'}: {cell(row[of]['seen'])}"
+                    f"{'confirmed' if row[of]['held'] else '**refuted**'}: {cell(row[of]['seen'])}"
                     for of in ("greedy", "ours")
                 ),
                 why(row["text"], row["greedy"]["held"], row["ours"]["held"]),
@@ -73,13 +82,13 @@ def claims(lines: Sequence[Line], part: str) -> str:
 
 
 def variants(lines: Sequence[Line], _: str) -> str:
-    """``topo`` where clients are others."""
+    """Return the headers of ``topo`` with other publishers and subscribers."""
     rows = named(lines, "variant")
     return table(
         (
-            f"`topo`, by Algorithm 5.1{_drawings(rows)}",
+            f"`topo`, Algorithm 5.1{_drawings(rows)}",
             "header at 10 rules, 30 % / 70 %",
-            "notifications that make 50 KB / 120 KB",
+            "notifications for 50 KB / 120 KB",
         ),
         (
             (
@@ -93,7 +102,7 @@ def variants(lines: Sequence[Line], _: str) -> str:
 
 
 def fabric(lines: Sequence[Line], percent: str) -> str:
-    """Header and load by strategy and rules, by ours and below it by Algorithm 5.1."""
+    """Return header and load by strategy and number of rules, for both encoders."""
     rows = named(lines, "fabric", subscribers=int(percent or 0))
     rules = sorted({row["rules"] for row in rows})
     of = {(row["strategy"], row["rules"]): row for row in rows}
@@ -104,7 +113,7 @@ def fabric(lines: Sequence[Line], percent: str) -> str:
         (
             f"header, B{_drawings(rows)}",
             *(f"{rule} rules" for rule in rules),
-            "load of one at 20 rules, B",
+            "load of one notification, 20 rules, B",
         ),
         (
             (
@@ -115,7 +124,11 @@ def fabric(lines: Sequence[Line], percent: str) -> str:
             for name in names
             for words, figure, load in (
                 ("{}", _header, "load_bytes"),
-                ("{}, 5.1", lambda row: f"{row['header_bytes_greedy']:.1f}", "load_bytes_greedy"),
+                (
+                    "{}, Algorithm 5.1",
+                    lambda row: f"{row['header_bytes_greedy']:.1f}",
+                    "load_bytes_greedy",
+                ),
             )
         ),
     )
@@ -126,7 +139,7 @@ def _header(row: Line) -> str:
 
 
 def _apart(value: float | None) -> str:
-    """The standard deviation over drawings, where there are several."""
+    """Return the standard deviation over several drawings."""
     return f" ± {value:.1f}" if value is not None else ""
 
 
@@ -161,7 +174,7 @@ def thresholds(lines: Sequence[Line], _: str) -> str:
 
 
 def networks(lines: Sequence[Line], _: str) -> str:
-    """Returns the networks as they are and as the text has them, and the best strategy of each."""
+    """Return the networks, with the figures of the thesis, and the best strategy of each."""
     rows = []
     for row in named(lines, "network"):
         of = {
@@ -191,22 +204,22 @@ def networks(lines: Sequence[Line], _: str) -> str:
     return table(
         (
             "network",
-            "switches (text)",
-            "links (text)",
-            "diameter (text)",
+            "switches (thesis)",
+            "links (thesis)",
+            "diameter (thesis)",
             "fluctuation",
-            f"of {DIVISOR} (text)",
+            f"over {DIVISOR} (thesis)",
             "hops",
             f"best strategy{_drawings(named(lines, 'zoo'))}",
             f"automatic{_drawings(named(lines, 'chosen'))}",
-            "its bytes to the best's",
+            "bytes relative to the best",
         ),
         rows,
     )
 
 
 def zoo(lines: Sequence[Line], _: str) -> str:
-    """Labels by rules, at the most of them with what tells drawings apart, and by 5.1."""
+    """Return labels by number of rules; for the largest number also the deviation and 5.1."""
     out = []
     for name in SHOWN:
         cells = []
@@ -228,7 +241,7 @@ def zoo(lines: Sequence[Line], _: str) -> str:
 
 
 def zipf(lines: Sequence[Line], _: str) -> str:
-    """Labels at the most rules, by how likely hosts want a notification."""
+    """Return labels at the largest number of rules, by the distribution of likelihoods."""
     of = {
         (row["network"], row["likely"], row["strategy"]): row["labels"]
         for row in named(lines, "zoo", rules=RULES[-1])
@@ -245,7 +258,7 @@ def zipf(lines: Sequence[Line], _: str) -> str:
 
 def automatic(lines: Sequence[Line], _: str) -> str:
     return table(
-        ("automatic to best single", "cells", "over 3 %", "least", "mean", "largest"),
+        ("automatic relative to best", "cells", "over 3 %", "minimum", "mean", "maximum"),
         (
             (
                 row["what"],
@@ -261,8 +274,10 @@ def automatic(lines: Sequence[Line], _: str) -> str:
 
 
 def churn(lines: Sequence[Line], migration: str) -> str:
-    """Labels before clients move, half way and after all moved, and there what tells drawings
-    apart, and labels by 5.1."""
+    """Return labels before, half way through and after the migration of all clients.
+
+    After it, the deviation over drawings and the labels by Algorithm 5.1 follow.
+    """
     rows = named(lines, "churn", migration=migration)
     of = {(row["strategy"], row["network"], row["churn"]): row for row in rows}
     networks = dict.fromkeys(row["network"] for row in rows)
@@ -282,7 +297,7 @@ def churn(lines: Sequence[Line], migration: str) -> str:
 
 
 def retuned(lines: Sequence[Line], _: str) -> str:
-    """By strategy: headers relative to the optimum, and rules changed."""
+    """Return headers relative to the optimum and the number of changed rules, by strategy."""
     rows = []
     for stale in named(lines, "before retuning"):
         name = stale["strategy"]
@@ -295,7 +310,7 @@ def retuned(lines: Sequence[Line], _: str) -> str:
         shares = [row["rules_changed"] / row["rules"] for row in changes if row["rules"]]
         rows.append(
             (
-                "automatic, its bytes on links" if name == AUTOMATIC else name,
+                "automatic (bytes on links)" if name == AUTOMATIC else name,
                 *(f"{value:.3f}" for value in after),
                 f"{stale['mean']:.3f}",
                 f"{sum(row['rules_changed'] for row in changes) / len(changes):.0f}",
@@ -307,11 +322,11 @@ def retuned(lines: Sequence[Line], _: str) -> str:
     return table(
         (
             f"strategy, in {', '.join(measured)}",
-            "header to the optimum's, retuned",
-            "just before retuning",
-            "rules changed each time",
-            "rules that stand",
-            "share",
+            "header relative to the optimum, after retuning",
+            "before retuning",
+            "rules changed per retuning",
+            "rules installed",
+            "share changed",
         ),
         rows,
     )
@@ -322,7 +337,7 @@ def greedy(lines: Sequence[Line], _: str) -> str:
     columns = list(dict.fromkeys(row["network"] for row in rows))
     of = {(row["strategy"], row["network"]): row for row in rows}
     return table(
-        ("saving, labels of ours", *columns),
+        ("labels saved, labels needed", *columns),
         (
             (
                 name,
@@ -339,7 +354,15 @@ def greedy(lines: Sequence[Line], _: str) -> str:
 def optimum(lines: Sequence[Line], _: str) -> str:
     rows = named(lines, "against optimum")
     return table(
-        ("network", "strategy", "publications", "ours", "greedy", "optimum", "ours at the optimum"),
+        (
+            "network",
+            "strategy",
+            "publications",
+            "Stackcast",
+            "Algorithm 5.1",
+            "optimum",
+            "optimal publications",
+        ),
         (
             (
                 row["network"],
@@ -356,18 +379,18 @@ def optimum(lines: Sequence[Line], _: str) -> str:
 
 
 def bounds(lines: Sequence[Line], _: str) -> str:
-    """Returns labels in large networks beside what no stack can be below, and proven optima."""
+    """Return labels in large networks with lower bounds and proven optima."""
     rows = named(lines, "against bounds") + named(lines, "network against optimum")
     return table(
         (
             "network",
             "strategy",
-            "ours",
-            "greedy",
+            "Stackcast",
+            "Algorithm 5.1",
             "shortest known",
-            "none is below",
-            "proven",
-            "ours to proven optima",
+            "lower bound",
+            "proven optima",
+            "relative to proven optima",
         ),
         (
             (
@@ -386,7 +409,7 @@ def bounds(lines: Sequence[Line], _: str) -> str:
 
 
 def encodings(lines: Sequence[Line], _: str) -> str:
-    """Returns bytes, mean and maximum, of every encoding in every network."""
+    """Return mean and maximum header bytes of every encoding in every network."""
     others = named(lines, "other encoding")
     columns = list(dict.fromkeys(row["network"] for row in others))
     ours = named(lines, "against greedy")
@@ -398,13 +421,13 @@ def encodings(lines: Sequence[Line], _: str) -> str:
         rows = [row for row in ours if row["network"] == network]
         if rows:
             best = min(rows, key=lambda row: row["ours_bytes"])
-            of["ours, best strategy", network] = (
+            of["virtual trees, best strategy", network] = (
                 f"{best['ours_bytes']:.1f}, {best['ours_bytes_max']} ({best['strategy']})"
             )
-            of["greedy, same trees", network] = (
+            of["Algorithm 5.1, same trees", network] = (
                 f"{best['greedy_bytes']:.1f}, {best['greedy_bytes_max']}"
             )
-    names = ["ours, best strategy", "greedy, same trees"] if of else []
+    names = ["virtual trees, best strategy", "Algorithm 5.1, same trees"] if of else []
     names += list(dict.fromkeys(row["encoding"] for row in others))
     return table(
         ("header, B: mean, maximum", *columns),
@@ -417,10 +440,10 @@ def builders(lines: Sequence[Line], _: str) -> str:
     return table(
         (
             "network",
-            "tree",
+            "algorithm, trees",
             "edges",
             "branch nodes",
-            "links to a subscriber",
+            "links per subscriber",
             "trees in the fullest switch",
             "labels",
             "bytes on links",
@@ -458,13 +481,13 @@ def speed(lines: Sequence[Line], _: str) -> str:
                 )
             )
     return table(
-        ("", "publications", "took", "1,000 take", "times ours", "labels a notification"), rows
+        ("", "publications", "time", "time for 1,000", "ratio", "labels per notification"), rows
     )
 
 
 def large(lines: Sequence[Line], _: str) -> str:
     return table(
-        ("publication, median", "slowest", "frames", "labels", "network", "encoder made", "memory"),
+        ("median time", "maximum", "frames", "labels", "network", "encoder", "memory"),
         (
             (
                 f"{row['milliseconds']:.1f} ms",

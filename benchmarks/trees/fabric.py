@@ -122,14 +122,14 @@ def _floors(lines: Lines, means: Means) -> None:
         name = min(rivals, key=lambda each: rivals[each])
         at_20 = means[percent, "threshold-30", 20].header
         lines.floor(
-            f"threshold-30, 20 rules, {percent} %: header against the smallest of the others that "
-            f"5.4.2 names ({name})",
+            f"threshold-30, 20 rules, {percent} %: header, against the smallest of the other "
+            f"strategies named in 5.4.2 ({name})",
             at_20,
             rivals[name],
             "B",
         )
         lines.floor(
-            f"threshold-30, {percent} %: header at 20 rules against the one at 50 rules",
+            f"threshold-30, {percent} %: header at 20 rules relative to 50 rules",
             at_20 / best,
             1.02,
             "x",
@@ -137,7 +137,7 @@ def _floors(lines: Lines, means: Means) -> None:
     for name in ("tree", "threshold-30"):
         worst = max(means[30, name, rules].load for rules in RULES if rules >= 20)
         lines.floor(
-            f"{name}, from 20 rules, 30 %: load of {TOGETHER} notifications",
+            f"{name}, 20 rules or more, 30 %: load of {TOGETHER} notifications",
             worst * TOGETHER / 1000,
             45,
             "KB",
@@ -160,7 +160,7 @@ def _claims_of_headers(means: Means) -> Iterator[Claim]:
     topo = [header(percent, "topo", FEW_RULES) for percent in (30, 70)]
     yield Claim(
         "5.4.2 (2)",
-        "topo at 10 rules takes 60 B at 30 % subscribers, about 78 B at 70 %",
+        "topo with 10 rules needs 60 B at 30 % subscribers and about 78 B at 70 %",
         "60 B, 78 B",
         all(abs(seen / told - 1) < 0.1 for seen, told in zip(topo, (60, 78), strict=True)),
         ", ".join(f"{seen:.1f} B" for seen in topo),
@@ -174,10 +174,12 @@ def _claims_of_headers(means: Means) -> Iterator[Claim]:
         ]
         yield Claim(
             "5.4.2 (1)",
-            f"more rules, smaller headers, for every strategy ({percent} %)",
-            "a picture",
+            f"more rules give smaller headers for every strategy ({percent} % subscribers)",
+            "plot only",
             not rising,
-            f"larger by over 1 %: {', '.join(rising)}" if rising else "none grows by over 1 %",
+            f"more than 1 % larger: {', '.join(rising)}"
+            if rising
+            else "no header grows by more than 1 %",
         )
     level = {
         name: max(header(p, name, 20) / header(p, name, 50) - 1 for p in (30, 70))
@@ -185,26 +187,26 @@ def _claims_of_headers(means: Means) -> Iterator[Claim]:
     }
     yield Claim(
         "5.4.2 (1)",
-        "from about 20 rules most strategies are where they get; path and threshold-70 still gain",
-        "a picture",
+        "beyond about 20 rules most strategies no longer improve, except path and threshold-70",
+        "plot only",
         sum(gain < 0.03 for gain in level.values()) * 2 >= len(level)
         and min(level["path"], level["threshold-70"]) >= 0.03,
         "gain from 20 to 50 rules: " + _shares(level),
     )
     yield Claim(
         "5.4.2 (3)",
-        "trees save more of the header at 70 % subscribers than at 30 % (topo, 10 rules)",
-        "a picture",
+        "trees save a larger share of the header at 70 % subscribers than at 30 % (topo, 10 rules)",
+        "plot only",
         _saving(means, 70, "topo") > _saving(means, 30, "topo"),
-        f"{_saving(means, 70, 'topo'):.0%} against {_saving(means, 30, 'topo'):.0%} of hops",
+        f"{_saving(means, 70, 'topo'):.0%} and {_saving(means, 30, 'topo'):.0%} less than hops",
     )
     wider = {
         p: [header(p, "topo", r) - header(p, "path", r) for r in (5, 20, 50)] for p in (30, 70)
     }
     yield Claim(
         "5.4.2 (4)",
-        "path is below topo from 5 rules, and the gap widens",
-        "a picture",
+        "path has smaller headers than topo from 5 rules on, and the gap widens",
+        "plot only",
         all(gaps[0] > 0 and gaps[-1] > gaps[0] for gaps in wider.values()),
         "; ".join(
             f"{p} %: {', '.join(f'{gap:.1f}' for gap in gaps)} B at 5, 20, 50 rules"
@@ -220,15 +222,15 @@ def _claims_of_headers(means: Means) -> Iterator[Claim]:
     yield Claim(
         "5.4.2 (4)",
         "threshold-30 always has the smallest headers",
-        "a picture",
+        "plot only",
         set(least.values()) == {"threshold-30"},
         _winners(least),
     )
     below = {p: [header(p, f"threshold-{t}", 20) for t in (30, 50, 70)] for p in (30, 70)}
     yield Claim(
         "5.4.2 (4)",
-        "threshold-30 is below threshold-70 at 20 rules",
-        "a picture",
+        "threshold-30 has smaller headers than threshold-70 at 20 rules",
+        "plot only",
         all(each[0] < each[2] for each in below.values()),
         "; ".join(
             f"{p} %: {', '.join(f'{each:.1f}' for each in seen)} B for 30, 50, 70 %"
@@ -240,10 +242,10 @@ def _claims_of_headers(means: Means) -> Iterator[Claim]:
     ]
     yield Claim(
         "5.4.2 (5)",
-        "tree is always below path, which comes nearer as rules are added",
-        "a picture",
+        "tree always has smaller headers than path, and the gap narrows with more rules",
+        "plot only",
         min(ahead) > 0,
-        f"by {min(ahead):.1f} to {max(ahead):.1f} B",
+        f"smaller by {min(ahead):.1f} to {max(ahead):.1f} B",
     )
 
 
@@ -258,17 +260,18 @@ def _claims_of_loads(means: Means) -> Iterator[Claim]:
     }
     yield Claim(
         "5.4.3 (3)",
-        "topo and path stay above 50 KB at 30 % subscribers and 120 KB at 70 %, of one number of "
-        "notifications",
+        "topo and path stay above 50 KB at 30 % subscribers and 120 KB at 70 %, for the same "
+        "number of notifications",
         "50 KB, 120 KB",
         all(kb >= told for p, told in ABOVE.items() for kb in least[p].values()),
-        f"least, of {TOGETHER}: "
+        f"minimum for {TOGETHER} notifications: "
         + "; ".join(
             f"{p} %: " + ", ".join(f"{n} {kb:.1f} KB" for n, kb in each.items())
             for p, each in least.items()
         )
-        + ". topo would be there with "
-        + ", ".join(f"{TOGETHER * told / least[p]['topo']:.1f}" for p, told in ABOVE.items()),
+        + ". topo would reach the two values with "
+        + " and ".join(f"{TOGETHER * told / least[p]['topo']:.1f}" for p, told in ABOVE.items())
+        + " notifications",
     )
     more = {
         (p, rules): min(kilobytes(p, n, rules) for n in ("topo", "path"))
@@ -279,10 +282,10 @@ def _claims_of_loads(means: Means) -> Iterator[Claim]:
     }
     yield Claim(
         "5.4.3 (3)",
-        "topo and path load links more than tree and the thresholds, with any number of rules",
-        "a picture",
+        "topo and path load links more than tree and the thresholds do, for any number of rules",
+        "plot only",
         min(more.values()) > 0,
-        f"more in {sum(each > 0 for each in more.values())} of {len(more)} cells",
+        f"higher in {sum(each > 0 for each in more.values())} of {len(more)} cells",
     )
     from_20 = [rules for rules in RULES if rules >= 20]
     share = {
@@ -292,12 +295,12 @@ def _claims_of_loads(means: Means) -> Iterator[Claim]:
     }  # fmt: skip
     yield Claim(
         "5.4.3 (4)",
-        "from 20 rules tree and threshold-30 stay below 45 of the 50 KB that topo and path exceed "
-        "(30 %), and all others above",
+        "from 20 rules on, tree and threshold-30 stay below 45 KB where topo and path exceed 50 KB "
+        "(30 % subscribers), and all others stay above",
         "45 KB: 90 % of 50 KB",
         max(share["tree"], share["threshold-30"]) < 0.9
         and min(share["threshold-50"], share["threshold-70"]) >= 0.9,
-        "of the least of topo and path: " + _shares(share),
+        "relative to the lower of topo and path: " + _shares(share),
     )
 
 
@@ -308,8 +311,9 @@ def _claims_of_thresholds(means: Means) -> Iterator[Claim]:
     best = {p: min(THRESHOLDS, key=lambda t: seen(p, t).header) for p in SUBSCRIBERS}
     yield Claim(
         "5.4.4 (1)",
-        "thresholds of 30 to 70 % have the smallest headers, 100 % (path) the largest (10 rules)",
-        "a picture",
+        "thresholds of 30 to 70 % have the smallest headers and 100 % (path) the largest "
+        "(10 rules)",
+        "plot only",
         all(30 <= t <= 70 for t in best.values())
         and all(seen(p, 100).header >= seen(p, t).header for p in SUBSCRIBERS for t in THRESHOLDS),
         "; ".join(
@@ -327,8 +331,9 @@ def _claims_of_thresholds(means: Means) -> Iterator[Claim]:
     )
     yield Claim(
         "5.4.4 (2)",
-        "paths make headers smaller than hops do, above 30 % markedly, at 0 % hardly",
-        "a picture",
+        "paths give smaller headers than hops: much smaller above a threshold of 30 %, hardly "
+        "smaller at 0 %",
+        "plot only",
         all(saved[p, 0] < 0.05 and saved[p, 100] > 0.05 for p in SUBSCRIBERS)
         and min(saved.values()) > -0.01,
         f"saved at thresholds {', '.join(map(str, THRESHOLDS))} %: {text}",
@@ -340,8 +345,8 @@ def _claims_of_thresholds(means: Means) -> Iterator[Claim]:
     }
     yield Claim(
         "5.4.4 (3)",
-        "paths lower the load markedly only above 70 %",
-        "a picture",
+        "paths reduce the load noticeably only above a threshold of 70 %",
+        "plot only",
         all(load[p, 100] > max(0.02, 2 * load[p, 50]) for p in SUBSCRIBERS),
         f"saved at thresholds {', '.join(map(str, THRESHOLDS))} %: "
         + "; ".join(

@@ -107,14 +107,14 @@ def _others(name: str, network: Network, publications: Sequence[Publication]) ->
     plain = {each.publisher: Encoder(network, each.publisher, ()) for each in publications}
     sizes: dict[str, list[int]] = {
         "BIER (RFC 8296)": [],
-        "a bit a host": [],
+        "one bit per host": [],
         "port bitmaps": [],
     }
     for each in publications:
         edges = [edge for e in plain[each.publisher].encode(each.receivers) for edge in e.edges]
         bitmaps = other_encodings.port_bitmaps(network, dict.fromkeys(edges))
         sizes["BIER (RFC 8296)"].append(other_encodings.bier(network, each.receivers).total)
-        sizes["a bit a host"].append(other_encodings.bare_bits(network, each.receivers).total)
+        sizes["one bit per host"].append(other_encodings.bare_bits(network, each.receivers).total)
         sizes["port bitmaps"].append(bitmaps.total)
         if name.startswith("fabric"):
             headers = other_encodings.elmo(network, each.publisher, each.receivers)
@@ -137,13 +137,12 @@ def run(processes: int) -> None:
                 longer += line["longer"]  # type: ignore[operator]
                 if line["stored"]:
                     savings.setdefault(str(line["strategy"]), []).append(line["saving"])  # type: ignore[arg-type]
-    lines.floor("publications of more labels than greedy's", longer, 0, "publications")
+    lines.floor("publications with more labels than Algorithm 5.1", longer, 0, "publications")
     for strategy in COMPARED:
         saving = sum(savings[strategy]) / len(savings[strategy])
         if strategy in SMALL_TREES:
-            lines.floor(
-                f"saving against greedy, {strategy}, mean of networks", saving, 0.1, "", least=True
-            )
+            what = f"labels saved relative to Algorithm 5.1, {strategy}, mean over networks"
+            lines.floor(what, saving, 0.1, "", least=True)
 
 
 def _bytes(name: str, sizes: np.ndarray) -> Line:

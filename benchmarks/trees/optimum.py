@@ -78,7 +78,8 @@ def run(processes: int, solved: int | None) -> None:
         tasks = [Task(network, s, SMALL_RULES, SMALL_SOLVED, float("inf")) for s in COMPARED]
         everything += _say(lines, "against optimum", tasks, processes)
     lines.say("all against optimum", **_summary(everything))
-    lines.floor("labels against the optimum in small networks, mean", _mean(everything), 1.05, "x")
+    what = "labels relative to the optimum in small networks, mean"
+    lines.floor(what, _mean(everything), 1.05, "x")
     for network in LARGE:
         tasks = [Task(network, s, LARGE_RULES, solved or LARGE_SOLVED, SECONDS) for s in COMPARED]
         found = _say(lines, "against bounds", tasks, processes)
@@ -86,8 +87,8 @@ def run(processes: int, solved: int | None) -> None:
         proven = [each for each in found if each.proven]
         if proven:
             lines.floor(
-                f"{network}: labels against the optimum, mean of the {len(proven)} of "
-                f"{len(found)} publications where it is proven",
+                f"{network}: labels relative to the optimum, mean of the {len(proven)} of "
+                f"{len(found)} publications with a proven optimum",
                 _mean(proven),
                 1.03,
                 "x",

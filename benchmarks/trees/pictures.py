@@ -1,4 +1,4 @@
-"""The pictures of docs/evaluation.md, from the lines of the last runs."""
+"""The pictures of docs/results/virtual-trees*.md, drawn from the lines of the last runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAPS = (
 
 
 def draw(folder: str | None) -> list[str]:
-    """All pictures for which there are lines; their names."""
+    """Draw all pictures for which there are lines. Return their names."""
     drawn = []
     for name, (part, picture) in PICTURES.items():
         lines = load("trees", part)
@@ -53,20 +53,20 @@ def _fabric(lines: Sequence[Line], y: str, value: Callable[[Line], float]) -> li
             for name in names
         }
         title = f"{percent} % subscribers"
-        panels.append(Panel(title, "rules a switch", y, curves, names="none"))
+        panels.append(Panel(title, "rules per switch", y, curves, names="none"))
     return [*panels, Legend(names, 2)]
 
 
 def _candidates(lines: Sequence[Line]) -> list[str]:
-    """The networks that the text looks at closely, as far as they were measured."""
+    """Return the networks that the thesis examines closely, if they were measured."""
     measured = {row.get("network") for row in lines}
     return [name for name in CANDIDATES if name in measured]
 
 
 def header(lines: Sequence[Line], folder: str | None) -> str:
     return svg(
-        "Header by rules a switch in the fabric",
-        "Headers shrink as rules are added; those of trees of publishers are the smallest.",
+        "Header by rules per switch in the fabric",
+        "Headers shrink as rules are added; trees of publishers have the smallest headers.",
         _fabric(lines, "header, bytes", lambda row: row["header_bytes"]),
         2,
     )
@@ -74,8 +74,8 @@ def header(lines: Sequence[Line], folder: str | None) -> str:
 
 def load_of_links(lines: Sequence[Line], folder: str | None) -> str:
     return svg(
-        "Load by rules a switch in the fabric",
-        "Bytes on all links. Trees of publishers load links least.",
+        "Load by rules per switch in the fabric",
+        "Bytes on all links. Trees of publishers have the lowest load.",
         _fabric(
             lines,
             f"load of {TOGETHER} notifications, KB",
@@ -103,8 +103,8 @@ def thresholds(lines: Sequence[Line], folder: str | None) -> str:
             curves[key] = [(float(t), of[f"threshold-{t}{ending}"]) for t in THRESHOLDS]
         panels.append(Panel(y.split(",")[0].capitalize(), "threshold, %", y, curves, names="none"))
     return svg(
-        "Header and load by threshold, with 10 rules a switch",
-        "Paths make headers shorter than hops do, most of all at high thresholds.",
+        "Header and load by threshold, with 10 rules per switch",
+        "Paths give shorter headers than hops, especially at high thresholds.",
         [*panels, Legend(list(keys), 2)],
         2,
     )
@@ -119,10 +119,10 @@ def rules(lines: Sequence[Line], folder: str | None) -> str:
             name: sorted((row["rules"], row["labels"]) for row in rows if row["strategy"] == name)
             for name in names
         }
-        panels.append(Panel(network, "rules a switch", "labels", curves, names="none"))
+        panels.append(Panel(network, "rules per switch", "labels", curves, names="none"))
     return svg(
-        "Labels by rules a switch in three networks",
-        "Hops need the most labels, and trees made of what was published the fewest.",
+        "Labels by rules per switch in three networks",
+        "Hops need the most labels, and trees based on publications the fewest.",
         [*panels, Legend(names, 3)],
         3,
     )
@@ -138,7 +138,7 @@ def stacks(lines: Sequence[Line], folder: str | None) -> str:
         groups = {name: [tuple(of[name][part] for part in PARTS)] for name in SHOWN if name in of}
         panels.append(Bars(network, "labels", groups))
     return svg(
-        "What stacks are made of, at 40 rules a switch",
+        "Labels of stacks by type, at 40 rules per switch",
         "Trees, stops and hops of each strategy.",
         [*panels, Legend(PARTS, 3, "areas")],
         3,
@@ -164,7 +164,7 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
             panels.append(Bars(f"{network}, {how}", "labels", groups, most, thin=True))
     return svg(
         "Labels while clients move and trees stay",
-        "For each strategy a bar for 0, 10, … 100 % of churn, from faint to dense.",
+        "One bar per strategy for 0, 10, … 100 % of churn, from light to dark.",
         [*panels, Legend(PARTS, 3, "areas")],
         3,
     )
@@ -197,7 +197,8 @@ def retuned(lines: Sequence[Line], folder: str | None) -> str:
         panels.append(Panel(how, "churn, %", "header, bytes", curves, names="none"))
     return svg(
         "Headers while clients move, with and without retuning",
-        "Means of the networks measured. Kept trees grow old; retuned ones stay near the optimum.",
+        "Means of the networks measured. Kept trees deteriorate; retuned ones stay near the "
+        "optimum.",
         [*panels, Legend(keys, 3)],
         3,
     )
@@ -223,14 +224,14 @@ def best(lines: Sequence[Line], folder: str | None) -> str:
             panels.append(Scatter(title, "diameter", "fluctuation of degrees", dots))
     return svg(
         "The best strategy of each network after all clients moved",
-        f"A dot a network, its size the labels. Those above {SCALE_FREE:g} count as scale-free.",
+        f"One dot per network, sized by labels. Networks above {SCALE_FREE:g} count as scale-free.",
         [*panels, Legend(names, 3, "marks")],
         3,
     )
 
 
 def _of_drawings(row: Line) -> str:
-    """What tells drawings apart, and in how many of them the strategy is the best."""
+    """Return the deviation over drawings, and in how many of them the strategy is the best."""
     if row["labels_apart"] is None:
         return ""
     return f" ± {row['labels_apart']:.1f}, best in {row['drawings']} of {row['runs']} drawings"
@@ -248,9 +249,9 @@ def migrations(lines: Sequence[Line], folder: str | None) -> str:
                 dots |= dict.fromkeys(members, (colour, 4.0))
                 dots[place.centres[number]] = (colour, 7.0)
         said = {
-            "uniform": "Clients are anywhere, before and after",
-            "nearby": "Clients are and stay in four clusters",
-            "distant": "Clients go from one colour to the other",
+            "uniform": "Clients are everywhere, before and after",
+            "nearby": "Clients stay in four clusters",
+            "distant": "Clients move from one colour to the other",
         }
         panels.append(Map(how, place.places, place.links, (), dots, {}, said[how]))
     return svg(
@@ -268,15 +269,15 @@ def deliveries(lines: Sequence[Line], folder: str | None) -> str:
         for strategy in strategies
     ]
     return svg(
-        "The way of one notification under different strategies",
-        "Coloured links are carried by trees, dashed ones by hops; dotted ones are stopped.",
+        "The path of one notification under different strategies",
+        "Coloured links belong to trees, dashed links to hops; dotted links are stopped.",
         panels,
         4,
     )
 
 
 def _delivery(place: Zoo, count: int, strategy: str) -> Map:
-    """One notification on the map: P to ``count`` subscribers."""
+    """Draw one notification on the map, from P to ``count`` subscribers."""
     network = place.network
     random = Random(f"map {place.name}")
     who = crowd(network, random, 0.3, 0.3, place.weights())

@@ -1,7 +1,7 @@
-"""Why claims of WERNECKE hold or do not, by the text's algorithm and by ours.
+"""Explanations of the verdicts on WERNECKE's claims, by its algorithm and by Stackcast's encoder.
 
-Each reason was written for the verdicts that it names; where a later run finds others, the document
-says so instead.
+Each explanation was written for the two verdicts that it names. If a later run comes to other
+verdicts, the page shows `UNKNOWN` instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ UNKNOWN = "**to be explained**"
 
 
 class Reason(NamedTuple):
-    """by_its_own, by_ours: whether the claim held when ``words`` were written."""
+    """by_its_own, by_ours: whether the claim was confirmed when ``words`` were written."""
 
     by_its_own: bool
     by_ours: bool
@@ -20,191 +20,220 @@ class Reason(NamedTuple):
 
 
 _INDEX = (
-    "ours: from 512 stored trees on, between 30 and 40 rules here, it looks only at those that its "
-    "index finds best for a set"
+    "With more than 512 stored trees, which is reached here between 30 and 40 rules, Stackcast "
+    "considers only the trees that its index ranks best for a receiver set"
 )
 _STOPS = (
-    "5.1 takes what covers most and stops each host too many; ours weighs several trees, hops and "
-    "stops against each other"
+    "Algorithm 5.1 picks the tree that covers most receivers and then stops each superfluous host; "
+    "Stackcast weighs combinations of trees, hops and stops"
 )
 
 _FULL = (
-    "from 20 rules on, in VtlWavenet2008 from 30, freq-relation has stored all trees that it "
-    "knows, those of the publishers; hybrid has these and fills what is left with trees of clusters"
+    "From 20 rules on (30 in VtlWavenet2008), freq-relation has stored every tree it knows, one "
+    "per publisher; hybrid stores the same trees and fills the remaining rules with trees of "
+    "clusters"
 )
 _MEMBERS = (
-    "partitions have trees to every host of a part, clusters to the dense ones, and leave the "
-    "others to hops: so partitions name more trees and fewer hops"
+    "The trees of partitions lead to every host of a partition; the trees of clusters lead only to "
+    "the dense hosts and leave the others to hops, so partitions name more trees and fewer hops"
 )
 
 REASONS: dict[str, Reason] = {
-    "topo at 10 rules takes 60 B at 30 % subscribers, about 78 B at 70 %": Reason(
+    "topo with 10 rules needs 60 B at 30 % subscribers and about 78 B at 70 %": Reason(
         False,
         False,
-        "it does where every subscriber wants each notification (62.0 and 82.8 B, table above), "
-        "where 5.4.1 says that half of them do; who publishes changes nothing",
+        "Headers have this size if every subscriber wants each notification (62.0 and 82.8 B in "
+        "the table of variants), but 5.4.1 says that half of the subscribers do; the number of "
+        "publishers has no effect",
     ),
-    "more rules, smaller headers, for every strategy (30 %)": Reason(True, False, _INDEX),
-    "more rules, smaller headers, for every strategy (70 %)": Reason(
-        False,
-        False,
-        f"5.1 takes trees in one pass, which one more tree can lead astray; {_INDEX}",
+    "more rules give smaller headers for every strategy (30 % subscribers)": Reason(
+        True, False, _INDEX
     ),
-    "from about 20 rules most strategies are where they get; path and threshold-70 still gain": (
+    "more rules give smaller headers for every strategy (70 % subscribers)": Reason(
+        False,
+        False,
+        "Algorithm 5.1 selects trees in one pass, so an additional tree can lead to a worse "
+        f"selection. {_INDEX}",
+    ),
+    "beyond about 20 rules most strategies no longer improve, except path and threshold-70": (
         Reason(True, False, _INDEX)
     ),
-    "trees save more of the header at 70 % subscribers than at 30 % (topo, 10 rules)": Reason(
-        True, True, "a tree of the topology covers more of a delivery tree that is larger"
+    "trees save a larger share of the header at 70 % subscribers than at 30 % (topo, 10 rules)": (
+        Reason(True, True, "A tree of the topology covers a larger part of a large delivery tree")
     ),
-    "path is below topo from 5 rules, and the gap widens": Reason(
+    "path has smaller headers than topo from 5 rules on, and the gap widens": Reason(
         False,
         False,
-        "a path leads to one receiver, so 5 rules a switch hold few of them where most hosts "
-        "subscribe, and 5.1 mends with hops what they leave; ours extends paths of other "
-        "publishers, too, and comes as far as topo there",
+        "A path leads to one receiver. If most hosts subscribe, 5 rules per switch store paths to "
+        "only a few of them, and Algorithm 5.1 reaches the others by hops. Stackcast also extends "
+        "paths of other publishers, and is as good as topo there",
     ),
     "threshold-30 always has the smallest headers": Reason(
         False,
         False,
-        "a host in a tree costs a stop whenever it does not want a notification, and one that is "
-        "not costs a hop or more whenever it does: where both cost one label, 50 % is best",
+        "A host in a tree costs a stop for each notification that it does not want, and a host "
+        "outside of the tree costs at least one hop for each notification that it wants. If both "
+        "cost one label, a threshold of 50 % is best",
     ),
-    "threshold-30 is below threshold-70 at 20 rules": Reason(False, True, _STOPS),
-    "tree is always below path, which comes nearer as rules are added": Reason(False, True, _STOPS),
-    "topo and path stay above 50 KB at 30 % subscribers and 120 KB at 70 %, of one number of "
+    "threshold-30 has smaller headers than threshold-70 at 20 rules": Reason(False, True, _STOPS),
+    "tree always has smaller headers than path, and the gap narrows with more rules": Reason(
+        False, True, _STOPS
+    ),
+    "topo and path stay above 50 KB at 30 % subscribers and 120 KB at 70 %, for the same number of "
     "notifications": Reason(
         False,
         False,
-        "the text does not say of how many notifications its KB are, and no number makes both, "
-        "whoever publishes and whatever subscribers want (table above)",
+        "The thesis does not say how many notifications its load includes, and no number gives "
+        "both values, for any of the variants measured",
     ),
-    "topo and path load links more than tree and the thresholds, with any number of rules": Reason(
-        True, True, "labels of trees stay in the header, those of hops and stops leave it"
-    ),
-    "from 20 rules tree and threshold-30 stay below 45 of the 50 KB that topo and path exceed "
-    "(30 %), and all others above": Reason(
-        False,
-        False,
-        "payload and headers of Ethernet, IPv4 and UDP are most of each frame, so shorter stacks "
-        "save less than a tenth by 5.1; ours saves that with the other thresholds, too",
-    ),
-    "thresholds of 30 to 70 % have the smallest headers, 100 % (path) the largest (10 rules)": (
+    "topo and path load links more than tree and the thresholds do, for any number of rules": (
         Reason(
             True,
             True,
-            "a host that seldom wants what comes is cheaper to add by a hop than to stop. By 5.1 "
-            "it is close: where half of the hosts subscribe, whole trees (0 %) are as long as "
-            "paths; " + _STOPS,
+            "Tree labels stay in the header on the whole path, while hops and stops are removed "
+            "where they are used",
         )
     ),
-    "paths make headers smaller than hops do, above 30 % markedly, at 0 % hardly": Reason(
+    "from 20 rules on, tree and threshold-30 stay below 45 KB where topo and path exceed 50 KB "
+    "(30 % subscribers), and all others stay above": Reason(
+        False,
+        False,
+        "The payload and the Ethernet, IPv4 and UDP headers make up most of each frame, so shorter "
+        "stacks save less than a tenth with Algorithm 5.1. With Stackcast's encoder, the other "
+        "thresholds save more than a tenth as well",
+    ),
+    "thresholds of 30 to 70 % have the smallest headers and 100 % (path) the largest (10 rules)": (
+        Reason(
+            True,
+            True,
+            "A host that rarely wants a notification is cheaper to add with a hop than to stop. "
+            "With Algorithm 5.1 the result is close: if half of the hosts subscribe, whole trees "
+            "(0 %) need as many labels as paths. " + _STOPS,
+        )
+    ),
+    "paths give smaller headers than hops: much smaller above a threshold of 30 %, hardly smaller "
+    "at 0 %": Reason(
         True,
         False,
-        "ours gains by paths at 0 %, too, where few subscribe: it takes those of other publishers",
+        "If few hosts subscribe, Stackcast also benefits from paths at a threshold of 0 %, because "
+        "it uses the paths of other publishers",
     ),
-    "paths lower the load markedly only above 70 %": Reason(
+    "paths reduce the load noticeably only above a threshold of 70 %": Reason(
         False,
         False,
-        "what they save grows little by little with the threshold; a label that a path spares is "
-        "one of 2 bytes in frames of 100 and more",
+        "The saving grows gradually with the threshold; a label that a path saves is 2 bytes in a "
+        "frame of at least 100 bytes",
     ),
-    "hops need the most labels in every network at every budget": Reason(
-        True, True, "a tree is named only where its label stands for two hops or more"
+    "hops need the most labels in every network and with any number of rules": Reason(
+        True, True, "The encoder names a tree only if its label replaces at least two hops"
     ),
-    "VtlWavenet2008 gains little beyond 10 rules, Dfn and Litnet go on gaining": Reason(
+    "VtlWavenet2008 gains little beyond 10 rules, while Dfn and Litnet keep improving": Reason(
         False,
         False,
-        "26 hosts publish there, all along one chain, so 10 rules hold no tree for each: "
-        "freq-relation gains until 30 rules, and then no more (table above)",
+        "VtlWavenet2008 has 26 publishers along a single chain, so 10 rules cannot store a tree "
+        "for each of them; freq-relation improves up to 30 rules and no further",
     ),
     "freq-relation has the fewest labels at 40 rules in Litnet, Dfn, VtlWavenet2008": Reason(
         False, False, _FULL
     ),
-    "random and freq-relation take one tree a stack on average": Reason(
+    "stacks of random and freq-relation contain one tree on average": Reason(
         False,
         False,
-        "so in Litnet and Dfn; in VtlWavenet2008, where hops alone take most labels of all, a "
-        "second random tree covers a part of the way that the first leaves",
+        "This holds in Litnet and Dfn. In VtlWavenet2008, where stacks of hops are longest, a "
+        "second random tree covers a part of the path that the first tree does not cover",
     ),
     "cycles need more labels than random and freq-relation in VtlWavenet2008": Reason(
         True,
         True,
-        "92 links of 88 switches make five cycles, and a tree over them leads far beyond who "
-        "receives: of 41 labels of ours 38 are stops",
+        "The 92 links between 88 switches form five cycles, and a tree over them leads to many "
+        "hosts that are not receivers: with Stackcast's encoder, 38 of 41 labels are stops",
     ),
     "hybrid lies between freq-relation and clusters": Reason(
-        False, False, f"it is below both at 40 rules: {_FULL}"
+        False, False, f"With 40 rules, hybrid is better than both. {_FULL}"
     ),
-    "clusters use the most tree labels and the fewest stops, in Litnet 3 to 4 trees": Reason(
+    "clusters use the most tree labels and the fewest stops, with 3 to 4 trees in Litnet": Reason(
         False, False, _MEMBERS
     ),
     "partitions use fewer trees than clusters in Litnet and Dfn; in VtlWavenet2008 they use the "
-    "most, and are worst": Reason(
-        False, False, f"{_MEMBERS}; worst are cycles, most of whose labels are stops there"
-    ),
-    "random does exceptionally well in VtlWavenet2008, and falls short in Dfn and Litnet": Reason(
+    "most and perform worst": Reason(
         False,
         False,
-        "its trees are drawn without regard to who publishes: over half of its labels are stops "
-        "there (12.9 of 22.8 by ours), and hybrid, freq-relation, clusters and partitions need "
-        "fewer in all three networks",
+        f"{_MEMBERS}. In VtlWavenet2008 the worst strategy is cycles, because most of its labels "
+        "are stops",
     ),
-    "hops stay the same with churn, but for distant: a crest at 50 %": Reason(
-        True, True, "half way, clients are in the regions that they leave and in those they go to"
+    "random performs exceptionally well in VtlWavenet2008 and poorly in Dfn and Litnet": Reason(
+        False,
+        False,
+        "The trees of random do not depend on who publishes, so more than half of its labels in "
+        "VtlWavenet2008 are stops (12.9 of 22.8 with Stackcast's encoder); hybrid, freq-relation, "
+        "clusters and partitions need fewer labels in all three networks",
     ),
-    "uniform takes more hops than nearby and distant": Reason(
+    "churn does not change the headers of hops, except for a peak at 50 % in the distant "
+    "scenario": (
+        Reason(
+            True,
+            True,
+            "At 50 % churn, clients are spread over the regions they leave and those they move to",
+        )
+    ),
+    "hops need more labels in the uniform scenario than in nearby and distant": Reason(
         True,
         True,
-        "clients all over a network share fewer links than those of dense regions",
+        "Clients spread over the whole network share fewer links than clients of dense regions",
     ),
-    "cycles have the largest headers of all strategies with trees, always": Reason(
+    "cycles always have the largest headers of all strategies with trees": Reason(
         False,
         False,
-        "all that fail are Dfn's: random is up to 1.0 label longer there, by 5.1 up to 1.9, and "
-        "once all clients are in distant regions so are relation and freq-relation, up to 2.4",
+        "All exceptions are in Dfn: random needs up to 1.0 label more there (1.9 with Algorithm "
+        "5.1), and once all clients are in distant regions, relation and freq-relation also need "
+        "up to 2.4 labels more",
     ),
-    "freq-relation falls back towards hops where clients go to distant regions": Reason(
+    "freq-relation approaches hops when clients move to distant regions": Reason(
         False,
         False,
-        "so in Litnet and Dfn (14.2 and 18.5 labels, hops 15.8 and 21.6); along VtlWavenet2008's "
-        "chain trees that were made for others still cover most of a way (21.9, hops 58.6)",
+        "This holds in Litnet and Dfn (14.2 and 18.5 labels, compared with 15.8 and 21.6 for "
+        "hops). Along the chain of VtlWavenet2008, trees built for other clients still cover most "
+        "of a path (21.9 labels, compared with 58.6 for hops)",
     ),
-    "partitions beat clusters where clients are uniform, clusters beat partitions nearby and "
+    "partitions beat clusters in the uniform scenario, and clusters beat partitions in nearby and "
     "distant": Reason(
         False,
         False,
-        "partitions do not look at clients, so moving costs them nothing; clusters keep their lead "
-        "where clients stay near, and lose it where dense regions empty",
+        "Partitions do not depend on clients, so moving clients cost them nothing; clusters keep "
+        "their lead if clients stay nearby, and lose it if dense regions empty",
     ),
-    "hybrid is near the better of freq-relation and clusters at 0 % and at 100 %": Reason(
+    "hybrid is close to the better of freq-relation and clusters at 0 % and at 100 % churn": Reason(
         True,
         False,
-        "near is up to 1.2 x here: after uniform moves hybrid's trees of publishers serve others "
-        "than they were made for, and what is left for clusters is less than clusters have",
+        "Close means a factor of at most 1.2 here. After clients move in the uniform scenario, the "
+        "trees that hybrid built for publishers no longer fit, and hybrid has fewer trees of "
+        "clusters than clusters has",
     ),
-    "after full churn partitions or clusters are best in scale-free networks": Reason(
+    "after full churn, partitions or clusters are best in scale-free networks": Reason(
         True,
         True,
-        "their trees lead to all hosts of a region, or to its dense ones, whoever subscribes there",
+        "Their trees lead to all hosts of a region, or to its dense hosts, regardless of which "
+        "hosts subscribe",
     ),
-    "after full churn freq-relation or clusters are best in other networks": Reason(
+    "after full churn, freq-relation or clusters are best in other networks": Reason(
         False,
         False,
-        "freq-relation stores trees for those who subscribed at first; partitions do not depend on "
-        "who does, in these networks as in scale-free ones",
+        "The trees of freq-relation are built for the initial subscribers; partitions do not "
+        "depend on subscribers, in these networks as in scale-free ones",
     ),
-    "the best headers of scale-free networks are larger than those of others": Reason(
+    "the best headers of scale-free networks are larger than those of other networks": Reason(
         False,
         False,
-        "the others have the two chains among them, RedBestel and VtlWavenet2008, 13 labels each "
-        "by ours; without these they take 8.0 by ours, less than scale-free ones",
+        "The other networks include the two chains RedBestel and VtlWavenet2008, which need 13 "
+        "labels each with Stackcast's encoder; without these two the average is 8.0 labels, less "
+        "than in scale-free networks",
     ),
 }
 
 
 def why(claim: str, by_its_own: bool, by_ours: bool) -> str:
-    """Returns the reason of these verdicts on a claim, or `UNKNOWN`."""
-    found = REASONS.get(claim)
-    if found is None or (found.by_its_own, found.by_ours) != (by_its_own, by_ours):
+    """Return the explanation of these verdicts on a claim, or `UNKNOWN`."""
+    reason = REASONS.get(claim)
+    if reason is None or (reason.by_its_own, reason.by_ours) != (by_its_own, by_ours):
         return UNKNOWN
-    return found.words
+    return reason.words

@@ -160,9 +160,11 @@ def _floors(lines: Lines, means: Mapping[tuple[str, str, str, str, int], Measure
                 continue
             (name, how, percent), worst = max(ratios.items(), key=lambda item: item[1])
             average = sum(ratios.values()) / len(ratios)
-            when = f"largest ({name}, {how}, {percent} %)"
+            when = f"maximum ({name}, {how}, {percent} %)"
             if which == "retuned":
-                what = f"{strategy}, retuned every 10 % of churn: {unit} against the optimum"
+                what = (
+                    f"{strategy}, retuned after every 10 % of churn: {unit} relative to the optimum"
+                )
                 lines.floor(f"{what}, mean", average, 1.1, "x")
                 lines.floor(f"{what}, {when}", worst, 1.1, "x")
             else:

@@ -132,7 +132,7 @@ def run() -> None:
         )
     for steiner, spent in plain_seconds.items():
         lines.floor(
-            f"times as fast as Algorithm 5.1 in plain networkx ({steiner})",
+            f"speedup over Algorithm 5.1 in plain networkx ({steiner})",
             spent / seconds["refined", False],
             1000,
             "x",
@@ -183,7 +183,7 @@ def large() -> None:
         50,
         "ms",
     )
-    lines.floor("memory of the process at its peak", found["peak_megabytes"] / 1000, 2, "GB")
+    lines.floor("peak memory of the process", found["peak_megabytes"] / 1000, 2, "GB")
 
 
 def _large() -> dict[str, float]:
@@ -280,19 +280,26 @@ def index(processes: int) -> None:
     lines.say("a million sets", processes=processes, measured=sets, minutes=minutes)
     lines.floor(
         f"1 M sets of {FEW_RECEIVERS} receivers, {TREES} trees, {SWITCHES} switches, "
-        f"{processes} cores, from {sets:,}",
+        f"{processes} cores, extrapolated from {sets:,}",
         minutes,
         10,
         "min",
     )
     network = jellyfish(SWITCHES, DEGREE, publishers=0)
     wanted = publications(network, 200, FEW_RECEIVERS, PUBLISHERS)
-    _index(lines, "random-variant, all looked at", network, stored(network, TREES, 0), wanted, 1.2)
+    _index(
+        lines,
+        "random-variant, all trees considered",
+        network,
+        stored(network, TREES, 0),
+        wanted,
+        1.2,
+    )
     network = fabric(pods=8, racks=24, hosts=8, planes=4, spines=8, labels=WIDE)
     trees, groups = tenants(network, TENANTS, TENANT_HOSTS)
     (publisher,) = network.publishers()
     random = Random("index")
-    for name, drawn in (("of one tenant", groups), ("of any", [network.subscribers()])):
+    for name, drawn in (("of one tenant", groups), ("of any tenant", [network.subscribers()])):
         wanted = [
             (publisher, frozenset(random.sample(random.choice(drawn), FEW_RECEIVERS)))
             for _ in range(40)
@@ -339,7 +346,7 @@ def _index(
         )
     longer = sum(r > g for r, g in zip(found["refined"], found["greedy"], strict=True))
     lines.say(f"{name}, stacks longer than of Algorithm 5.1 over all trees", publications=longer)
-    lines.floor(f"{name}: a set", seconds / len(wanted) * 1000, least, "ms")
+    lines.floor(f"{name}: time per set", seconds / len(wanted) * 1000, least, "ms")
 
 
 def tenants(network: Network, count: int, size: int) -> tuple[list[VirtualTree], list[list[str]]]:

@@ -17,10 +17,10 @@ from stackcast.udfs.trees.strategies.topo import Topo
 
 #: Share of the hosts that publish, and whether subscribers want everything.
 VARIANTS = {
-    "as in the tables above": (PUBLISHERS, False),
+    "default scenario": (PUBLISHERS, False),
     "one host in ten publishes": (0.1, False),
     "all hosts publish": (1.0, False),
-    "subscribers want all": (PUBLISHERS, True),
+    "subscribers want every notification": (PUBLISHERS, True),
 }
 
 Cell = tuple[str, int, int]

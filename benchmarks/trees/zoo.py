@@ -151,17 +151,17 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
 
     yield Claim(
         "6.5.3",
-        "hops need the most labels in every network at every budget",
-        "a picture",
+        "hops need the most labels in every network and with any number of rules",
+        "plot only",
         all(
             labels(name, "hops", rules) >= labels(name, strategy, rules)
             for name in shown
             for strategy in DRAWN
             for rules in RULES
         ),
-        f"{sum(labels(n, 'hops') for n in shown) / len(shown):.1f} labels on average, the best "
-        f"strategy at {most} rules "
-        f"{sum(min(labels(n, s) for s in DRAWN) for n in shown) / len(shown):.1f}",
+        f"{sum(labels(n, 'hops') for n in shown) / len(shown):.1f} labels on average; the best "
+        "strategy needs "
+        f"{sum(min(labels(n, s) for s in DRAWN) for n in shown) / len(shown):.1f} at {most} rules",
     )
     gains = {
         name: {s: 1 - labels(name, s) / labels(name, s, 10) for s in ("clusters", "freq-relation")}
@@ -169,8 +169,8 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     }
     yield Claim(
         "6.5.3",
-        f"{wavenet} gains little beyond 10 rules, {dfn} and {litnet} go on gaining",
-        "a picture",
+        f"{wavenet} gains little beyond 10 rules, while {dfn} and {litnet} keep improving",
+        "plot only",
         max(gains[wavenet].values()) < min(max(gains[dfn].values()), max(gains[litnet].values())),
         "; ".join(
             f"{name}: " + ", ".join(f"{s} {gain:.0%}" for s, gain in gains[name].items())
@@ -181,13 +181,13 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     yield Claim(
         "6.5.3 (d)",
         f"freq-relation has the fewest labels at {most} rules in {', '.join(CANDIDATES)}",
-        "a picture",
+        "plot only",
         all(best[name] == "freq-relation" for name in CANDIDATES),
         _ranking(means, CANDIDATES, DRAWN),
     )
     yield Claim(
         "6.5.3 (b, d)",
-        "random and freq-relation take one tree a stack on average",
+        "stacks of random and freq-relation contain one tree on average",
         "1",
         all(means[n, s, most].trees < 1.5 for n in CANDIDATES for s in ("random", "freq-relation")),
         _trees(means, ("random", "freq-relation")),
@@ -195,7 +195,7 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     yield Claim(
         "6.5.3 (c)",
         f"cycles need more labels than random and freq-relation in {wavenet}",
-        "a picture",
+        "plot only",
         labels(wavenet, "cycles")
         > max(labels(wavenet, "random"), labels(wavenet, "freq-relation")),
         ", ".join(f"{s} {labels(wavenet, s):.2f}" for s in ("cycles", "random", "freq-relation")),
@@ -209,14 +209,14 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     yield Claim(
         "6.5.3 (e)",
         "hybrid lies between freq-relation and clusters",
-        "a picture",
+        "plot only",
         all(between),
         f"in {sum(between)} of {len(shown)} networks at {most} rules",
     )
     stops = {n: min(DRAWN, key=lambda s: means[n, s, most].stops) for n in CANDIDATES}
     yield Claim(
         "6.5.3 (f)",
-        "clusters use the most tree labels and the fewest stops, in Litnet 3 to 4 trees",
+        "clusters use the most tree labels and the fewest stops, with 3 to 4 trees in Litnet",
         "3 to 4 trees",
         all(
             means[n, "clusters", most].trees >= max(means[n, s, most].trees for s in DRAWN)
@@ -233,8 +233,8 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     yield Claim(
         "6.5.3 (g)",
         f"partitions use fewer trees than clusters in {litnet} and {dfn}; in {wavenet} they use "
-        "the most, and are worst",
-        "a picture",
+        "the most and perform worst",
+        "plot only",
         worst == "partitions"
         and max(trees[wavenet].values()) == trees[wavenet]["partitions"]
         and all(trees[n]["partitions"] < trees[n]["clusters"] for n in (litnet, dfn)),
@@ -244,11 +244,11 @@ def claims(means: Means, shown: Sequence[str]) -> Iterator[Claim]:
     place = {n: sorted(DRAWN, key=lambda s: labels(n, s)).index("random") + 1 for n in CANDIDATES}
     yield Claim(
         "6.5.3",
-        f"random does exceptionally well in {wavenet}, and falls short in {dfn} and {litnet}",
-        "a picture",
+        f"random performs exceptionally well in {wavenet} and poorly in {dfn} and {litnet}",
+        "plot only",
         place[wavenet] <= 3 and min(place[dfn], place[litnet]) > 3,
-        f"of {len(DRAWN)} strategies: "
-        + ", ".join(f"place {at} in {n}" for n, at in place.items()),
+        f"among {len(DRAWN)} strategies: "
+        + ", ".join(f"rank {at} in {n}" for n, at in place.items()),
     )
 
 

@@ -138,7 +138,7 @@ def test_the_document_has_tables_of_what_was_measured():
         | {"refused": "NO_LABEL"},
     ]
     text = "".join(
-        f"<!-- table {name} -->\n{old}\n<!-- end -->\n"
+        f"<!-- table encodings {name} -->\n{old}\n<!-- end -->\n"
         for name, old in (("networks N 1 30", "old"), ("clos 1", "kept"))
     )
     found = document.filled(text, {"networks": lines, "clos": [], "large": [], "figures": []})

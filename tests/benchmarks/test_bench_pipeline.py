@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.pipeline import document, memory, pictures, stream
-from benchmarks.pipeline.document import DOCUMENT, MARK
+from benchmarks.pipeline.document import MARK
 from benchmarks.pipeline.growth import worse_than_linear
 from benchmarks.pipeline.latency import quantiles
 from benchmarks.pipeline.receiver import LOOKED_AT, read_frames
@@ -18,6 +18,7 @@ from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import DEAR, FOLLOWERS, Packets, Rules, names
 from benchmarks.pipeline.world import FABRICS, network_of, properties
 from benchmarks.support.results import Lines, load
+from benchmarks.support.tables import pages
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.wire.options import SinkOptions
 from stackcast.jobs.adapters.wire.udp import UdpSink
@@ -193,7 +194,7 @@ def test_networks_have_the_hosts_that_they_are_named_for(hosts: int):
     assert hosts in FABRICS
 
 
-def test_the_document_takes_its_tables_from_the_lines_and_keeps_those_of_parts_that_never_ran():
+def test_tables_come_from_the_lines_and_those_of_parts_that_never_ran_stay():
     lines = {part: [] for part in document.PARTS}
     floor = {"name": "floor", "what": "p50", "value": 12.5, "floor": 10, "unit": "ms"}
     lines["realtime"] = [floor | {"least": False, "held": False}]
@@ -207,8 +208,9 @@ def test_the_document_takes_its_tables_from_the_lines_and_keeps_those_of_parts_t
     assert text.count("old") == 2
 
 
-def test_every_table_of_the_document_can_be_made():
-    marked = {match[2] for match in MARK.finditer(DOCUMENT.read_text("utf-8"))}
+def test_the_pages_contain_every_table():
+    text = "".join(page.read_text("utf-8") for page in pages("pipeline"))
+    marked = {match[2] for match in MARK.finditer(text)}
     assert marked == set(document.TABLES)
     growing = {"axis": "hosts", "size": 16, "plan": 1.0, "first_batch": 2.0, "batch": 0.5}
     lines = [
@@ -242,4 +244,4 @@ def test_pictures_show_what_the_lines_say(tmp_path, monkeypatch):
     drawn = [path.name for path in pictures.draw(tmp_path)]
     assert drawn == ["pipeline-rates.svg", "pipeline-growth.svg"]
     assert "Java consumer" in (tmp_path / drawn[0]).read_text("utf-8")
-    assert "against hosts" in (tmp_path / drawn[1]).read_text("utf-8")
+    assert "Cost by hosts" in (tmp_path / drawn[1]).read_text("utf-8")
