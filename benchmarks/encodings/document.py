@@ -81,7 +81,7 @@ def _figure(row: Line, key: str) -> str:
 
 
 def best(lines: Sequence[Line], share: str) -> str:
-    """Of each network the ways with the fewest bytes on links, and what they need."""
+    """Return the encodings with the fewest bytes on links in each network, by their needs."""
     found = []
     for name in dict.fromkeys(row["network"] for row in named(lines, "way") if "network" in row):
         rows = [
@@ -102,7 +102,13 @@ def best(lines: Sequence[Line], share: str) -> str:
             )
         )
     return table(
-        ("network", "fewest bytes", "without rows for receivers", "and under 2,000 entries"), found
+        (
+            "network",
+            "fewest bytes",
+            "without rows that depend on receivers",
+            "also under 2,000 entries",
+        ),
+        found,
     )
 
 
