@@ -18,12 +18,14 @@ PARTS = ("headers", "entries", "codecs")
 
 def main() -> None:
     parser = ArgumentParser(prog="./spark-submit.sh bench attributes")
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all without one")
-    parser.add_argument("--pictures", action="store_true", help="draw what headers, entries found")
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
+    parser.add_argument(
+        "--pictures", action="store_true", help="draw pictures of headers and entries"
+    )
     options = parser.parse_args()
     unknown = set(options.parts) - set(PARTS)
     if unknown:
-        parser.error(f"there is no part {min(unknown)!r}: there are {', '.join(PARTS)}")
+        parser.error(f"unknown part {min(unknown)!r}: choose from {', '.join(PARTS)}")
     parts = options.parts or PARTS
     one_core()
     if "headers" in parts:

@@ -26,11 +26,19 @@ PARTS: Parts = {
 
 def main() -> None:
     parser = parser_of("encodings", PARTS)
-    parser.add_argument("--runs", type=int, default=10, help="drawings of receivers a point")
     parser.add_argument(
-        "--groups", type=int, default=1_000_000, help="groups of each placement in Elmo's network"
+        "--runs", type=int, default=10, help="drawings of receivers per point (default: 10)"
     )
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument(
+        "--groups",
+        type=int,
+        default=1_000_000,
+        help="groups per placement in the network of Elmo (default: 1,000,000)",
+    )
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--processes", type=int, default=cores, help="parallel processes (default: one per core)"
+    )
     run(parser, parser.parse_args(), PARTS)
 
 

@@ -56,7 +56,7 @@ def main() -> None:
     minutes = options.minutes or (0.25 if options.quick else 5.0)
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
-        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+        parser.error(f"unknown part {unknown[0]!r}: choose from {', '.join(PARTS)}")
     parts = options.parts or PARTS[:-1]
     failed = []
     if measured := [part for part in parts if part != "document"]:
@@ -72,7 +72,7 @@ def main() -> None:
                 try:
                     run(world, lines)
                 except Exception as error:
-                    # The other parts are worth their time all the same.
+                    # The other parts still run.
                     traceback.print_exc()
                     lines.say("failed", why=f"{type(error).__name__}: {error}"[:500])
                     failed.append(part)

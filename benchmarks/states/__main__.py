@@ -28,7 +28,10 @@ PARTS: Parts = {
 def main() -> None:
     parser = parser_of("states", PARTS)
     parser.add_argument(
-        "--bmv2", metavar="FILE", type=Path, help="simple_switch: its bytes a rule alone"
+        "--bmv2",
+        metavar="FILE",
+        type=Path,
+        help="path of simple_switch, to measure only its bytes per rule",
     )
     options = parser.parse_args()
     if options.bmv2:

@@ -1,4 +1,4 @@
-"""The command line of a benchmark of several parts."""
+"""The command line of a benchmark with several parts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Parts = Mapping[str, Callable[[argparse.Namespace], Any]]
 
 
 def parser_of(name: str, parts: Parts) -> argparse.ArgumentParser:
-    """Returns the parser of ``bench NAME [PART ...]``, for options to be added."""
-    made = ArgumentParser(prog=f"./spark-submit.sh bench {name}")
-    made.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
-    return made
+    """Return a parser for ``bench NAME [PART ...]``. Callers can add options."""
+    parser = ArgumentParser(prog=f"./spark-submit.sh bench {name}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    return parser
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace, parts: Parts) -> None:
-    """Runs the parts that are asked for, all but the last by default, and prints what each took."""
+    """Run the given parts, by default all except the last, and print the time of each."""
     unknown = sorted(set(options.parts) - set(parts))
     if unknown:
-        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(parts)}")
+        parser.error(f"unknown part {unknown[0]!r}: choose from {', '.join(parts)}")
     for part in options.parts or list(parts)[:-1]:
         began = time.monotonic()
         parts[part](options)

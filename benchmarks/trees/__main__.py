@@ -75,14 +75,16 @@ def main() -> None:
     parser.add_argument(
         "--runs",
         type=int,
-        help=f"drawings of clients a point ({RUNS}), or publications of each optimum",
+        help=f"drawings of clients per point (default: {RUNS}), or publications per optimum",
     )
-    parser.add_argument("--zoo", help="folder with the Topology Zoo's GraphML files, for all 29")
+    parser.add_argument(
+        "--zoo", help="folder with the GraphML files of the Topology Zoo, for all 29 networks"
+    )
     parser.add_argument(
         "--networks",
         default=[],
         type=lambda text: text.split(","),
-        help="names of Table 6.1, with commas; all without",
+        help="comma-separated networks of Table 6.1 (default: all)",
     )
     parser.add_argument(
         "--publishers",
@@ -90,7 +92,10 @@ def main() -> None:
         default=fabric.PUBLISHERS,
         help="share of the fabric's hosts that publish",
     )
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--processes", type=int, default=cores, help="parallel processes (default: one per core)"
+    )
     run(parser, parser.parse_args(), PARTS)
 
 
