@@ -105,8 +105,8 @@ def best(lines: Sequence[Line], share: str) -> str:
         (
             "network",
             "fewest bytes",
-            "without rows that depend on receivers",
-            "also under 2,000 entries",
+            "without rows for receivers",
+            "and under 2,000 entries",
         ),
         found,
     )

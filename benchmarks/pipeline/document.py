@@ -340,7 +340,7 @@ PARTS_OF = {
 COMPONENTS = pipeline_pictures.COMPONENTS
 #: Description of a start, by the state of the compiled kernels.
 KERNELS = {"cold": "without compiled kernels", "warm": "with compiled kernels"}
-#: What is done with a record, by WORK of `program`.
+#: The steps for a record, by WORK of `program`.
 WORK = {
     "fetch": "fetch",
     "match": "decode and match",

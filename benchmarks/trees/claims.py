@@ -1,4 +1,4 @@
-"""What WERNECKE claims of virtual trees, judged by its own Algorithm 5.1 and by our encoder."""
+"""The claims of WERNECKE on virtual trees, judged with Algorithm 5.1 and Stackcast's encoder."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from stackcast.udfs.trees.encode import Algorithm
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim, and what one algorithm made of it.
+    """A claim, and the verdict with one algorithm.
 
-    source: section of the text. told: the text's figure. seen: ours beside it, in words.
+    Attributes:
+        source: section of the thesis.
+        text: the claim.
+        told: the figure in the thesis.
+        held: whether the claim is confirmed.
+        seen: the result, in words.
     """
 
     source: str
@@ -24,7 +29,7 @@ class Claim:
 
 
 def say(lines: Lines, by: Mapping[Algorithm, Iterable[Claim]]) -> None:
-    """Writes each claim once, with the verdicts of both algorithms."""
+    """Write each claim once, with the verdicts of both algorithms."""
     for plain, ours in zip(by["greedy"], by["refined"], strict=True):
         assert plain.text == ours.text
         lines.say(
