@@ -128,7 +128,7 @@ def _medians(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _refresh(session: SwitchSession, entries: Sequence[SwitchEntry], program: P4Program) -> None:
     result = session.refresh(entries, program, 10.0)
-    if not result.in_step:
+    if not result.in_sync:
         raise SystemExit(f"the switch is not in step: {result.errors[:3]}")
 
 

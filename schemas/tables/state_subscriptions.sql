@@ -1,7 +1,7 @@
 CREATE TABLE IF NOT EXISTS ${table} (
   vnf INT NOT NULL COMMENT 'Program, a row of vnfs',
   state INT NOT NULL COMMENT 'State of which it holds, or held, a replica; a row of states',
-  wanted BOOLEAN NOT NULL COMMENT 'False: it has unsubscribed, or is dead',
+  subscribed BOOLEAN NOT NULL COMMENT 'False: it has unsubscribed, or is dead',
   live_since TIMESTAMP COMMENT 'When the controller learned that its switch carries the state to it; null: not yet, or no longer',
   updated_at TIMESTAMP NOT NULL COMMENT 'When that was so'
 )
@@ -10,5 +10,5 @@ COMMENT 'One row is one program and a state: who holds what. Written by jobs/rep
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',
-  'delta.constraints.live_is_wanted' = 'wanted OR live_since IS NULL'
+  'delta.constraints.live_is_subscribed' = 'subscribed OR live_since IS NULL'
 )

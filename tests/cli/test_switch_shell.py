@@ -40,7 +40,7 @@ def server() -> Iterator[FaultServer]:
 def device(server: FaultServer) -> FaultyDevice:
     """A switch with entries, which no client is connected to."""
     with SwitchSession(SwitchTarget("s1", server.address, 1)) as session:
-        assert session.refresh(SOME, PIPELINE).in_step
+        assert session.refresh(SOME, PIPELINE).in_sync
     return server.devices["s1"]
 
 

@@ -101,10 +101,10 @@ def filled_tables(tables: Tables, filled: Path) -> Tables:
 def test_health_tells_batches_switches_and_which_versions_wait(filled_tables: Tables):
     tables = filled_tables
     tables.append("egress_ledger", [batch(n, {"subscriptions": 0}) for n in range(150)])
-    status = {"entries_version": 4, "desired": 9, "held": 9, "seconds": 0.1}
-    for step, (in_step, errors) in enumerate([(True, []), (False, [NASTY])]):
+    status = {"entries_version": 4, "desired": 9, "installed": 9, "seconds": 0.1}
+    for step, (in_sync, errors) in enumerate([(True, []), (False, [NASTY])]):
         at = NOW + dt.timedelta(seconds=step)
-        row = {"switch": "pod1-rack1", "in_step": in_step, "errors": errors, "checked_at": at}
+        row = {"switch": "pod1-rack1", "in_sync": in_sync, "errors": errors, "checked_at": at}
         tables.append("switch_status", [row | status])
     found = client(console(tables)).get("/api/health").json()
     assert found["stream"] == {"reached": None}
@@ -115,7 +115,7 @@ def test_health_tells_batches_switches_and_which_versions_wait(filled_tables: Ta
     by_name = {row["switch"]: row for row in found["switches"]}
     assert set(by_name) == set(NETWORK.switches)
     # The newest look at a switch counts.
-    assert by_name["pod1-rack1"]["in_step"] is False
+    assert by_name["pod1-rack1"]["in_sync"] is False
     assert by_name["pod1-rack1"]["errors"] == [NASTY]
 
 

@@ -129,7 +129,7 @@ def check_drops_and_repairs(ran: Deployment, ask: TestClient, home: str) -> None
     counted_at = dt.datetime.now(dt.UTC)
     drop = {"switch": home, "reason": "NO_ROUTE", "packets": 7, "counted_at": counted_at}
     later = {**drop, "packets": 9, "counted_at": counted_at + dt.timedelta(seconds=10)}
-    counts = {"requests": 2, "notifications": 5, "bytes": 600, "gone": 1, "refused": 0}
+    counts = {"requests": 2, "notifications": 5, "bytes": 600, "unavailable": 1, "rejected": 0}
     for rows in ([drop], [later, {**drop, "switch": "elsewhere"}]):
         ran.tables.append("switch_drops", rows)
         row = {"subscriber": "h1", **counts, "recorded_at": counted_at}

@@ -156,7 +156,7 @@ def test_a_service_records_the_requests_of_each_host(stream):
     assert row["notifications"] % 3 == 0 and 0 < row["notifications"] // 3 <= len(notifications)
     first = row["notifications"] // 3
     assert row["bytes"] == 3 * sum(map(len, notifications[:first]))
-    assert (row["gone"], row["refused"]) == (0, 0)
+    assert (row["unavailable"], row["rejected"]) == (0, 0)
 
 
 def _summed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
@@ -164,7 +164,7 @@ def _summed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     sums: dict[object, dict[str, object]] = {}
     for row in rows:
         into = sums.setdefault(row["subscriber"], {"subscriber": row["subscriber"]})
-        for name in ("requests", "notifications", "bytes", "gone", "refused"):
+        for name in ("requests", "notifications", "bytes", "unavailable", "rejected"):
             into[name] = into.get(name, 0) + row[name]
     return list(sums.values())
 

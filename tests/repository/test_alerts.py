@@ -17,9 +17,9 @@ OPERATIONS = ROOT / "docs" / "operations.md"
 def test_the_alert_on_switches_looks_at_the_newest_row_of_each_that_there_is(spark: SparkSession):
     (query,) = re.findall(r"switches out of step \| `([^`]+)`", OPERATIONS.read_text())
 
-    def row(switch: str, second: int, in_step: bool) -> tuple[object, ...]:
+    def row(switch: str, second: int, in_sync: bool) -> tuple[object, ...]:
         at = dt.datetime.fromtimestamp(second, dt.UTC)
-        return switch, in_step, [] if in_step else [f"error {second}"], at
+        return switch, in_sync, [] if in_sync else [f"error {second}"], at
 
     rows = [
         row("mended", 1, False),
@@ -28,7 +28,7 @@ def test_the_alert_on_switches_looks_at_the_newest_row_of_each_that_there_is(spa
         row("broken", 1, True),
         row("removed", 1, False),
     ]
-    columns = "switch string, in_step boolean, errors array<string>, checked_at timestamp"
+    columns = "switch string, in_sync boolean, errors array<string>, checked_at timestamp"
     status = spark.createDataFrame(rows, columns)
     status.createOrReplaceTempView("alert_status")
     switches = spark.createDataFrame([("mended",), ("broken",)], "switch string")

@@ -172,7 +172,7 @@ def test_tables_show_publishers_replicas_and_positions(
             assert sample(settings, "stackcast_state_records_total") >= 6
             assert json.loads(get(settings, "health"))["status"] == "ok"
             (row,) = tables.rows("state_subscriptions")
-            assert row["wanted"] and row["vnf"] == reader_id and row["live_since"]
+            assert row["subscribed"] and row["vnf"] == reader_id and row["live_since"]
             since = f"{row['live_since']:%Y-%m-%d %H:%M:%S}"
             assert shown(tables, tmp_path) == [
                 f"{STATE}  state 1, 239.0.0.1, 2 segments kept",
@@ -184,7 +184,7 @@ def test_tables_show_publishers_replicas_and_positions(
         )
         until(lambda: tables.rows("state_positions") == [])
         (row,) = tables.rows("state_subscriptions")
-        assert not row["wanted"] and row["live_since"] is None
+        assert not row["subscribed"] and row["live_since"] is None
 
     run_with(lambda lifecycle: replica_controller.control(settings, lifecycle), first)
 

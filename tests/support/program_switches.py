@@ -107,5 +107,5 @@ def fill(
     target = SwitchTarget(switch.name, address, switch.device_id)
     with SwitchSession(target, credentials) as session:
         outcome = session.refresh(desired, P4Program.read(COMPILED_P4, program))
-    assert outcome.in_step, outcome.errors
-    assert outcome.held == len(desired) > 0
+    assert outcome.in_sync, outcome.errors
+    assert outcome.installed == len(desired) > 0

@@ -331,8 +331,8 @@ class FakeSession:
         self._read_in_term = self._world.term
         self._last_read = list(held.values())
         self._world.disturbed.discard((self._owner, self._name))
-        in_step = set(held.values()) == set(desired)
-        return RefreshResult(len(held), in_step)
+        in_sync = set(held.values()) == set(desired)
+        return RefreshResult(len(held), in_sync)
 
     @property
     def entry_count(self):

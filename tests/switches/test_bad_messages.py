@@ -155,13 +155,13 @@ def test_a_malformed_message_is_one_error_of_its_switch(
         SwitchSession(SwitchTarget("s1", good.address, 1), election_id=1) as other,
     ):
         outcome = session.refresh([], PIPELINE)
-        assert other.refresh(SOME, PIPELINE).in_step
+        assert other.refresh(SOME, PIPELINE).in_sync
         if code:
             (error,) = outcome.errors
             assert error.startswith(f"{code}: switch 's1' at {bad.address}")
-            assert not outcome.in_step
+            assert not outcome.in_sync
         else:
-            assert outcome.in_step, outcome.errors
+            assert outcome.in_sync, outcome.errors
         assert good.devices["s1"].entries() == set(SOME)
     assert not [record for record in caplog.records if record.exc_info]
 

@@ -158,7 +158,7 @@ def server() -> Iterator[FaultServer]:
 def test_a_refresh_that_hangs_ends_when_it_is_interrupted_and_writes_no_more(server):
     device = server.devices["s1"]
     session = SwitchSession(SwitchTarget("s1", server.address, 1))
-    assert session.refresh(SOME, PIPELINE).in_step
+    assert session.refresh(SOME, PIPELINE).in_sync
     session.close()
     device.faults.slow, writes = 3.0, len(device.writes)
     results = []
@@ -170,12 +170,12 @@ def test_a_refresh_that_hangs_ends_when_it_is_interrupted_and_writes_no_more(ser
     until(lambda: device.reads > before)
     session.interrupt()
     thread.join(600)
-    assert not thread.is_alive() and not results[0].in_step
+    assert not thread.is_alive() and not results[0].in_sync
     assert len(device.writes) == writes
     # The session works again afterwards.
     session.close()
     device.faults.slow = 0.0
-    assert session.refresh(SOME, PIPELINE).in_step
+    assert session.refresh(SOME, PIPELINE).in_sync
     session.close()
 
 
@@ -184,7 +184,7 @@ def test_a_session_knows_who_leads_without_a_message_to_the_switch(server):
     device = server.devices["s1"]
     with SwitchSession(SwitchTarget("s1", server.address, 1)) as session:
         assert session.leads(connect=False) is None
-        assert session.refresh(SOME, PIPELINE).in_step
+        assert session.refresh(SOME, PIPELINE).in_sync
         with device.lock:
             assert session.leads(connect=False)
         device.bring_rival()
@@ -195,4 +195,4 @@ def test_a_session_knows_who_leads_without_a_message_to_the_switch(server):
         until(lambda: session.leads(connect=False) is not False)
         # The switch has no primary, and a refresh makes this session primary.
         assert not session.is_primary and session.disturbed()
-        assert session.refresh(SOME, PIPELINE).in_step and session.is_primary
+        assert session.refresh(SOME, PIPELINE).in_sync and session.is_primary

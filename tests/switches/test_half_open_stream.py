@@ -68,10 +68,10 @@ def test_one_whose_connection_is_lost_goes_past_its_own_stream_however_often(
 ):
     session = opened()
     for _ in range(4):
-        assert session.refresh(SOME, PIPELINE).in_step
+        assert session.refresh(SOME, PIPELINE).in_sync
         lose_connection(session, monkeypatch)
     assert len(server.devices["s1"].clients) == 4
-    assert session.leads() and session.refresh(SOME[1:], PIPELINE).in_step
+    assert session.leads() and session.refresh(SOME[1:], PIPELINE).in_sync
     assert server.devices["s1"].entries() == set(SOME[1:])
 
 
@@ -80,7 +80,7 @@ def test_after_a_power_loss_it_goes_past_its_own_streams_only_when_told_that_nob
 ):
     before = opened()
     for _ in range(3):
-        assert before.refresh(SOME, PIPELINE).in_step
+        assert before.refresh(SOME, PIPELINE).in_sync
         lose_connection(before, monkeypatch)
     assert before.leads()
     again = opened()
@@ -90,7 +90,7 @@ def test_after_a_power_loss_it_goes_past_its_own_streams_only_when_told_that_nob
         again.go_past(again.in_the_way)
         if again.leads():
             break
-    assert again.refresh(SOME[1:], PIPELINE).in_step and not again.in_the_way
+    assert again.refresh(SOME[1:], PIPELINE).in_sync and not again.in_the_way
     # If somebody had it all the same, that one waits, and none goes past the other again.
     until(lambda: before.leads() is False)
     for _ in range(3):
@@ -100,17 +100,17 @@ def test_after_a_power_loss_it_goes_past_its_own_streams_only_when_told_that_nob
 
 def test_one_of_a_higher_id_is_gone_past_only_when_told_and_takes_its_place_again(server, opened):
     other, ours = opened(OURS + 1), opened()
-    assert other.refresh(SOME, PIPELINE).in_step
+    assert other.refresh(SOME, PIPELINE).in_sync
     assert ours.leads() is False and ours.in_the_way == OURS + 1
     assert ours.leads() is False and other.leads()
     ours.go_past(ours.in_the_way)
-    assert ours.refresh(SOME[1:], PIPELINE).in_step
+    assert ours.refresh(SOME[1:], PIPELINE).in_sync
     # It stood still, and goes on: no word of ours is believed of what it is now.
     assert other.leads()
     until(lambda: ours.leads() is False)  # the switch's word to us is on its way
     assert rank(ours.in_the_way) == OURS + 1
     ours.forget_past()
-    assert other.refresh(SOME, PIPELINE).in_step and ours.leads() is False
+    assert other.refresh(SOME, PIPELINE).in_sync and ours.leads() is False
 
 
 IDS = st.integers(1, (1 << 64) - 1)

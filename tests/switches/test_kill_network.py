@@ -137,12 +137,12 @@ class Deployment:
         """Wait until each switch was found in step after now."""
         since = dt.datetime.now(dt.UTC)
 
-        def in_step() -> bool:
+        def in_sync() -> bool:
             rows = sorted(polled(self.tables, "switch_status"), key=lambda row: row["checked_at"])
-            last = {row["switch"]: row["in_step"] for row in rows if row["checked_at"] > since}
+            last = {row["switch"]: row["in_sync"] for row in rows if row["checked_at"] > since}
             return last.keys() == NETWORK.switches.keys() and all(last.values())
 
-        until(in_step, *programs)
+        until(in_sync, *programs)
 
     def publish(self, count: int) -> None:
         producer = KafkaProducer(bootstrap_servers=self.lab.bootstrap_servers, acks="all")

@@ -89,9 +89,9 @@ def test_a_row_with_odd_values_is_an_error_of_that_switch_alone(
         compared = sessions.compare({})
     finally:
         sessions.close()
-    assert results[GOOD].in_step and not compared[GOOD]
+    assert results[GOOD].in_sync and not compared[GOOD]
     # Every error has a code, in switch_status and in --dry-run.
-    assert results[ODD].in_step != bool(results[ODD].errors)
+    assert results[ODD].in_sync != bool(results[ODD].errors)
     assert all(error.startswith("SWITCH.") for error in results[ODD].errors)
     port = int(place) if place and place.lstrip("-").isdecimal() else 1
     if pipeline == "virtual_trees" and not paths and (device_id != 2 or not 0 < port < 1 << 16):

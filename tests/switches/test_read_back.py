@@ -267,7 +267,7 @@ class TestSession:
     def session(self, server: FaultServer) -> Iterator[SwitchSession]:
         with SwitchSession(SwitchTarget("s1", server.address, 1)) as session:
             assert session.read_back() is None and session.entry_count == 0
-            assert session.refresh(SOME, PIPELINE).in_step
+            assert session.refresh(SOME, PIPELINE).in_sync
             assert session.entry_count == len(SOME)
             yield session
 
@@ -307,7 +307,7 @@ class TestSession:
         repair = session.read_back()
         assert repair and repair == difference(SOME, device.entries())
         assert session.disturbed()
-        assert session.refresh(SOME, PIPELINE).in_step
+        assert session.refresh(SOME, PIPELINE).in_sync
         assert device.entries() == set(SOME)
         assert not session.disturbed()
 
@@ -321,7 +321,7 @@ class TestSession:
         ) -> set[SwitchEntry]:
             entries = read(connection, name, *tables)
             monkeypatch.setattr(SwitchConnection, "read_entries", read)
-            assert session.refresh(SOME[1:], PIPELINE).in_step
+            assert session.refresh(SOME[1:], PIPELINE).in_sync
             return entries
 
         monkeypatch.setattr(SwitchConnection, "read_entries", read_before_a_refresh)

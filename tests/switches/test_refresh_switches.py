@@ -124,7 +124,7 @@ class Deployment:
         with SwitchConnection.connect(self.p4runtime, device, 0) as connection:
             return connection.read_entries(switch)
 
-    def in_step(self, *trees: VirtualTree) -> bool:
+    def in_sync(self, *trees: VirtualTree) -> bool:
         desired = switch_entries(NETWORK, trees)
         return all(
             self.entries(name) == {entry for entry in desired if entry.switch == name}
@@ -243,16 +243,16 @@ def check_late_write(deployment: Deployment, job: StoppingJob) -> None:
     deployment.trees(BROADCAST, later)
     with closing(deployment.refresher(RIVAL)) as rival:
         assert rival.once() == {}
-        assert deployment.in_step(BROADCAST, later)
+        assert deployment.in_sync(BROADCAST, later)
         versions = {name: tables.version(name) for name in TABLES}
         job.go_on()
         until(lambda: "another refresher writes the switches" in job.program.output, job.program)
         for _ in range(5):
-            assert deployment.in_step(BROADCAST, later)
+            assert deployment.in_sync(BROADCAST, later)
         assert {name: tables.version(name) for name in TABLES} == versions
     # It leads again after the rival has ended, and applies the tables as they are now.
     deployment.trees(BROADCAST)
-    until(lambda: deployment.in_step(BROADCAST), job.program)
+    until(lambda: deployment.in_sync(BROADCAST), job.program)
 
 
 # These come first: later tests record batches, for which switches keep trees that existed then.
@@ -287,7 +287,7 @@ class TestLeaderThatIsSuspended:
             program.process.send_signal(signal.SIGSTOP)
             leader.wait_until_stopped()
             deployment.trees(BROADCAST, SMALL)
-            until(lambda: failures or deployment.in_step(BROADCAST, SMALL))
+            until(lambda: failures or deployment.in_sync(BROADCAST, SMALL))
             until(lambda: failures or deployment.ready() == deployment.current())
             assert "election id 2 leads and does not answer" in caplog.text
             assert standby.metrics.leads
@@ -295,9 +295,9 @@ class TestLeaderThatIsSuspended:
             leader.go_on()
             until(lambda: failures or not standby.metrics.leads, program)
             for _ in range(5):
-                assert deployment.in_step(BROADCAST, SMALL)
+                assert deployment.in_sync(BROADCAST, SMALL)
             deployment.trees(BROADCAST)
-            until(lambda: failures or deployment.in_step(BROADCAST), program)
+            until(lambda: failures or deployment.in_sync(BROADCAST), program)
             assert not standby.metrics.leads
 
 
@@ -336,12 +336,12 @@ def test_a_refresh_brings_every_switch_in_step_and_records_it(deployment: Deploy
     with deployment.refresher() as refresher:
         assert refresher.once() == {}
     version = deployment.tables.version("switch_entries")
-    assert deployment.in_step(BROADCAST)
+    assert deployment.in_sync(BROADCAST)
     rows = deployment.status(before)
     assert sorted(row["switch"] for row in rows) == sorted(NETWORK.switches)
     for row in rows:
-        assert row["in_step"] and row["errors"] == [] and row["entries_version"] == version
-        assert row["held"] == row["desired"] == len(deployment.entries(row["switch"]))
+        assert row["in_sync"] and row["errors"] == [] and row["entries_version"] == version
+        assert row["installed"] == row["desired"] == len(deployment.entries(row["switch"]))
         assert row["seconds"] > 0
     # The versions are ready, and the table says how long that took.
     current = deployment.current()
@@ -356,9 +356,9 @@ def test_a_switch_that_forgot_entries_is_repaired(deployment: Deployment) -> Non
     with deployment.refresher() as refresher:
         assert refresher.once() == {}
         deployment.rob(RACK)
-        assert not deployment.in_step(BROADCAST)
+        assert not deployment.in_sync(BROADCAST)
         assert refresher.once() == {}
-        assert deployment.in_step(BROADCAST)
+        assert deployment.in_sync(BROADCAST)
 
 
 def test_an_unreachable_switch_is_reported_and_the_others_are_in_step(
@@ -371,11 +371,11 @@ def test_an_unreachable_switch_is_reported_and_the_others_are_in_step(
             assert refresher.once().keys() == {RACK}
         rows = {row["switch"]: row for row in deployment.status(before)}
         row = rows.pop(RACK)
-        assert not row["in_step"] and row["held"] is None
+        assert not row["in_sync"] and row["installed"] is None
         (error,) = row["errors"]
         assert "SWITCH.UNREACHABLE" in error and "127.0.0.1:1" in error
         assert rows.keys() == NETWORK.switches.keys() - {RACK}
-        assert all(row["in_step"] for row in rows.values())
+        assert all(row["in_sync"] for row in rows.values())
         # The new version is not ready, as one switch may not have its entries.
         assert deployment.ready()["switches"] < deployment.tables.version("switches")
     finally:
@@ -402,7 +402,7 @@ def test_odd_values_of_one_switch_cost_no_other_its_status(deployment: Deploymen
     assert applied.behind.keys() == {RACK, second} and not applied.ready
     status = {row["switch"]: row for row in deployment.status(before)}
     assert status.keys() == NETWORK.switches.keys()
-    assert {name for name, row in status.items() if not row["in_step"]} == {RACK, second}
+    assert {name for name, row in status.items() if not row["in_sync"]} == {RACK, second}
     assert "TypeError" in status[RACK]["errors"][0]
     assert "SWITCH.NO_P4INFO" in status[second]["errors"][0]
 
@@ -413,7 +413,7 @@ def test_rows_written_by_hand_are_reverted(deployment: Deployment) -> None:
     with deployment.refresher() as refresher:
         assert refresher.once() == {}
     assert "odd" not in {row["entry_key"] for row in deployment.tables.rows("switch_entries")}
-    assert deployment.in_step(BROADCAST)
+    assert deployment.in_sync(BROADCAST)
 
 
 def test_deriving_the_same_entries_again_makes_no_version(deployment: Deployment) -> None:
@@ -442,7 +442,7 @@ def test_sources_that_do_not_fit_leave_the_derived_entries_as_they_are(
                 refresher.poll()
             assert caplog.text.count("the tables cannot be used") == 1
             assert deployment.tables.version("switch_entries") == version
-            assert deployment.in_step(BROADCAST)
+            assert deployment.in_sync(BROADCAST)
         finally:
             deployment.reset()
 
@@ -457,27 +457,27 @@ def test_edits_arrive_on_exactly_the_switches_they_concern_while_it_follows(
     # An edit between a refresh and the start must not be lost.
     deployment.trees(BROADCAST, SMALL)
     with deployment.following(refresher) as failures:
-        until(lambda: failures or deployment.in_step(BROADCAST, SMALL))
+        until(lambda: failures or deployment.in_sync(BROADCAST, SMALL))
         until(lambda: failures or deployment.ready() == deployment.current())
         added = tables.version("switch_status")
         assert added > begun
         # An invalid tree changes no switch; a tree that is removed disappears.
         deployment.trees(BROADCAST, VirtualTree(901, frozenset({("h1", "h2")}), "x", "active"))
         until(lambda: failures or refresher.metrics.refused_why)
-        assert deployment.in_step(BROADCAST, SMALL)
+        assert deployment.in_sync(BROADCAST, SMALL)
         deployment.trees(BROADCAST)
-        until(lambda: failures or deployment.in_step(BROADCAST))
+        until(lambda: failures or deployment.in_sync(BROADCAST))
         assert {row["switch"] for row in deployment.status(added)} == {RACK}
         # Rows written by hand are reverted, and no switch ever gets them.
         status = tables.version("switch_status")
         entries = tables.version("switch_entries")
         tables.overwrite("switch_entries", [])
         until(lambda: failures or tables.version("switch_entries") > entries + 1)
-        assert deployment.in_step(BROADCAST) and tables.version("switch_status") == status
+        assert deployment.in_sync(BROADCAST) and tables.version("switch_status") == status
         # Entries that another client removed come back.
         deployment.rob(RACK)
-        assert not deployment.in_step(BROADCAST)
-        until(lambda: failures or deployment.in_step(BROADCAST))
+        assert not deployment.in_sync(BROADCAST)
+        until(lambda: failures or deployment.in_sync(BROADCAST))
     refresher.close()
 
 
@@ -490,7 +490,7 @@ def test_trees_are_exchanged_so_that_no_stack_ever_names_a_tree_that_is_not_ther
     refresher = deployment.refresher()
     with deployment.following(refresher) as failures:
         until(lambda: failures or deployment.ready() == deployment.current())
-        until(lambda: deployment.in_step(BROADCAST, old))
+        until(lambda: deployment.in_sync(BROADCAST, old))
         versions = deployment.ready() | {"subscriptions": 3}
         deployment.batch(versions)
         rows = [tree_to_row(tree) for tree in (BROADCAST, old, new)]
@@ -501,10 +501,10 @@ def test_trees_are_exchanged_so_that_no_stack_ever_names_a_tree_that_is_not_ther
         # The stream does not use them yet, so the old tree stays.
         wait_for_rounds(refresher, 4)
         assert deployment.states()[old.id] == "retiring"
-        assert deployment.in_step(BROADCAST, old, new)
+        assert deployment.in_sync(BROADCAST, old, new)
         deployment.batch(deployment.ready() | {"subscriptions": 3})
         until(lambda: failures or deployment.states()[old.id] == "retired")
-        until(lambda: failures or deployment.in_step(BROADCAST, new))
+        until(lambda: failures or deployment.in_sync(BROADCAST, new))
         # No other tree gets its id while a stream may return to versions before its retirement.
         version = deployment.tables.version("switch_entries")
         rows[1] |= {"state": "installing", "edges": rows[2]["edges"]}
@@ -513,7 +513,7 @@ def test_trees_are_exchanged_so_that_no_stack_ever_names_a_tree_that_is_not_ther
         until(lambda: failures or "TREE_ID_REUSED" in refresher.metrics.refused_why)
         assert deployment.states()[old.id] == "installing"
         assert deployment.tables.version("switch_entries") == version
-        assert deployment.in_step(BROADCAST, new)
+        assert deployment.in_sync(BROADCAST, new)
     refresher.close()
     deployment.tables.overwrite("egress_ledger", [])
     deployment.reset()
@@ -534,9 +534,9 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
         assert not failures
         versions["virtual_trees"] += 1
         assert {name: tables.version(name) for name in TABLES} == versions
-        assert deployment.in_step(BROADCAST)
+        assert deployment.in_sync(BROADCAST)
         leader.close()
-        until(lambda: failures or deployment.in_step(BROADCAST, SMALL))
+        until(lambda: failures or deployment.in_sync(BROADCAST, SMALL))
         until(lambda: failures or deployment.ready() == deployment.current())
     deployment.reset()
 
@@ -563,15 +563,15 @@ def test_the_exit_code_of_the_job_says_whether_all_switches_are_in_step(
     assert lines and all(line.startswith(f"+ {RACK} ingress.label_") for line in lines)
     assert "|label=4384 -> ingress.label_1.tree(ports=" in lines[0]
     assert versions == {name: deployment.tables.version(name) for name in TABLES}
-    assert deployment.in_step(BROADCAST)
+    assert deployment.in_sync(BROADCAST)
     # While another refresher leads, --once has to wait, and --reconcile takes over.
     with deployment.led_by_another():
         settings = deployment.impatient
         assert job(["--once"]) == 2
         settings = deployment.settings
-        assert deployment.in_step(BROADCAST)
+        assert deployment.in_sync(BROADCAST)
         assert job(["--reconcile"]) == 0
-        assert deployment.in_step(BROADCAST, SMALL)
+        assert deployment.in_sync(BROADCAST, SMALL)
     deployment.place({RACK: "127.0.0.1:1"})
     try:
         settings = deployment.impatient

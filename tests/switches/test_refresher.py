@@ -238,7 +238,7 @@ def test_an_exchange_without_room_leaves_that_switch_as_it_is_and_others_go_on(s
     assert site.state(6) == "installing" and site.ready() != site.current()
     assert f"{rules} entries for the newest tables, 1 more" not in caplog.text
     assert "more for batches that still use older versions" in caplog.text
-    assert not site.status(RACK)["in_step"]
+    assert not site.status(RACK)["in_sync"]
     assert "SWITCH.LIMIT" in site.status(RACK)["errors"][0]
     assert any(
         "label" in entry.table and entry.match[0][2] == canonical(0x4000 | 8)
@@ -267,7 +267,7 @@ def test_an_exchange_without_room_leaves_that_switch_as_it_is_and_others_go_on(s
     site.batch(site.ready(), 3)
     polls(job, 12)
     assert site.holds(6) and site.state(6) == "active" and site.ready() == site.current()
-    assert site.status(RACK)["in_step"]
+    assert site.status(RACK)["in_sync"]
 
 
 def test_one_client_on_one_switch_keeps_no_other_switch_from_its_entries(site, caplog):
@@ -280,7 +280,7 @@ def test_one_client_on_one_switch_keeps_no_other_switch_from_its_entries(site, c
     polls(job)
     assert site.holds(6)
     assert site.ready() != site.current()
-    assert not site.status(other)["in_step"] and site.status(RACK)["in_step"]
+    assert not site.status(other)["in_sync"] and site.status(RACK)["in_sync"]
     # The same where it was there first.
     job = site.job()
     site.trees(tree(5), tree(6, "installing"), tree(7, "installing"))

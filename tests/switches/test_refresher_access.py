@@ -88,7 +88,7 @@ class Deployment:
             PYSPARK_SUBMIT_ARGS=f"{options} pyspark-shell",
         )
 
-    def in_step(self, *trees: VirtualTree) -> bool:
+    def in_sync(self, *trees: VirtualTree) -> bool:
         """Whether the switches hold that, by what one that may only read finds."""
         wanted = switch_entries(NETWORK, trees)
         for name, switch in NETWORK.switches.items():
@@ -131,7 +131,7 @@ def test_a_refresher_fills_and_follows_under_a_role_that_is_its_certificates_alo
 ) -> None:
     job = deployment.job(tmp_path, "client", ROLE)
     try:
-        until(lambda: deployment.in_step(BROADCAST), job)
+        until(lambda: deployment.in_sync(BROADCAST), job)
         # Another controller is primary under the default role, beside it, and keeps it from
         # nothing.
         first = next(iter(NETWORK.switches.values()))
@@ -140,7 +140,7 @@ def test_a_refresher_fills_and_follows_under_a_role_that_is_its_certificates_alo
         ) as other:
             assert other.is_primary
             deployment.tables.append("virtual_trees", [tree_to_row(SMALL)])
-            until(lambda: deployment.in_step(BROADCAST, SMALL), job)
+            until(lambda: deployment.in_sync(BROADCAST, SMALL), job)
             assert other.is_primary
         job.process.send_signal(signal.SIGTERM)
         assert job.end() == 0, job.output[-4000:]
@@ -161,4 +161,4 @@ def test_a_refresher_fills_and_follows_under_a_role_that_is_its_certificates_alo
         with deployment.refresher(client, role) as nobody, pytest.raises(SwitchError) as told:
             nobody.once()
         assert (told.value.what, words in told.value.message) == (code, True), told.value
-    assert deployment.in_step(BROADCAST, SMALL)
+    assert deployment.in_sync(BROADCAST, SMALL)

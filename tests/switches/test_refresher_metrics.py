@@ -91,8 +91,8 @@ def test_all_switches_in_step_are_told_with_the_trees_and_who_leads(site: Site):
     assert site.refresher.metrics.health().status == "unhealthy"
     site.polls()
     metrics = site.read()
-    in_step = {k[1]: v for k, v in metrics.items() if k[0] == "stackcast_switch_in_sync"}
-    assert in_step == dict.fromkeys(NETWORK.switches, 1)
+    in_sync = {k[1]: v for k, v in metrics.items() if k[0] == "stackcast_switch_in_sync"}
+    assert in_sync == dict.fromkeys(NETWORK.switches, 1)
     assert all(metrics["stackcast_switch_entries", name] > 0 for name in NETWORK.switches)
     assert metrics["stackcast_refresher_primary",] == 1
     assert metrics["stackcast_virtual_trees", "active"] == 1

@@ -111,7 +111,7 @@ def test_a_switch_whose_row_was_deleted_by_mistake_is_mended_when_it_reboots(sit
     site.reboot(RACK)
     site.polls()
     assert site.world.held == site.held and site.world.programs[RACK] == STACKS
-    assert site.status(RACK)["in_step"]
+    assert site.status(RACK)["in_sync"]
 
 
 def test_where_nothing_was_ever_usable_no_switch_is_touched(site):
@@ -168,7 +168,7 @@ def test_after_a_restart_with_a_wrong_program_all_other_switches_are_kept_in_ste
     site.reboot(OTHER)
     site.polls()
     assert site.world.held == site.held
-    assert not site.status(RACK)["in_step"] and "NO_P4INFO" in site.status(RACK)["errors"][0]
+    assert not site.status(RACK)["in_sync"] and "NO_P4INFO" in site.status(RACK)["errors"][0]
     # Somebody puts the right file there; no table changes.
     programs.mended = True
     site.reboot(RACK)

@@ -170,11 +170,11 @@ def test_tables_end_right_and_no_delivery_is_wrong_meanwhile(
                 for name, device in fleet.devices.items():
                     if not outcomes[name].primary:
                         device.send_rival_away()
-                if all(outcome.in_step for outcome in outcomes.values()):
+                if all(outcome.in_sync for outcome in outcomes.values()):
                     break
             assert not watch.wrong
             assert watch.looks
-            assert all(outcome.in_step for outcome in outcomes.values())
+            assert all(outcome.in_sync for outcome in outcomes.values())
             desired = switch_entries(NETWORK, trees, POSITIONS)
             for name, device in fleet.devices.items():
                 assert device.entries() == {e for e in desired if e.switch == name}

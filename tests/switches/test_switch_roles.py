@@ -35,7 +35,7 @@ ROW = state_row("s", 9, 0b1)
 def address() -> Iterator[str]:
     """A switch that the default role has given program and entries."""
     server = P4RuntimeServer([Device("s", 1, SimpleSwitch())]).start()
-    assert refresh(server.address, "", OURS).in_step
+    assert refresh(server.address, "", OURS).in_sync
     yield server.address
     server.stop()
 
@@ -48,15 +48,15 @@ def refresh(
 
 
 def test_what_a_role_writes_the_default_one_neither_reads_nor_takes_back(address: str) -> None:
-    assert refresh(address, STATES_ROLE, [*OURS, ROW]).in_step
+    assert refresh(address, STATES_ROLE, [*OURS, ROW]).in_sync
     for role in ("", STATES_ROLE):
         result = refresh(address, role, [*OURS, ROW] if role else OURS)
-        assert (result.in_step, result.written) == (True, 0)
+        assert (result.in_sync, result.written) == (True, 0)
 
 
 def test_what_a_role_may_not_write_is_told_update_by_update(address: str) -> None:
     result = refresh(address, STATES_ROLE, [*OURS[1:], ROW])
-    assert (result.in_step, result.written) == (False, 1)
+    assert (result.in_sync, result.written) == (False, 1)
     (error,) = result.errors
     assert OURS[0].key in error
     assert f"not for role '{STATES_ROLE}' to write" in error
@@ -78,11 +78,11 @@ def test_a_role_that_is_configured_has_all_but_the_tables_of_others() -> None:
     server = P4RuntimeServer([device]).start()
     try:
         # Program, entries and groups; then the program's own role beside it.
-        assert refresh(server.address, "refresher", OURS).in_step
-        assert refresh(server.address, STATES_ROLE, [*OURS, ROW]).in_step
+        assert refresh(server.address, "refresher", OURS).in_sync
+        assert refresh(server.address, STATES_ROLE, [*OURS, ROW]).in_sync
         result = refresh(server.address, "refresher", OURS)
-        assert (result.in_step, result.written) == (True, 0)
-        assert refresh(server.address, "refresher", [], PIPELINE).in_step
+        assert (result.in_sync, result.written) == (True, 0)
+        assert refresh(server.address, "refresher", [], PIPELINE).in_sync
     finally:
         server.stop()
 

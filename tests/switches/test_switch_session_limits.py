@@ -60,7 +60,7 @@ def restart(device: FaultyDevice) -> None:
 def test_a_switch_that_restarts_while_it_is_asked_for_too_much_holds_what_it_held_before(
     limited: SwitchSession, device: FaultyDevice
 ) -> None:
-    assert limited.refresh(SOME, PIPELINE).in_step
+    assert limited.refresh(SOME, PIPELINE).in_sync
     for lose in (lambda: None, lambda: restart(device), device.held.clear):
         lose()
         outcomes: list[RefreshResult] = []
@@ -72,39 +72,39 @@ def test_a_switch_that_restarts_while_it_is_asked_for_too_much_holds_what_it_hel
 
         until(refreshed)
         outcome = outcomes[-1]
-        assert not outcome.in_step and outcome.primary and outcome.held == len(SOME)
+        assert not outcome.in_sync and outcome.primary and outcome.installed == len(SOME)
         assert len(outcome.errors) == 1
         assert outcome.errors[0].startswith("SWITCH.LIMIT: switch 's1'")
         assert f"should hold {len(TOO_MANY)} entries" in outcome.errors[0]
         assert f"max_rules of its row allows {MAX_RULES}" in outcome.errors[0]
         assert device.entries() == set(SOME)
         assert device.config.cookie.cookie == PIPELINE.cookie
-    assert limited.refresh(SOME[1:], PIPELINE).in_step
+    assert limited.refresh(SOME[1:], PIPELINE).in_sync
 
 
 def test_beyond_a_limit_a_switch_without_program_is_given_it_and_another_program_is_left(
     limited: SwitchSession, device: FaultyDevice
 ) -> None:
     outcome = limited.refresh(TOO_MANY, PIPELINE)
-    assert "LIMIT" in outcome.errors[0] and outcome.held == 0
+    assert "LIMIT" in outcome.errors[0] and outcome.installed == 0
     assert device.config.cookie.cookie == PIPELINE.cookie and not device.writes
     device.config = other_program()
     actions = list(device.actions)
     outcome = limited.refresh(TOO_MANY, PIPELINE)
-    assert "LIMIT" in outcome.errors[0] and outcome.held is None
+    assert "LIMIT" in outcome.errors[0] and outcome.installed is None
     assert device.actions == actions and not device.writes
 
 
 def test_beyond_a_limit_what_another_wrote_meanwhile_stays(
     limited: SwitchSession, running: FaultServer, device: FaultyDevice
 ) -> None:
-    assert limited.refresh(SOME, PIPELINE).in_step
+    assert limited.refresh(SOME, PIPELINE).in_sync
     limited.close()
     foreign = [*SOME[1:], tree(60)]
     with SwitchSession(SwitchTarget("s1", running.address, 1), election_id=3) as session:
-        assert session.refresh(foreign, PIPELINE).in_step
+        assert session.refresh(foreign, PIPELINE).in_sync
     outcome = limited.refresh(TOO_MANY, PIPELINE)
-    assert "LIMIT" in outcome.errors[0] and outcome.held == len(foreign)
+    assert "LIMIT" in outcome.errors[0] and outcome.installed == len(foreign)
     assert device.entries() == set(foreign)
 
 
@@ -119,7 +119,7 @@ def test_one_that_comes_back_within_a_call_does_not_undo_what_another_led_to_mea
         if not led:
             led.append(True)
             with SwitchSession(SwitchTarget("s1", running.address, 1), election_id=3) as rival:
-                assert rival.refresh(newer, PIPELINE).in_step
+                assert rival.refresh(newer, PIPELINE).in_sync
         return False
 
     target = SwitchTarget("s1", running.address, 1)
@@ -127,12 +127,12 @@ def test_one_that_comes_back_within_a_call_does_not_undo_what_another_led_to_mea
         device.faults.die = {1}
         outcome = session.refresh(SOME[2:], PIPELINE)
         assert led
-        assert (outcome.held, outcome.in_step, outcome.primary) == (None, False, False)
+        assert (outcome.installed, outcome.in_sync, outcome.primary) == (None, False, False)
         assert "another refresher has led" in outcome.errors[0] and "'s1'" in outcome.errors[0]
         assert device.entries() == set(newer)
         assert session.disturbed()
         led.clear()  # as if it had read the new tables
-        assert session.refresh(newer, PIPELINE).in_step
+        assert session.refresh(newer, PIPELINE).in_sync
 
 
 def test_a_session_that_stays_primary_is_not_asked_whether_it_was_superseded(
@@ -142,10 +142,10 @@ def test_a_session_that_stays_primary_is_not_asked_whether_it_was_superseded(
     target = SwitchTarget("s1", running.address, 1)
     with SwitchSession(target, superseded=lambda: bool(calls.append(1))) as session:
         for entries in (SOME, SOME[1:], SOME):
-            assert session.refresh(entries, PIPELINE).in_step
+            assert session.refresh(entries, PIPELINE).in_sync
         assert len(calls) == 1
         session.close()
-        assert session.refresh(SOME, PIPELINE).in_step and len(calls) == 2
+        assert session.refresh(SOME, PIPELINE).in_sync and len(calls) == 2
 
 
 def test_a_foreign_primary_is_reported_with_switch_address_and_election_id(
@@ -156,7 +156,7 @@ def test_a_foreign_primary_is_reported_with_switch_address_and_election_id(
     between = limited.refresh([*SOME[1:], tree(50)], PIPELINE)
     later = limited.refresh(SOME, PIPELINE)
     for outcome in (between, later):
-        assert not outcome.primary and not outcome.in_step
+        assert not outcome.primary and not outcome.in_sync
         assert all(word in outcome.errors[0] for word in ("'s1'", running.address))
     assert f"election id {RIVAL}; ours is 5" in later.errors[0]
 
@@ -168,7 +168,7 @@ def test_one_that_loses_its_place_with_its_last_write_does_not_take_itself_for_p
     device.faults.rival = {device.number}
     device.faults.slow = 0.2  # the notification arrives before the answer to a read
     outcome = limited.refresh([*SOME, tree(50)], PIPELINE)
-    assert outcome.in_step and not outcome.primary
+    assert outcome.in_sync and not outcome.primary
 
 
 def test_a_dry_run_tells_what_becomes_of_the_program(
@@ -190,4 +190,4 @@ def test_a_dry_run_tells_what_becomes_of_the_program(
     assert replaced.program is not None and replaced.program.startswith("replaced")
     assert replaced.insert == tuple(SOME) and replaced.delete == (group(1, 1),)
     assert device.config is config and device.entries() == {group(1, 1)}
-    assert limited.refresh(SOME, PIPELINE).in_step and device.entries() == set(SOME)
+    assert limited.refresh(SOME, PIPELINE).in_sync and device.entries() == set(SOME)

@@ -41,7 +41,7 @@ def test_an_edit_is_read_back_once_and_a_check_reads_once(
 ) -> None:
     for desired, reads in [(SOME, 2), (SOME, 1), (SOME[1:], 1), (SOME[1:], 1), (SOME, 1)]:
         device.reads = 0
-        assert session.refresh(desired, PIPELINE).in_step
+        assert session.refresh(desired, PIPELINE).in_sync
         assert device.reads == reads
         assert device.entries() == set(desired)
 
@@ -49,11 +49,11 @@ def test_an_edit_is_read_back_once_and_a_check_reads_once(
 def test_a_new_session_reads_a_switch_once_that_is_already_in_step(
     server: FaultServer, session: SwitchSession, device: FaultyDevice
 ) -> None:
-    assert session.refresh(SOME, PIPELINE).in_step
+    assert session.refresh(SOME, PIPELINE).in_sync
     session.close()
     device.reads = 0
     with SwitchSession(SwitchTarget("s1", server.address, 1)) as other:
-        assert other.refresh(SOME, PIPELINE).in_step
+        assert other.refresh(SOME, PIPELINE).in_sync
     assert device.reads == 1
 
 
@@ -73,7 +73,7 @@ def test_what_was_lost_unnoticed_is_mended_with_the_next_edit(
     with device.lock:
         device.held.clear()
     outcome = session.refresh(desired, PIPELINE)
-    assert outcome.in_step and not outcome.errors
+    assert outcome.in_sync and not outcome.errors
     assert device.entries() == set(desired)
 
 
@@ -87,7 +87,7 @@ def test_what_came_unnoticed_is_no_refusal_of_an_edit(
     with device.lock:
         device.held = before
     outcome = session.refresh([*SOME, tree(50)], PIPELINE)
-    assert outcome.in_step and not outcome.errors
+    assert outcome.in_sync and not outcome.errors
     assert device.entries() == {*SOME, tree(50)}
 
 
@@ -100,14 +100,14 @@ def test_a_refused_update_is_told_after_an_edit_too(
     )
     outcome = session.refresh([*SOME, tree(50), host_port(9)], PIPELINE)
     assert outcome.errors == [f"{tree(50).key}: INTERNAL: no room"]
-    assert outcome.held == len(SOME) + 1 and outcome.left.insert == (tree(50),)
+    assert outcome.installed == len(SOME) + 1 and outcome.left.insert == (tree(50),)
 
 
 def test_a_connection_that_broke_is_read_anew(session: SwitchSession, device: FaultyDevice) -> None:
     session.refresh(SOME, PIPELINE)
     session.close()
     device.reads = 0
-    assert session.refresh(SOME[1:], PIPELINE).in_step
+    assert session.refresh(SOME[1:], PIPELINE).in_sync
     assert device.reads == 2
 
 
@@ -119,7 +119,7 @@ def test_a_read_may_take_long_while_the_switch_answers(
     session.refresh(SOME, PIPELINE)
     device.faults.slow = 0.7
     outcome = session.refresh(SOME, PIPELINE)
-    assert outcome.in_step and outcome.seconds > 0.7
+    assert outcome.in_sync and outcome.seconds > 0.7
 
 
 def test_a_read_that_stalls_is_given_up_although_the_switch_answers_otherwise(
@@ -130,7 +130,7 @@ def test_a_read_that_stalls_is_given_up_although_the_switch_answers_otherwise(
     session.refresh(SOME, PIPELINE)
     device.faults.slow = 5
     outcome = session.refresh(SOME, PIPELINE)
-    assert not outcome.in_step
+    assert not outcome.in_sync
     assert outcome.errors[0].startswith("SWITCH.UNREACHABLE: switch 's1' at 127.0.0.1:")
 
 
@@ -141,5 +141,5 @@ def test_a_switch_that_goes_silent_while_it_is_read_is_given_up(
     session.refresh(SOME, PIPELINE)
     device.faults.slow, device.faults.deaf = 1.5, True
     outcome = session.refresh(SOME, PIPELINE)
-    assert not outcome.in_step and outcome.seconds < 10
+    assert not outcome.in_sync and outcome.seconds < 10
     assert outcome.errors[0].startswith("SWITCH.UNREACHABLE: switch 's1' at 127.0.0.1:")

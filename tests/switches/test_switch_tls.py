@@ -53,7 +53,7 @@ def test_each_switch_is_met_with_credentials_of_its_own(
         target = SwitchTarget(name, secure.address, device.device_id)
         with SwitchSession(target, shown) as session:
             wanted = [dataclasses.replace(each, switch=name) for each in SOME]
-            assert session.refresh(wanted, PIPELINE).in_step
+            assert session.refresh(wanted, PIPELINE).in_sync
             assert not session.compare(wanted, PIPELINE)
     assert "BEGIN" not in caplog.text and ".key" not in repr(shown)
 

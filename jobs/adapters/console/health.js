@@ -20,7 +20,7 @@
   ];
   function showHealth({ stream, versions, batches, switches, alerts: judged }) {
     const problems = stream.problems ?? [], remarks = stream.remarks ?? [];
-    const out = switches.filter((row) => row.in_step === false);
+    const out = switches.filter((row) => row.in_sync === false);
     const pending = versions.filter((row) => row.newest > row.version);
     const last = batches.at(-1);
     const dead = batches.reduce((sum, row) => sum + row.dead_letters, 0);
@@ -34,7 +34,7 @@
       figure(lag.length ? number(stream.lag) : "not known", "records not sent yet"),
       figure(number(pending.length), "tables with a version not in force"),
       figure(number(dead), `dead letters in ${plural(batches.length, "batch", "batches")}`, dead > 0),
-      figure(`${switches.filter((row) => row.in_step).length} of ${switches.length}`, "switches seen in step", out.length > 0));
+      figure(`${switches.filter((row) => row.in_sync).length} of ${switches.length}`, "switches seen in step", out.length > 0));
     const found = [...problems.map((text) => ["problem", text]), ...remarks.map((text) => ["remark", text])];
     const alerts = found.map(([, text]) => matters.find(([form]) => form.test(text))?.[1]).filter(Boolean);
     if (stream.reached === false) alerts.unshift("StackcastDown");
@@ -57,8 +57,8 @@
       : note("The stream is not asked, or has not looked yet."));
     panel("switches", ["StackcastSwitchOutOfSync"], switches, switches.length ? scrolled(table(
       ["switch", "in step", "holds", "should hold", "version", "checked", "errors"], switches.map((row) => [
-        row.switch, { text: row.in_step === null ? "never checked" : row.in_step ? "yes" : "no", bad: row.in_step === false },
-        row.held ?? "", row.desired ?? "", row.entries_version ?? "", time(row.checked_at), (row.errors ?? []).join("; ")])))
+        row.switch, { text: row.in_sync === null ? "never checked" : row.in_sync ? "yes" : "no", bad: row.in_sync === false },
+        row.installed ?? "", row.desired ?? "", row.entries_version ?? "", time(row.checked_at), (row.errors ?? []).join("; ")])))
       : note("Table switches is empty."));
     panel("batches", ["StackcastDeadLettersRise"], batches, batches.length ? scrolled(table(
       ["batch", "began", "seconds", "records", "messages", "matched", "frames", "bytes", "dead letters"],

@@ -112,7 +112,7 @@ class HealthView:
                 self._reading.rows("switch_status"), key=lambda row: row["checked_at"]
             )
         }
-        columns = ("entries_version", "desired", "held", "in_step", "errors", "checked_at")
+        columns = ("entries_version", "desired", "installed", "in_sync", "errors", "checked_at")
         return [
             {"switch": name} | {c: status[name][c] if name in status else None for c in columns}
             for name in sorted(row["switch"] for row in self._reading.rows("switches"))

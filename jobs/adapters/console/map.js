@@ -76,7 +76,7 @@
     make("button", { className: "chip", type: "button", text: `${tree.id} ${tree.strategy} (${tree.state})`, on: { click: () => go("trees", String(tree.id)) } })))] : []);
   const details = {
     switch: (found) => [make("h2", { text: found.name }), fact([["layer", found.layer], ["device", found.device_id]]),
-      make("h3", { text: "Health" }), found.status ? fact([["in step", found.status.in_step ? "yes" : "no"], ["holds", `${found.status.held ?? "?"} of ${found.status.desired} entries`],
+      make("h3", { text: "Health" }), found.status ? fact([["in step", found.status.in_sync ? "yes" : "no"], ["holds", `${found.status.installed ?? "?"} of ${found.status.desired} entries`],
         ["checked", time(found.status.checked_at)], ["errors", found.status.errors.join("; ")]]) : note("No refresher has looked at it."),
       make("h3", { text: "Dropped" }), ...(found.drops.length ? [fact(found.drops.map((each) => [each.reason, each.packets])), note(`packets since it was given its program, last seen to grow ${time(found.drops.map((each) => each.counted_at).sort().at(-1))}`)] : [note("Nothing, as far as a refresher has seen.")]),
       make("h3", { text: "Entries it should hold" }), fact(Object.entries(found.entries)),
@@ -92,7 +92,7 @@
       make("h3", { text: "What it gets" }), fact([["notifications now", `${number(found.now.notifications)} a second`], ["messages now", `${number(found.now.messages)} a second`],
         ["since start", `${number(found.total.notifications)} notifications, ${number(found.total.messages)} messages, ${bytes(found.total.bytes)}`]]),
       make("h3", { text: "Gaps and repairs" }), ...(found.asked ? [fact([["gaps it asked for", found.asked.requests], ["repaired with", `${plural(found.asked.notifications, "notification")}, ${bytes(found.asked.bytes)}`],
-        ["gone for good", found.asked.gone || ""], ["refused, over its limits", found.asked.refused || ""], ["last", time(found.asked.recorded_at)]])] : [note("It has not asked for anything again.")]),
+        ["gone for good", found.asked.unavailable || ""], ["refused, over its limits", found.asked.rejected || ""], ["last", time(found.asked.recorded_at)]])] : [note("It has not asked for anything again.")]),
       make("h3", { text: `${plural(found.subscriptions, "live rule")}` }), make("ul", { className: "links" }, ...found.rules.map((rule) => make("li", {},
         make("button", { className: "choice", type: "button", on: { click: () => go("subscriptions", rule.id) } }, make("code", { text: rule.filter }), make("small", { text: rule.id })))))],
   };

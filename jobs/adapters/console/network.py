@@ -340,7 +340,7 @@ def _together(before: Row | None, row: Row) -> Row:
     """Sums of what a host asked for again, and when it did so last."""
     if before is None:
         return row
-    counts = ("requests", "notifications", "bytes", "gone", "refused")
+    counts = ("requests", "notifications", "bytes", "unavailable", "rejected")
     last = max(before["recorded_at"], row["recorded_at"])
     return {**row, **{name: before[name] + row[name] for name in counts}, "recorded_at": last}
 

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 #: Between two commits, seconds.
 WRITE_SECONDS = 5.0
-_COLUMNS = ("requests", "notifications", "bytes", "gone", "refused")
+_COLUMNS = ("requests", "notifications", "bytes", "unavailable", "rejected")
 
 
 class HostStatistics:
@@ -36,12 +36,18 @@ class HostStatistics:
     def answered(self, host: str, outcome: str, notifications: int, octets: int) -> None:
         """Counts an answer, by its outcome as `RequestAnswer` has it."""
         if outcome != "ahead":
-            gone = int(outcome == "gone")
-            self._add(host, requests=1, notifications=notifications, bytes=octets, gone=gone)
+            unavailable = int(outcome == "gone")
+            self._add(
+                host,
+                requests=1,
+                notifications=notifications,
+                bytes=octets,
+                unavailable=unavailable,
+            )
 
     def refused(self, host: str) -> None:
         """Counts a request that was over the limits of its host."""
-        self._add(host, refused=1)
+        self._add(host, rejected=1)
 
     def follow(self) -> None:
         """Begins a commit where one is due; never waits for it."""

@@ -60,7 +60,7 @@ KINDS = {
         "state_subscriptions",
         ("vnf", "state"),
         ("vnf", "state"),
-        {"wanted": "wanted", "live_since": "live_since"},
+        {"subscribed": "wanted", "live_since": "live_since"},
     ),
     "position": _Kind(
         "state_positions",

@@ -21,7 +21,7 @@ def overview(tables: Tables, name: str = "") -> list[Row]:
     """
     programs = {row["vnf"]: row for row in tables.rows("vnfs")}
     publishers = _by_state(tables.rows("state_publishers"))
-    replicas = _by_state(row for row in tables.rows("state_subscriptions") if row["wanted"])
+    replicas = _by_state(row for row in tables.rows("state_subscriptions") if row["subscribed"])
     positions = {
         (row["state"], row["vnf"], row["publisher"]): row["update_number"]
         for row in tables.rows("state_positions")

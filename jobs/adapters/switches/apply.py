@@ -161,8 +161,8 @@ class Applier:
             newest: the entries that switches should hold now.
         """
         self._metrics.refreshed(results, applied.over_capacity)
-        in_step = {name for name, result in results.items() if result.in_step}
-        for name in sorted(results.keys() - in_step):
+        in_sync = {name for name, result in results.items() if result.in_sync}
+        for name in sorted(results.keys() - in_sync):
             self._errors[name] = "; ".join(results[name].errors)
             log.error(
                 "switch %s is not in step with switch_entries@%d: %s",
@@ -173,9 +173,9 @@ class Applier:
         log.info(
             "switch_entries@%d: %d of %d switches in step, %d entries",
             applied.version,
-            len(in_step),
+            len(in_sync),
             len(results),
-            sum(result.held or 0 for result in results.values()),
+            sum(result.installed or 0 for result in results.values()),
         )
         self._schedule(results)
         # The clock is read before the lead is checked, so that rows of a refresher that takes over
@@ -192,13 +192,13 @@ class Applier:
             )
             # Switches whose desired entries have changed meanwhile are due again.
             outdated = set() if applied is newest else _changed_switches(applied, newest)
-            self._in_step |= in_step - outdated
+            self._in_step |= in_sync - outdated
 
     def _schedule(self, results: Mapping[str, RefreshResult]) -> None:
         """Set the pauses of the switches that are not in step. Each is twice the one before."""
         ended = time.monotonic()
         for name, result in results.items():
-            if result.in_step:
+            if result.in_sync:
                 self._pauses.pop(name, None)
                 self._errors.pop(name, None)
             else:
@@ -220,13 +220,13 @@ def _status_row(
         checked_at: value of that column.
     """
     over = derived.over_capacity.get(name)
-    errors = [str(over)] if over is not None and result.in_step else []
+    errors = [str(over)] if over is not None and result.in_sync else []
     return {
         "switch": name,
         "entries_version": derived.version,
         "desired": desired,
-        "held": result.held,
-        "in_step": result.in_step and over is None,
+        "installed": result.installed,
+        "in_sync": result.in_sync and over is None,
         "errors": [*errors, *result.errors],
         "seconds": result.seconds,
         "checked_at": checked_at,

@@ -136,14 +136,14 @@ class SwitchMetrics:
         """Counts refreshes of switches; those ``over_capacity`` hold what they can, not all."""
         for name, result in results.items():
             self._names.add(name)
-            in_step = result.in_step and name not in over_capacity
+            in_sync = result.in_sync and name not in over_capacity
             self._seconds.labels(name).observe(result.seconds)
             self._written.labels(name).inc(result.written)
-            self._failures.labels(name).inc(not in_step)
-            self._in_step.labels(name).set(in_step)
-            if result.held is not None:
-                self._held.labels(name).set(result.held)
-            if in_step:
+            self._failures.labels(name).inc(not in_sync)
+            self._in_step.labels(name).set(in_sync)
+            if result.installed is not None:
+                self._held.labels(name).set(result.installed)
+            if in_sync:
                 self.out_of_step.pop(name, None)
             else:
                 self.out_of_step[name] = (*result.errors, "it is over its capacity")[0]

@@ -34,9 +34,9 @@ class RefreshResult:
     """The state of a switch after :meth:`SwitchSession.refresh`.
 
     Attributes:
-        held: number of entries that the switch was last read to hold, including groups; None if it
-            could not be read.
-        in_step: whether the switch was read back and holds exactly the desired entries.
+        installed: number of entries that the switch held when it was last read, including groups;
+            None if it could not be read.
+        in_sync: whether the switch was read back and holds exactly the desired entries.
         errors: what went wrong. Refused updates are reported in the words of the switch.
         seconds: duration of the refresh, from the call to the last read.
         primary: False if the session must not write the switch, because of another client or
@@ -46,8 +46,8 @@ class RefreshResult:
         full: whether the switch has no space for the updates that it refused.
     """
 
-    held: int | None
-    in_step: bool
+    installed: int | None
+    in_sync: bool
     errors: list[str] = field(default_factory=list)
     seconds: float = 0.0
     primary: bool = True

@@ -284,7 +284,7 @@ class SwitchSession:
             return RefreshResult(count, False, [str(limit_error)], left=missing), True
         result, settled = self._write_and_verify(connection, fallback, last_read, fresh)
         errors = [str(limit_error), *result.errors]
-        return replace(result, in_step=False, errors=errors), settled
+        return replace(result, in_sync=False, errors=errors), settled
 
     def _fallback(
         self, connection: SwitchConnection, pipeline: P4Program, new_term: bool

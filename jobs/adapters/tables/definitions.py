@@ -54,7 +54,8 @@ NAMES = (
 #: Layout of all tables, in their property ``stackcast.layout``. A change of columns, or of their
 #: meaning, increments the number. Layout 3 added ids, generations and leader epochs of topics to
 #: `egress_ledger`, layout 4 `subscription_seniority`, and subscribers to `rejected_subscriptions`.
-LAYOUT = 4
+#: Layout 5 renamed columns of `switch_status`, `state_subscriptions` and `rerequest_statistics`.
+LAYOUT = 5
 
 _TOKEN = re.compile(r"\s*('(?:[^'\\]|\\.)*'|\w+|[^\s\w])", re.DOTALL)
 #: Types of SQL without parameters, and their names in Spark's JSON.

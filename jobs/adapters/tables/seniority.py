@@ -54,10 +54,10 @@ class Seniority:
             version = self._tables.version(SUBSCRIPTIONS)
             if self._in_step == (version, ordered):
                 return {SUBSCRIPTIONS: version, SENIORITY: ordered}
-            in_step = retried(partial(self._bring_in_step, version, ordered))
-            if in_step is not None:
-                self._in_step = version, in_step
-                return {SUBSCRIPTIONS: version, SENIORITY: in_step}
+            in_sync = retried(partial(self._bring_in_step, version, ordered))
+            if in_sync is not None:
+                self._in_step = version, in_sync
+                return {SUBSCRIPTIONS: version, SENIORITY: in_sync}
 
     def _bring_in_step(self, version: int, ordered: int) -> int | None:
         """Returns a version of the table with the pairs of a version of `subscriptions`.
