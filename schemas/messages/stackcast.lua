@@ -1,10 +1,10 @@
--- Wireshark dissector of docs/wire.md: header stacks, MoldUDP64 with ITCH or attribute/value events,
--- summaries, requests, and frames of attribute/value events; and of docs/states.md: replicated states.
+-- Wireshark dissector for the formats of docs/wire.md (header stacks, MoldUDP64 with ITCH or attribute/value
+-- events, summaries, requests, frames of attribute/value events) and docs/states.md (replicated states).
 --
 --   tshark -X lua_script:schemas/messages/stackcast.lua -r FILE
 --
--- Kinds of ITCH messages are read from itch.spec, which lies beside this file. Faults bear the codes
--- of `stackcast frames dissect`, as expert information.
+-- The kinds of ITCH messages are read from itch.spec in the same folder. Faults are shown as expert
+-- information with the codes of `stackcast frames dissect`.
 
 local MAX_LABELS, MAX_MESSAGES = 64, 8191
 local NARROW, WIDE, EVENT = 0x9999, 0x999A, 0x9001
@@ -12,21 +12,21 @@ local TUNNEL_PORT = 26403  -- between switches
 local MOLDUDP64, SUMMARY, AUTHENTICATED, CREDIT = 20, 52, 72, 8
 local BITMASK_GROUP = "03:53:43:00:00:02"
 local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
--- Source routes by EtherType: bytes of a label and of the switch's id within it, and its strategy
--- where no label says that itself.
+-- Source routes by EtherType: size in bytes of a label and of the switch id in it, and the strategy if
+-- labels do not contain it.
 local STRATEGIES = {"port", "bitmask", "mc_group"}
 local SOURCE_ROUTES = {
   [0x99A0] = {2, 1, 1}, [0x99A1] = {3, 1, 2}, [0x99A2] = {3, 1, 3}, [0x99A3] = {4, 1},
   [0x99A4] = {2, 1, 1}, [0x99B0] = {4, 2, 1}, [0x99B2] = {4, 2, 3}, [0x99B4] = {4, 2, 1},
 }
--- Labels that are ids of one thing.
+-- Label types that consist of a single id.
 local IDS = {[0x99A8] = "hop", [0x99A9] = "host", [0x99AA] = "tree", [0x99B8] = "hop"}
 local WIDE_HOPS = 0x99B8
 local HYBRID, HYBRID_TYPES = 0x99AB, {[0] = "root", "tree", "hop", "invalid"}
 -- Replicated states: datagrams to 239.0.0.0/8, and signals over TCP.
 local STATES_PORT, SIGNAL_PORTS = 65432, {65430, 65431}
 local STATE_HEADER, MOST_SEGMENT, SIGNAL, MOST_SIGNAL = 8, 1400, 15, 15 + 4095 * 1400
--- Name, place, bytes and highest value of a signal's numbers.
+-- Name, position, size in bytes and highest value of each number in a signal.
 local SIGNAL_FIELDS = {
   {"vnf", 5, 2, 0xFFFF}, {"state", 7, 4, 0x3FFFFF}, {"update", 11, 4, 0xFFFFFF},
   {"segment", 15, 2, 0xFFF}, {"count", 17, 2, 0xFFF},
@@ -95,16 +95,16 @@ local of_signal = {
   count = ProtoField.uint16("stackcast.signal.count", "Count"),
   data = ProtoField.bytes("stackcast.signal.data", "Data"),
 }
-local credit = ProtoField.uint64("stackcast.tunnel.frames", "Frames that the far end has processed")
+local credit = ProtoField.uint64("stackcast.tunnel.frames", "Frames that the other end has processed")
 
-local function told(tree, range, code, text)
+local function report_fault(tree, range, code, text)
   tree:add_tvb_expert_info(fault, range, code .. ": " .. text)
 end
 
--- Kinds of messages by their first byte, as itch.spec has them.
+-- Kinds of messages by their first byte, as defined in itch.spec.
 
 local function read_specification(path)
-  local file = assert(io.open(path), path .. " must lie beside the dissector")
+  local file = assert(io.open(path), path .. " not found: it must be in the folder of the dissector")
   local text = file:read("*a"):gsub("//[^\n]*", "")
   file:close()
   local headers, kinds, shared, fields = {}, {}, {}, {}
@@ -115,7 +115,7 @@ local function read_specification(path)
       local decimals = tonumber(annotations:match("@decimals%((%d+)%)"))
       local make = annotations:find("@string") and ProtoField.string
         or decimals and ProtoField.double or ProtoField.uint64
-      -- One field for all kinds that have it, so that itch.stock == "GOOGL" finds them all.
+      -- All kinds of messages share one field per name, so that itch.stock == "GOOGL" matches all of them.
       if not shared[abbrev] then
         shared[abbrev] = make(abbrev, field)
         fields[#fields + 1] = shared[abbrev]
@@ -150,31 +150,31 @@ local WIDTHS = {{1, "8", 8}, {2, "16", 16}, {3, "32", 32}, {4, "64", 64}}
 moldudp64.prefs.ports = Pref.range(
   "UDP ports", "26400-26401", "spark.stackcast.multicast.port and .summary.port", 65535)
 moldudp64.prefs.rerequest = Pref.uint(
-  "Port of re-requests", 26402, "that of spark.stackcast.rerequest.listen")
+  "Port of re-requests", 26402, "port in spark.stackcast.rerequest.listen")
 moldudp64.prefs.messages = Pref.enum(
-  "Messages", 1, "ITCH, or attribute/value events of an encoding", ENCODINGS, false)
+  "Messages", 1, "ITCH, or attribute/value events and their encoding", ENCODINGS, false)
 event.prefs.id = Pref.enum(
   "Bits of an id", 8, "spark.stackcast.attributes.idBits", {WIDTHS[1], WIDTHS[2]}, false)
 event.prefs.bitmask = Pref.enum(
   "Bits of a bitmask", 32, "spark.stackcast.attributes.bitmaskBits", WIDTHS, false)
 
--- An attribute/value header and its payload; the rest of the frame, or of the message.
+-- An attribute/value header and its payload. They fill the rest of the frame or message.
 
 local function read_id_pairs(range, tree)
   local size = event.prefs.id / 8
   if range:len() < size then
-    return told(tree, range, "TRUNCATED_EVENT", "the first id is cut off")
+    return report_fault(tree, range, "TRUNCATED_EVENT", "the first id is truncated")
   end
   local seen, at = {}, 0
   local id = range(0, size):uint()
   repeat
     local here = range(at, size)
     if id >= event.prefs.bitmask then
-      return told(tree, here, "UNKNOWN_ATTRIBUTE", "id " .. id .. " is beyond the bitmask")
+      return report_fault(tree, here, "UNKNOWN_ATTRIBUTE", "id " .. id .. " is beyond the bitmask")
     elseif seen[id] then
-      return told(tree, here, "ID_TWICE", "id " .. id .. " is there twice")
+      return report_fault(tree, here, "ID_TWICE", "id " .. id .. " occurs twice")
     elseif at + size + 4 + size > range:len() then
-      return told(tree, here, "TRUNCATED_EVENT", "the value, or the next id, is cut off")
+      return report_fault(tree, here, "TRUNCATED_EVENT", "the value or the next id is truncated")
     end
     seen[id] = true
     tree:add(of_event.id, here)
@@ -189,7 +189,7 @@ local function read_bitmask(range, tree)
   local bits = event.prefs.bitmask
   local at = bits / 8
   if range:len() < at then
-    return told(tree, range, "TRUNCATED_EVENT", "the bitmask is cut off")
+    return report_fault(tree, range, "TRUNCATED_EVENT", "the bitmask is truncated")
   end
   tree:add(of_event.bitmask, range(0, at))
   local empty = true
@@ -197,14 +197,14 @@ local function read_bitmask(range, tree)
     if range:bitfield(bits - 1 - id, 1) == 1 then
       empty = false
       if at + 4 > range:len() then
-        return told(tree, range(0, bits / 8), "TRUNCATED_EVENT", "value " .. id .. " is not there")
+        return report_fault(tree, range(0, bits / 8), "TRUNCATED_EVENT", "value " .. id .. " is missing")
       end
       tree:add(of_event.id, range(0, bits / 8), id)
       tree:add(of_event.value, range(at, 4))
       at = at + 4
     end
   end
-  if empty then return told(tree, range(0, at), "EMPTY_EVENT", "no bit of the bitmask is set") end
+  if empty then return report_fault(tree, range(0, at), "EMPTY_EVENT", "no bit of the bitmask is set") end
   return at
 end
 
@@ -219,7 +219,7 @@ function event.dissector(buffer, pinfo, root)
   local encoding = tostring(pinfo.dl_dst) == BITMASK_GROUP and "bitmask" or "id_pairs"
   pinfo.cols.info = "attribute/value event, " .. encoding
   local tree = root:add(event, buffer())
-  if buffer:len() == 0 then return told(tree, buffer(), "EMPTY_EVENT", "no bytes") end
+  if buffer:len() == 0 then return report_fault(tree, buffer(), "EMPTY_EVENT", "no bytes") end
   read_event(buffer(), tree, encoding)
 end
 
@@ -246,12 +246,12 @@ local function read_itch(range, tree)
   local type = range:len() > 0 and range(0, 1):string(ENC_ISO_8859_1) or ""
   local kind = kinds[type]
   if not kind then
-    return told(tree, range, "UNKNOWN_MESSAGE_TYPE", "'" .. type .. "' is no type of itch")
+    return report_fault(tree, range, "UNKNOWN_MESSAGE_TYPE", "'" .. type .. "' is not an ITCH message type")
   end
   tree:append_text(": " .. kind.name)
   tree:add(of_packet.type, range(0, 1), type)
   if range:len() ~= kind.length then
-    return told(tree, range, "WRONG_MESSAGE_LENGTH",
+    return report_fault(tree, range, "WRONG_MESSAGE_LENGTH",
       kind.name .. " has " .. kind.length .. " bytes, not " .. range:len())
   end
   local at = 1
@@ -266,7 +266,7 @@ local function read_messages(buffer, tree, count)
   for number = 1, count do
     local length = at + 2 <= buffer:len() and buffer(at, 2):uint()
     if not length or at + 2 + length > buffer:len() then
-      return told(tree, buffer(at), "TRUNCATED_MESSAGE", "message " .. number - 1 .. " is cut off")
+      return report_fault(tree, buffer(at), "TRUNCATED_MESSAGE", "message " .. number - 1 .. " is truncated")
     end
     local range = buffer(at + 2, length)
     local message = tree:add(of_packet.message, buffer(at, 2 + length))
@@ -279,17 +279,17 @@ local function read_messages(buffer, tree, count)
     at = at + 2 + length
   end
   if at < buffer:len() then
-    told(tree, buffer(at), "TRAILING_BYTES", buffer:len() - at .. " bytes after the last message")
+    report_fault(tree, buffer(at), "TRAILING_BYTES", buffer:len() - at .. " bytes after the last message")
   end
 end
 
 local function read_summary(buffer, tree)
   tree:add(of_packet.from, buffer(20, 8))
   if buffer(10, 8):uint64() < buffer(20, 8):uint64() then
-    return told(tree, buffer(20, 8), "BAD_SUMMARY", "the range ends before it begins")
+    return report_fault(tree, buffer(20, 8), "BAD_SUMMARY", "the end of the range is before its start")
   end
   local notifications = tree:add(of_packet.notifications, buffer(28, 8))
-  if tostring(buffer(28, 8):bytes()) == ("F"):rep(16) then notifications:append_text(" (gone)") end
+  if tostring(buffer(28, 8):bytes()) == ("F"):rep(16) then notifications:append_text(" (no longer available)") end
   tree:add(of_packet.last, buffer(36, 8))
   tree:add(of_packet.digest, buffer(44, 8))
   if buffer:len() == AUTHENTICATED then
@@ -302,7 +302,7 @@ function moldudp64.dissector(buffer, pinfo, root)
   pinfo.cols.protocol = "Stackcast"
   local tree = root:add(moldudp64, buffer())
   if buffer:len() < MOLDUDP64 then
-    return told(tree, buffer(), "TRUNCATED_HEADER", buffer:len() .. " bytes")
+    return report_fault(tree, buffer(), "TRUNCATED_HEADER", buffer:len() .. " bytes")
   end
   local session, sequence, count = buffer(0, 10):string(), buffer(10, 8), buffer(18, 2):uint()
   tree:add(of_packet.session, buffer(0, 10))
@@ -313,7 +313,7 @@ function moldudp64.dissector(buffer, pinfo, root)
   tree:add(of_packet.count, buffer(18, 2))
   local what = count == 1 and "1 message" or count .. " messages"
   if pinfo.dst_port == moldudp64.prefs.rerequest then
-    what = "request of " .. what
+    what = "request for " .. what
     if buffer:len() > MOLDUDP64 then
       tree:add(of_packet.host, buffer(MOLDUDP64), buffer(MOLDUDP64):string(ENC_UTF_8))
     end
@@ -323,7 +323,7 @@ function moldudp64.dissector(buffer, pinfo, root)
   else
     if count == 0xFFFF then count, what = 0, "end of session" end
     if count > MAX_MESSAGES then
-      told(tree, buffer(18, 2), "TOO_MANY_MESSAGES", MAX_MESSAGES .. " at most")
+      report_fault(tree, buffer(18, 2), "TOO_MANY_MESSAGES", MAX_MESSAGES .. " at most")
     else
       read_messages(buffer, tree, count)
     end
@@ -331,24 +331,24 @@ function moldudp64.dissector(buffer, pinfo, root)
   pinfo.cols.info = session .. " offset " .. tostring(offset) .. ", " .. what
 end
 
--- The header stack, and the IPv4 datagram behind it.
+-- The header stack, and the IPv4 datagram that follows it.
 
 local function add_label(tree, range, types)
   local type, id = range:bitfield(0, 2), range:bitfield(2, range:len() * 8 - 2)
   local label = tree:add(of_stack.label, range, types[type] .. " " .. id)
   label:add(of_stack.label_type, range, type):set_text("Type: " .. types[type])
   label:add(of_stack.label_id, range, id)
-  if types[type] == "invalid" or id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
+  if types[type] == "invalid" or id == 0 then report_fault(label, range, "BAD_LABEL", "switches reject this label") end
 end
 
 local function add_id(tree, range, word)
   local id = range:uint()
   local label = tree:add(of_stack.label, range, word .. " " .. id)
   label:add(of_stack.label_id, range, id)
-  if id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
+  if id == 0 then report_fault(label, range, "BAD_LABEL", "switches reject this label") end
 end
 
--- A host, a switch, or a block of ports of the switch before.
+-- A host, a switch, or a block of ports of the preceding switch.
 local function add_named(tree, range)
   local value, kind = range:uint(), range:bitfield(0, 2)
   local word, id = "host", value
@@ -368,10 +368,10 @@ local function add_named(tree, range)
   else
     label:add(of_stack.label_id, range, id)
   end
-  if id == 0 or id == "" then told(label, range, "BAD_LABEL", "no switch takes it") end
+  if id == 0 or id == "" then report_fault(label, range, "BAD_LABEL", "switches reject this label") end
 end
 
--- One that says to a switch where its copies go.
+-- A label that instructs a switch where to send its copies.
 local function add_order(tree, range, route)
   local device, strategy = range(0, route[2]), route[3]
   local tag = strategy or range(route[2], 1):uint()
@@ -382,7 +382,7 @@ local function add_order(tree, range, route)
   label:add(of_stack.label_id, device)
   label:add(of_stack.label_value, value)
   if device:uint() == 0 or value:uint() == 0 or not STRATEGIES[tag] then
-    told(label, range, "BAD_LABEL", "no switch takes it")
+    report_fault(label, range, "BAD_LABEL", "switches reject this label")
   end
 end
 
@@ -398,29 +398,29 @@ function stack.dissector(buffer, pinfo, root)
   local most = kind == PORT_BITMAPS and MOST_PORT_BITMAPS or MAX_LABELS
   local tree = root:add(stack, buffer())
   if buffer:len() < 2 then
-    return told(tree, buffer(), "TRUNCATED_FRAME", "the number of labels is cut off")
+    return report_fault(tree, buffer(), "TRUNCATED_FRAME", "the number of labels is truncated")
   end
   local count = buffer(0, 2):uint()
   local length = 2 + size * count
   tree:add(of_stack.labels, buffer(0, 2))
   if count == 0 then
-    return told(tree, buffer(0, 2), "EMPTY_STACK", "switches drop this")
+    return report_fault(tree, buffer(0, 2), "EMPTY_STACK", "switches drop a frame without labels")
   elseif count > most then
-    return told(tree, buffer(0, 2), "TOO_MANY_LABELS", most .. " at most")
+    return report_fault(tree, buffer(0, 2), "TOO_MANY_LABELS", most .. " at most")
   elseif length > buffer:len() then
-    return told(tree, buffer(), "TRUNCATED_FRAME", count .. " labels are announced")
+    return report_fault(tree, buffer(), "TRUNCATED_FRAME", "the frame is too short for " .. count .. " labels")
   end
   tree:set_len(length)
   for number = 0, count - 1 do
     add(tree, buffer(2 + size * number, size), of)
   end
   if length < buffer:len() then
-    -- Of a datagram that is cut off it tells itself, and then raises an error.
+    -- The dissector of IP reports a truncated datagram itself, and then raises an error.
     pcall(Dissector.call, Dissector.get("ip"), buffer(length):tvb(), pinfo, root)
   end
 end
 
--- A datagram of the tunnel: a whole frame, or the far end's count of frames.
+-- A datagram of the tunnel: a complete frame, or the number of frames that the other end has processed.
 
 function tunnel.dissector(buffer, pinfo, root)
   if buffer:len() == CREDIT then
@@ -431,7 +431,7 @@ function tunnel.dissector(buffer, pinfo, root)
   end
 end
 
--- Replicated states: kind and state of a datagram are in its address.
+-- Replicated states: the address of a datagram contains its kind and state.
 
 function states.dissector(buffer, pinfo, root)
   pinfo.cols.protocol = "Stackcast"
@@ -439,13 +439,13 @@ function states.dissector(buffer, pinfo, root)
   local first, second, third, fourth = tostring(pinfo.net_dst):match("^(%d+)%.(%d+)%.(%d+)%.(%d+)$")
   local state = first and second % 64 * 65536 + third * 256 + fourth
   if first ~= "239" or state == 0 then
-    return told(tree, buffer(), "BAD_MESSAGE", tostring(pinfo.net_dst) .. " is the address of no state")
+    return report_fault(tree, buffer(), "BAD_MESSAGE", tostring(pinfo.net_dst) .. " is not the address of a state")
   end
   local kind = MESSAGES_OF_STATES[math.floor(second / 64)]
   tree:add(of_states.kind, buffer(), kind):set_generated()
   tree:add(of_states.state, buffer(), state):set_generated()
   if buffer:len() < STATE_HEADER then
-    return told(tree, buffer(), "BAD_MESSAGE", buffer:len() .. " bytes; a header has 8")
+    return report_fault(tree, buffer(), "BAD_MESSAGE", buffer:len() .. " bytes are less than the 8 bytes of a header")
   end
   local total, segment = buffer(5, 3):bitfield(0, 12), buffer(5, 3):bitfield(12, 12)
   tree:add(of_states.vnf, buffer(0, 2))
@@ -454,9 +454,9 @@ function states.dissector(buffer, pinfo, root)
   tree:add(of_states.segment, buffer(6, 2), segment)
   if buffer:len() > STATE_HEADER then tree:add(of_states.data, buffer(STATE_HEADER)) end
   if segment > total or total > 0 and segment == 0 then
-    told(tree, buffer(5, 3), "BAD_MESSAGE", "segment " .. segment .. " of " .. total)
+    report_fault(tree, buffer(5, 3), "BAD_MESSAGE", "segment " .. segment .. " of " .. total)
   elseif buffer:len() > STATE_HEADER + MOST_SEGMENT then
-    told(tree, buffer(STATE_HEADER), "BAD_MESSAGE", "a segment has 1400 bytes at most")
+    report_fault(tree, buffer(STATE_HEADER), "BAD_MESSAGE", "a segment has at most 1400 bytes")
   end
   local info = kind .. " of state " .. state .. ", VNF " .. buffer(0, 2):uint()
     .. ", update " .. buffer(2, 3):uint()
@@ -468,16 +468,16 @@ local function read_signal(buffer, pinfo, root)
   local tree = root:add(signal, buffer())
   local length = buffer(0, 4):uint()
   if length < SIGNAL or length > MOST_SIGNAL then
-    return told(tree, buffer(0, 4), "BAD_MESSAGE", "a signal of " .. length .. " bytes")
+    return report_fault(tree, buffer(0, 4), "BAD_MESSAGE", "invalid length of a signal: " .. length .. " bytes")
   end
   local kind = SIGNALS[buffer(4, 1):uint()]
-  if not kind then return told(tree, buffer(4, 1), "BAD_MESSAGE", "no signal is of this kind") end
+  if not kind then return report_fault(tree, buffer(4, 1), "BAD_MESSAGE", "unknown kind of signal") end
   tree:add(of_signal.kind, buffer(4, 1), kind)
   for _, part in ipairs(SIGNAL_FIELDS) do
     local name, most, range = part[1], part[4], buffer(part[2], part[3])
     tree:add(of_signal[name], range)
     if range:uint() > most then
-      told(tree, range, "BAD_MESSAGE", "a signal with " .. name .. " " .. range:uint())
+      report_fault(tree, range, "BAD_MESSAGE", "invalid " .. name .. " of a signal: " .. range:uint())
     end
   end
   if length > SIGNAL then tree:add(of_signal.data, buffer(4 + SIGNAL, length - SIGNAL)) end
@@ -489,7 +489,7 @@ function signal.dissector(buffer, pinfo, root)
   while at < buffer:len() do
     local left = buffer:len() - at
     local length = left >= 4 and buffer(at, 4):uint()
-    -- What is no signal is told once, with all that is there.
+    -- Invalid data is reported once, and includes all bytes received so far.
     local size = length and (length < SIGNAL or length > MOST_SIGNAL) and left or length and 4 + length
     if not size or size > left then
       pinfo.desegment_offset = at

@@ -1,14 +1,14 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  id STRING NOT NULL COMMENT 'Name of the advertisement, unique; chosen by its author',
+  id STRING NOT NULL COMMENT 'Unique name of the advertisement, chosen by its author',
   publisher STRING NOT NULL COMMENT 'Host that announces what it will publish; a row of hosts',
-  format STRING NOT NULL COMMENT 'Message format the filter is written for: itch or attributes',
-  filter STRING NOT NULL COMMENT 'A condition as in subscriptions, without actions',
-  enabled BOOLEAN NOT NULL COMMENT 'A row that is not enabled announces nothing',
-  updated_by STRING COMMENT 'Who wrote the row',
-  updated_at TIMESTAMP COMMENT 'When'
+  format STRING NOT NULL COMMENT 'Message format of the filter: itch or attributes',
+  filter STRING NOT NULL COMMENT 'Condition in the language of subscriptions, without actions',
+  enabled BOOLEAN NOT NULL COMMENT 'False: the advertisement is ignored',
+  updated_by STRING COMMENT 'Author of the row',
+  updated_at TIMESTAMP COMMENT 'Time of the edit'
 )
 USING delta
-COMMENT 'One row is one advertisement. Those of a publisher count together; without any it may publish everything.'
+COMMENT 'One row per advertisement. All advertisements of a publisher apply together; a publisher without any may publish everything.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -1,14 +1,14 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  id INT NOT NULL COMMENT 'Number in headers, less than the bits of a bitmask; never used again for another attribute',
-  name STRING NOT NULL COMMENT 'Name in JSON and in rules, unique',
+  id INT NOT NULL COMMENT 'Number of the attribute in headers, less than the number of bits of a bitmask; never reused for another attribute',
+  name STRING NOT NULL COMMENT 'Unique name in JSON and in rules',
   type STRING NOT NULL COMMENT 'unsigned, signed, decimal, timestamp (seconds since 1970, or ISO 8601 text), float or text',
-  scale DECIMAL(38,18) NOT NULL COMMENT 'Least difference of two values: value = offset + raw * scale; 1 for float and text',
-  offset DECIMAL(38,18) NOT NULL COMMENT 'Value of raw 0, the least that the attribute can have; 0 for float and text',
-  registered_by STRING COMMENT 'Who wrote the row; stream where unknown attributes are registered',
-  registered_at TIMESTAMP COMMENT 'When'
+  scale DECIMAL(38,18) NOT NULL COMMENT 'Smallest difference between two values: value = offset + raw * scale; 1 for float and text',
+  offset DECIMAL(38,18) NOT NULL COMMENT 'Value of raw 0, which is the smallest value of the attribute; 0 for float and text',
+  registered_by STRING COMMENT 'Author of the row; stream if the stream registered an unknown attribute',
+  registered_at TIMESTAMP COMMENT 'Time of the registration'
 )
 USING delta
-COMMENT 'One row is one attribute of attribute/value events. Rows are added and never changed, so that an id keeps its meaning.'
+COMMENT 'One row per attribute of attribute/value events. Rows are added but never changed, so that an id keeps its meaning.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

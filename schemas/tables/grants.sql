@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  id STRING NOT NULL COMMENT 'Name of the grant, unique; chosen by its author',
-  subscriber STRING NOT NULL COMMENT 'Host that may get the events; * for every host',
-  format STRING NOT NULL COMMENT 'Message format the filter is written for: itch or attributes',
-  filter STRING NOT NULL COMMENT 'Which events: a condition as in subscriptions, on fields alone, without actions',
-  updated_by STRING COMMENT 'Who wrote the row',
-  updated_at TIMESTAMP COMMENT 'When'
+  id STRING NOT NULL COMMENT 'Unique name of the grant, chosen by its author',
+  subscriber STRING NOT NULL COMMENT 'Host that may receive the events; * for every host',
+  format STRING NOT NULL COMMENT 'Message format of the filter: itch or attributes',
+  filter STRING NOT NULL COMMENT 'Permitted events: a condition in the language of subscriptions that refers only to fields, without actions',
+  updated_by STRING COMMENT 'Author of the row',
+  updated_at TIMESTAMP COMMENT 'Time of the edit'
 )
 USING delta
-COMMENT 'One row is one grant: who may subscribe to which events. Empty: everybody to everything. See docs/subscriptions.md.'
+COMMENT 'One row per grant, which permits a host to subscribe to certain events. If the table is empty, all hosts may subscribe to all events. See docs/subscriptions.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  publisher STRING NOT NULL COMMENT 'Host that sends, or by whose link as an ingress others do',
+  publisher STRING NOT NULL COMMENT 'Sending host, or ingress host through whose link other hosts send',
   receivers ARRAY<STRING> NOT NULL COMMENT 'All receivers of the leaf',
-  part INT NOT NULL COMMENT 'From 0; above 0 where one stack would exceed the switches limit',
-  part_receivers ARRAY<STRING> NOT NULL COMMENT 'Receivers this stack reaches',
-  labels ARRAY<BIGINT> NOT NULL COMMENT 'Labels in order, as the encoding has them, without sign',
-  versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of the tables it was made from'
+  part INT NOT NULL COMMENT 'Number of the stack, starting at 0; more than one stack if a single one would exceed the limit of the switches',
+  part_receivers ARRAY<STRING> NOT NULL COMMENT 'Receivers that this stack reaches',
+  labels ARRAY<BIGINT> NOT NULL COMMENT 'Labels in order, as defined by the encoding, unsigned',
+  versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of the tables that the stack was computed from'
 )
 USING delta
-COMMENT 'The stack of labels that carries a notification from a publisher to a set of receivers.'
+COMMENT 'Label stacks that carry a notification from a publisher to a set of receivers.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )

@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  host STRING NOT NULL COMMENT 'Name, unique',
-  switch STRING NOT NULL COMMENT 'Switch it is attached to',
+  host STRING NOT NULL COMMENT 'Unique name',
+  switch STRING NOT NULL COMMENT 'Switch that the host is attached to',
   port INT NOT NULL COMMENT 'Port of that switch',
   mac BIGINT NOT NULL COMMENT 'Ethernet address as a number',
   ipv4 STRING NOT NULL COMMENT 'IPv4 address',
-  role STRING NOT NULL COMMENT 'subscriber, or publisher for a host that sends frames in'
+  role STRING NOT NULL COMMENT 'subscriber, or publisher for a host that sends frames into the network'
 )
 USING delta
-COMMENT 'One row is one host and where it is attached.'
+COMMENT 'One row per host, with its attachment to a switch.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -1,15 +1,15 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  link_id INT NOT NULL COMMENT 'Unique, never 0; 14 bits, or 30 where labels have 32',
-  switch STRING NOT NULL COMMENT 'Switch the direction leaves',
-  port INT NOT NULL COMMENT 'Its egress port',
+  link_id INT NOT NULL COMMENT 'Unique number, never 0; 14 bits, or 30 bits if labels have 32 bits',
+  switch STRING NOT NULL COMMENT 'Switch that this direction leaves',
+  port INT NOT NULL COMMENT 'Egress port of that switch',
   neighbor STRING NOT NULL COMMENT 'Switch or host at the other end',
-  neighbor_port INT COMMENT 'Port there; null for a host',
-  weight DOUBLE NOT NULL COMMENT 'Cost of sending over it, above 0 and at most 1e12',
-  up BOOLEAN NOT NULL COMMENT 'False while the link is failed',
-  tunnel STRUCT<ipv4: STRING, mac: BIGINT, next_hop: BIGINT> COMMENT 'Where the link is a tunnel through other networks, its end here: the addresses of the end, and the MAC address of the router behind the port. Null for a cable'
+  neighbor_port INT COMMENT 'Port at the other end; null for a host',
+  weight DOUBLE NOT NULL COMMENT 'Cost of sending over the link, greater than 0 and at most 1e12',
+  up BOOLEAN NOT NULL COMMENT 'False while the link is down',
+  tunnel STRUCT<ipv4: STRING, mac: BIGINT, next_hop: BIGINT> COMMENT 'For a link that is a tunnel through other networks, its local end: IPv4 and MAC address of the end, and MAC address of the router behind the port. Null for a cable'
 )
 USING delta
-COMMENT 'One row is one direction of one link: out of a switch, through one port. Hop and stop labels name these ids.'
+COMMENT 'One row per direction of a link, which leaves a switch through one port. Hop and stop labels contain these ids.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -1,11 +1,11 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  publisher STRING NOT NULL COMMENT 'Host that sends',
-  subscriber STRING NOT NULL COMMENT 'Host that receives',
-  match STRING NOT NULL COMMENT 'permanent: gets all that the publisher advertises; potential: may get some of it; none: can get nothing of it',
-  versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of subscriptions and advertisements that it was found from'
+  publisher STRING NOT NULL COMMENT 'Sending host',
+  subscriber STRING NOT NULL COMMENT 'Receiving host',
+  match STRING NOT NULL COMMENT 'permanent: the host receives everything that the publisher advertises; potential: it may receive some of it; none: it cannot receive any of it',
+  versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of subscriptions and advertisements that were compared'
 )
 USING delta
-COMMENT 'How the subscriptions of each host stand to what a publisher advertises.'
+COMMENT 'Relation between the subscriptions of each host and the advertisements of a publisher.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )

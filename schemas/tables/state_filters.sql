@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  name STRING NOT NULL COMMENT 'Name of the filter; replicas of the state SOURCE?NAME get what it lets pass',
-  source STRING NOT NULL COMMENT 'What is filtered: the table or topic that a jobs/state_stream.py publishes',
-  filter STRING NOT NULL COMMENT 'A condition on its columns, in the language of subscriptions',
-  enabled BOOLEAN NOT NULL COMMENT 'What is not enabled lets nothing pass',
-  updated_by STRING COMMENT 'Who wrote the row',
-  updated_at TIMESTAMP COMMENT 'When'
+  name STRING NOT NULL COMMENT 'Name of the filter. Replicas of the state SOURCE?NAME receive only what the filter selects',
+  source STRING NOT NULL COMMENT 'Table or topic that jobs/state_stream.py publishes',
+  filter STRING NOT NULL COMMENT 'Condition on the columns of the source, in the language of subscriptions',
+  enabled BOOLEAN NOT NULL COMMENT 'False: the filter selects nothing',
+  updated_by STRING COMMENT 'Author of the row',
+  updated_at TIMESTAMP COMMENT 'Time of the edit'
 )
 USING delta
-COMMENT 'One row is one filter on replicated states: which rows or records its replicas get. People write this table; see docs/states.md.'
+COMMENT 'One row per filter on replicated states, which selects the rows or records that replicas receive. Edited by people; see docs/states.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

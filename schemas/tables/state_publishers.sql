@@ -1,12 +1,12 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  vnf INT NOT NULL COMMENT 'Program, a row of vnfs',
-  state INT NOT NULL COMMENT 'State that it publishes, a row of states',
-  first_update INT NOT NULL COMMENT 'Number of its first update: later than all of the state before',
-  newest_update INT COMMENT 'Number of the newest that the backlog has in full; null: none yet. Numbers go round after 16777215',
-  updated_at TIMESTAMP NOT NULL COMMENT 'When that was so'
+  vnf INT NOT NULL COMMENT 'Publishing program; a row of vnfs',
+  state INT NOT NULL COMMENT 'Published state; a row of states',
+  first_update INT NOT NULL COMMENT 'Number of its first update, which is later than all earlier updates of the state',
+  newest_update INT COMMENT 'Number of its newest update that the backlog has completely; null if there is none yet. Numbers wrap around after 16777215',
+  updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta
-COMMENT 'One row is one program and a state that it publishes. Written by jobs/replica_controller.py; see docs/states.md.'
+COMMENT 'One row per program and state that it publishes. Written by jobs/replica_controller.py; see docs/states.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.constraints.update_24_bits' = 'first_update BETWEEN 0 AND 16777215'

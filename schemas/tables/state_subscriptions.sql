@@ -1,12 +1,12 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  vnf INT NOT NULL COMMENT 'Program, a row of vnfs',
-  state INT NOT NULL COMMENT 'State of which it holds, or held, a replica; a row of states',
-  subscribed BOOLEAN NOT NULL COMMENT 'False: it has unsubscribed, or is dead',
-  live_since TIMESTAMP COMMENT 'When the controller learned that its switch carries the state to it; null: not yet, or no longer',
-  updated_at TIMESTAMP NOT NULL COMMENT 'When that was so'
+  vnf INT NOT NULL COMMENT 'Subscribing program; a row of vnfs',
+  state INT NOT NULL COMMENT 'State that the program replicates or has replicated; a row of states',
+  subscribed BOOLEAN NOT NULL COMMENT 'False: the program has unsubscribed or ended',
+  live_since TIMESTAMP COMMENT 'Time at which the controller learned that the switch forwards the state to the program; null if it does not',
+  updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta
-COMMENT 'One row is one program and a state: who holds what. Written by jobs/replica_controller.py; see docs/states.md.'
+COMMENT 'One row per program and state that it has subscribed to. Written by jobs/replica_controller.py; see docs/states.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

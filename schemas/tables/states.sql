@@ -1,12 +1,12 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  state INT NOT NULL COMMENT 'Number of the state (STATE_ID), from 1 on, never given twice: it is published to 239.0.0.0 + state',
-  name STRING NOT NULL COMMENT 'What programs call it, unique',
-  owner INT COMMENT 'Program that published it first, a row of vnfs; null: none has yet',
-  segments BIGINT NOT NULL COMMENT 'Segments of its updates that the backlog keeps',
-  updated_at TIMESTAMP NOT NULL COMMENT 'When that was so'
+  state INT NOT NULL COMMENT 'Number of the state (STATE_ID), starting at 1 and never reused. The state is published to the address 239.0.0.0 + state',
+  name STRING NOT NULL COMMENT 'Unique name that programs use',
+  owner INT COMMENT 'First program that published the state, a row of vnfs; null if there is none yet',
+  segments BIGINT NOT NULL COMMENT 'Number of segments of its updates in the backlog',
+  updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta
-COMMENT 'One row is one replicated state. Written by jobs/replica_controller.py; see docs/states.md.'
+COMMENT 'One row per replicated state. Written by jobs/replica_controller.py; see docs/states.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

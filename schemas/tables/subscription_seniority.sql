@@ -1,10 +1,10 @@
 CREATE TABLE IF NOT EXISTS ${table} (
   id STRING NOT NULL COMMENT 'Rule in subscriptions',
   subscriber STRING NOT NULL COMMENT 'Subscriber of the rule',
-  since_version BIGINT NOT NULL COMMENT 'Version of subscriptions since which it has a row with this id and subscriber; in a copy of the tables that counts its versions from 0 again, later pairs have higher numbers all the same'
+  since_version BIGINT NOT NULL COMMENT 'Version of subscriptions since which the table has had a row with this id and subscriber. If a copy of the tables counts its versions from 0 again, later pairs still have higher numbers'
 )
 USING delta
-COMMENT 'The order in which rules came into subscriptions, one row for each id and subscriber. It decides who keeps an id and who is beyond a quota.'
+COMMENT 'The order in which rules were added to subscriptions, with one row per id and subscriber. It decides which row keeps an id and which rules exceed a quota.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )

@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS ${table} (
   id STRING NOT NULL COMMENT 'Rule in subscriptions',
   code STRING NOT NULL COMMENT 'Stable code of the warning, for example SUBSCRIPTION.NEVER_TRUE',
-  line INT COMMENT 'Line of the filter text, from 1',
-  column INT COMMENT 'Column, from 1',
-  message STRING NOT NULL COMMENT 'What is most likely not meant, and what to write instead',
+  line INT COMMENT 'Line of the filter text, starting at 1',
+  column INT COMMENT 'Column of the line, starting at 1',
+  message STRING NOT NULL COMMENT 'Description of the probable mistake, and a suggestion',
   subscriptions_version BIGINT NOT NULL COMMENT 'Version of subscriptions that was compiled'
 )
 USING delta
-COMMENT 'Rules that are live and most likely not what their author means.'
+COMMENT 'Live rules that probably do not do what their author intended.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )

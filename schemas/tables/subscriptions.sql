@@ -1,14 +1,14 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  id STRING NOT NULL COMMENT 'Name of the rule, unique; chosen by its author',
-  subscriber STRING NOT NULL COMMENT 'Host that receives what matches; a row of hosts',
-  format STRING NOT NULL COMMENT 'Message format the filter is written for, for example itch',
-  filter STRING NOT NULL COMMENT 'The rule: a condition, and optionally : fwd(host, ...) in place of the subscriber',
-  enabled BOOLEAN NOT NULL COMMENT 'A rule that is not enabled matches nothing',
-  updated_by STRING COMMENT 'Who wrote the row',
-  updated_at TIMESTAMP COMMENT 'When'
+  id STRING NOT NULL COMMENT 'Unique name of the rule, chosen by its author',
+  subscriber STRING NOT NULL COMMENT 'Host that receives matching events; a row of hosts',
+  format STRING NOT NULL COMMENT 'Message format of the filter, for example itch',
+  filter STRING NOT NULL COMMENT 'The rule: a condition, optionally followed by : fwd(host, ...) to replace the subscriber',
+  enabled BOOLEAN NOT NULL COMMENT 'False: the rule matches nothing',
+  updated_by STRING COMMENT 'Author of the row',
+  updated_at TIMESTAMP COMMENT 'Time of the edit'
 )
 USING delta
-COMMENT 'One row is one rule: who wants which events. People write this table; see docs/subscriptions.md.'
+COMMENT 'One row per rule, which selects the events that a host receives. Edited by people; see docs/subscriptions.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

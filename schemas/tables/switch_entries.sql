@@ -1,14 +1,14 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  switch STRING NOT NULL COMMENT 'Switch',
-  entry_key STRING NOT NULL COMMENT 'Table and match as one text; unique for a switch',
+  switch STRING NOT NULL COMMENT 'Name of the switch',
+  entry_key STRING NOT NULL COMMENT 'Table and match fields as one text, unique within a switch',
   table_name STRING NOT NULL COMMENT 'Table of the P4 program',
-  match ARRAY<STRUCT<field: STRING, kind: STRING, value: BINARY>> NOT NULL COMMENT 'Match fields',
+  match ARRAY<STRUCT<field: STRING, kind: STRING, value: BINARY>> NOT NULL COMMENT 'Match fields of the entry',
   action STRING NOT NULL COMMENT 'Action of the P4 program',
-  params ARRAY<STRUCT<name: STRING, value: BINARY>> NOT NULL COMMENT 'Its parameters',
-  priority INT NOT NULL COMMENT 'Larger wins; 0 where every match is exact'
+  params ARRAY<STRUCT<name: STRING, value: BINARY>> NOT NULL COMMENT 'Parameters of the action',
+  priority INT NOT NULL COMMENT 'The entry with the highest priority wins; 0 if every match is exact'
 )
 USING delta
-COMMENT 'What each switch should hold. refresh_switches follows this table\'s change data feed.'
+COMMENT 'Entries that each switch should hold. refresh_switches follows the change data feed of this table.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true'

@@ -1,15 +1,15 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  switch STRING NOT NULL COMMENT 'Switch',
+  switch STRING NOT NULL COMMENT 'Name of the switch',
   entries_version BIGINT NOT NULL COMMENT 'Version of switch_entries that was written',
-  desired INT NOT NULL COMMENT 'Entries it should hold',
-  installed INT COMMENT 'Entries it was read back to hold; null when it did not answer',
-  in_sync BOOLEAN NOT NULL COMMENT 'True when it holds exactly what it should',
-  errors ARRAY<STRING> NOT NULL COMMENT 'What the switch refused, in its own words',
+  desired INT NOT NULL COMMENT 'Number of entries that the switch should hold',
+  installed INT COMMENT 'Number of entries that were read back from the switch; null if it did not answer',
+  in_sync BOOLEAN NOT NULL COMMENT 'True if the switch holds exactly the desired entries',
+  errors ARRAY<STRING> NOT NULL COMMENT 'Errors that the switch reported, in its own words',
   seconds DOUBLE NOT NULL COMMENT 'Time from the start of the refresh to the read-back',
-  checked_at TIMESTAMP NOT NULL COMMENT 'When'
+  checked_at TIMESTAMP NOT NULL COMMENT 'Time of the check'
 )
 USING delta
-COMMENT 'What each switch was last seen to hold: one row a switch and refresh.'
+COMMENT 'State of each switch after each refresh, as last read back from the switch.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )

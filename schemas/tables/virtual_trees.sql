@@ -1,11 +1,11 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  tree_id INT NOT NULL COMMENT 'Unique, never 0; 14 bits, or 30 where labels have 32',
+  tree_id INT NOT NULL COMMENT 'Unique number, never 0; 14 bits, or 30 bits if labels have 32 bits',
   edges ARRAY<STRUCT<u: STRING, v: STRING>> NOT NULL COMMENT 'Undirected edges between switches and hosts',
-  strategy STRING NOT NULL COMMENT 'What chose the tree',
-  state STRING NOT NULL COMMENT 'installing, active, retiring or retired; stacks name active trees only, switches hold all but retired ones'
+  strategy STRING NOT NULL COMMENT 'Strategy that chose the tree',
+  state STRING NOT NULL COMMENT 'installing, active, retiring or retired. Stacks use only active trees; switches hold all trees except retired ones'
 )
 USING delta
-COMMENT 'One row is one stored tree. An id is never used again for another tree.'
+COMMENT 'One row per stored tree. An id is never reused for another tree.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

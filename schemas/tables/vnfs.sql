@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  vnf INT NOT NULL COMMENT 'Number of a program (VNF_ID), from 5001 on, never given twice',
-  name STRING NOT NULL COMMENT 'What the program calls itself; one that starts again has the same name and another number',
-  host STRING NOT NULL COMMENT 'IPv4 address of the host whose middleware it speaks to',
-  alive BOOLEAN NOT NULL COMMENT 'False: it has ended, or said nothing for 90 s',
-  replaced BOOLEAN NOT NULL COMMENT 'True: a later one of its name has published, and what it published is let go',
-  updated_at TIMESTAMP NOT NULL COMMENT 'When that was so'
+  vnf INT NOT NULL COMMENT 'Number of the program (VNF_ID), starting at 5001 and never reused',
+  name STRING NOT NULL COMMENT 'Name of the program; a program that restarts keeps its name and gets another number',
+  host STRING NOT NULL COMMENT 'IPv4 address of the host whose middleware the program uses',
+  alive BOOLEAN NOT NULL COMMENT 'False: the program has ended, or has been silent for 90 s',
+  replaced BOOLEAN NOT NULL COMMENT 'True: a later program with the same name has published, and the updates of this one are discarded',
+  updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta
-COMMENT 'One row is one program that takes part in replicated states. Written by jobs/replica_controller.py; see docs/states.md.'
+COMMENT 'One row per program that takes part in replicated states. Written by jobs/replica_controller.py; see docs/states.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -1,16 +1,16 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  role STRING NOT NULL COMMENT 'What one alone may do at a time: stream of a topic, or retuning',
-  epoch BIGINT NOT NULL COMMENT 'Number of the claim: who has the highest of a role may write, and those before are refused',
-  owner STRING NOT NULL COMMENT 'Who claims: of a stream the id of its checkpoint, which takes its own place again at any time',
-  checkpoint STRING COMMENT 'Where that is',
-  host STRING NOT NULL COMMENT 'Machine of the process',
-  pid BIGINT NOT NULL COMMENT 'Its number there',
-  application STRING NOT NULL COMMENT 'Its application in Spark',
-  since TIMESTAMP NOT NULL COMMENT 'When it claimed',
-  ended_at TIMESTAMP COMMENT 'Null: a claim. Else who made it has ended, and its place is free'
+  role STRING NOT NULL COMMENT 'Role that only one process may have at a time: the stream of a topic, or retuning',
+  epoch BIGINT NOT NULL COMMENT 'Number of the claim. Only the process with the highest epoch of a role may write; writes with lower epochs are rejected',
+  owner STRING NOT NULL COMMENT 'Owner of the claim. A stream is identified by the id of its checkpoint and can claim its role again at any time',
+  checkpoint STRING COMMENT 'Path of the checkpoint',
+  host STRING NOT NULL COMMENT 'Machine that runs the process',
+  pid BIGINT NOT NULL COMMENT 'Process id on that machine',
+  application STRING NOT NULL COMMENT 'Id of the Spark application',
+  since TIMESTAMP NOT NULL COMMENT 'Time of the claim',
+  ended_at TIMESTAMP COMMENT 'Null while the claim is held; otherwise the time at which its owner released the role'
 )
 USING delta
-COMMENT 'One row is a claim to write alone, or its end.'
+COMMENT 'One row per claim to be the only writer of a role, or per end of such a claim.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )
