@@ -1,13 +1,13 @@
 # Spark's scripts read this file before they start a JVM.
 #
-# bin/spark-class always starts Java with two options for which Java prints a warning, and no
-# configuration of a log can hide it. Spark uses the module only for linear algebra, and has other code
-# for a Java without it. The package is missing in new versions of Java, which ignore the option.
+# bin/spark-class always starts Java with two options for which Java prints a warning that no logging
+# configuration can hide. Spark uses the module only for linear algebra, and has a fallback if the module is
+# missing. Java 25 and later do not have the package, and ignore the option.
 case "$0" in
   */spark-class)
-    # Functions of this file would be exported, and replace exec in programs that the job starts.
+    # Otherwise the function is exported and replaces exec in programs that the job starts.
     set +a
-    # With POSIX rules, Bash allows no function of this name.
+    # In POSIX mode, Bash does not permit a function with this name.
     set +o posix
     exec() {
       local java word module=--add-modules=jdk.incubator.vector command=()

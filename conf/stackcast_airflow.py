@@ -1,6 +1,6 @@
-"""What is run now and then, for Airflow 2.4 or newer: copy into its folder of DAGs.
+"""Periodic jobs for Airflow 2.4 or newer. Copy this file to the DAG folder of Airflow.
 
-The workers have the project in /opt/stackcast and its settings in /etc/stackcast/stackcast.conf.
+The workers need the project in /opt/stackcast and its settings in /etc/stackcast/stackcast.conf.
 """
 
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ for name, (schedule, job) in DAGS.items():
         schedule=schedule,
         start_date=datetime(2024, 1, 1),
         catchup=False,
-        # A second run would take the place of the first.
+        # A second run would take over the role of the first one.
         max_active_runs=1,
         default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
     ) as dag:

@@ -34,7 +34,7 @@ METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 NAME = re.compile(r"(?<![\w:])(?:stackcast|process)_[a-z0-9_]+(?![\w:])")
 RECORDED = re.compile(r"\w+(?::\w+)+")
 ROWS = [
-    "Is it healthy",
+    "Health",
     "Flow",
     "Hosts",
     "Links",
