@@ -1,38 +1,38 @@
 #!/usr/bin/env bash
-# Creates the environment on first use, then runs a job, the tests or a benchmark in it.
+# Creates the environment on first use, and then runs a job, the tests or a benchmark in it.
 #
 #   ./spark-submit.sh [spark-submit options] jobs/JOB.py [arguments]
 #
-#     jobs/itch_stream.py       the main job: delivers ITCH; without a configured broker, on a lab of its own
-#     jobs/attribute_stream.py  delivers attribute/value events; without a configured broker, on a lab of sensors
+#     jobs/itch_stream.py       delivers ITCH messages (main job); starts its own lab if no broker is configured
+#     jobs/attribute_stream.py  delivers attribute/value events; starts a lab of sensors if no broker is configured
 #     jobs/create_tables.py     creates missing Delta tables, and fills empty ones from files
-#     jobs/load_topology.py     loads a network into the tables: generated from sizes, or a published one
-#     jobs/refresh_switches.py  keeps the entries of the switches in step with the tables
-#     jobs/replica_controller.py  runs the controller of replicated states, and writes their tables
+#     jobs/load_topology.py     loads a network into the tables: a generated one or a published one
+#     jobs/refresh_switches.py  keeps the entries of the switches in sync with the tables
+#     jobs/replica_controller.py  runs the controller of replicated states and writes their tables
 #     jobs/state_stream.py      publishes rows of a table, or records of a topic, as replicated states
 #     jobs/retune_trees.py      chooses the virtual trees from the record of publications
-#     jobs/rerequest.py         answers hosts that lost notifications
+#     jobs/rerequest.py         answers requests of hosts for lost notifications
 #     jobs/check_delivery.py    proves from the receipts of hosts that nothing was lost
 #     jobs/deliver_from.py      delivers past events that a subscription matches
 #     jobs/backup.py            backs up tables, checkpoint and positions together, and restores them
-#     jobs/console.py           shows a deployment in the browser, and writes its subscriptions
+#     jobs/console.py           shows a deployment in the browser and edits its subscriptions
 #     jobs/run_sql.py           runs SQL on the tables; without statements, it prompts for them
-#     examples/mobility/mobility_tracking.py  tracks devices in a city by replicated state, and checks the result
+#     examples/mobility/mobility_tracking.py  tracks devices in a city with replicated states, and checks the result
 #
-#   ./spark-submit.sh test [pytest options]      unit and integration tests, and linters; -m unit: unit tests only;
-#                                                --all: also the long tests; FILE: the tests of a file
-#   ./spark-submit.sh bench NAME [arguments]     one of these benchmarks:
+#   ./spark-submit.sh test [pytest options]      runs unit and integration tests and linters; -m unit: only unit tests;
+#                                                --all: long tests, too; FILE: only the tests of a file
+#   ./spark-submit.sh bench NAME [arguments]     runs one of these benchmarks:
 #
 #     attributes   headers, entries and frames of attribute/value events
-#     camus        filters in a switch and at a host, with sockets and as a queue; compile time
-#     compile      the cost of compiling subscriptions
-#     console      how smoothly the console's map moves
-#     dataframes   the time that rules over the rows of a DataFrame take, as mapInArrow and as UDFs
+#     camus        filters in a switch and on a host, with sockets and as a queue; compile time
+#     compile      time to compile subscriptions
+#     console      frame rate of the console's map
+#     dataframes   time to apply rules to the rows of a DataFrame, with mapInArrow and with UDFs
 #     encodings    all encodings compared with BIER, Elmo, unicast, brokers and OpenFlow multicast
-#     kernels      the cost of putting messages into frames
-#     match        the cost of decoding events and finding their receivers
+#     kernels      time to put messages into frames
+#     match        time to decode events and to find their receivers
 #     p4           passes, entries and frames of the P4 programs
-#     pipeline     the whole path, from Kafka to the wire
+#     pipeline     the complete path from Kafka to the wire
 #     states       memory, messages, latency and recovery of replicated state
 #     trees        virtual trees and header stacks
 #
@@ -45,8 +45,8 @@
 #   eval "$(./spark-submit.sh env)"              puts spark-submit and stackcast on the path (stackcast --help)
 #
 # The environment and all results are in var/, or in $STACKCAST_VAR; delete that folder to start from scratch.
-# Set PYTHON or JAVA_HOME to use another Python 3.11 to 3.13 or another Java 17 or newer. README.md lists tasks and
-# their documents, docs/tutorial.md is a two-minute introduction, docs/operations.md has settings and error codes.
+# Set PYTHON or JAVA_HOME to use another Python (3.11 to 3.13) or Java (17 or newer). README.md lists tasks and their
+# documents, docs/tutorial.md is a two-minute introduction, and docs/operations.md describes settings and error codes.
 set -euo pipefail
 # cd would search the folders of CDPATH for the same name.
 unset CDPATH
@@ -113,7 +113,7 @@ make_var() {
 }
 
 # Container images often forbid bytecode next to the sources. Without bytecode each process would
-# compile every module again, so it goes to a folder of ours, also while packages are installed.
+# compile every module again, so it is stored in a separate folder, also during the installation of packages.
 choose_bytecode_folder() {
   [ -n "${PYTHONDONTWRITEBYTECODE:-}" ] || return 0
   unset PYTHONDONTWRITEBYTECODE
@@ -132,16 +132,16 @@ check_disk() {
 # $1: log file of the failed step, $2: name of the objects to be installed
 explain_failure() {
   if grep -qE 'DO NOT MATCH THE HASHES' "$1"; then
-    die "a Python package is not the file that conf/packages names by its hash, so it was not installed. If you use a package index other than PyPI, check where it gets the file; the log names the package: $1"
+    die "a Python package does not match its hash in conf/packages, so it was not installed. If you use a package index other than PyPI, check where it gets the file. The log contains the name of the package: $1"
   fi
   if grep -qiE 'no space left' "$1"; then die "the disk is full, so $2 could not be fetched: free some space and start again (log: $1)."; fi
   if grep -qiE 'NewConnectionError|ConnectTimeout|Name or service|name resolution|UnknownHostException|Network is unreachable|Connection refused|ProxyError|Could not fetch URL|No matching distribution|Host .* not found|ConnectException|SocketTimeoutException|SSLError' "$1"; then
     die "$2 could not be fetched: this machine cannot reach the package registry; check the network and its proxy (log: $1)."
   fi
-  die "$2 could not be installed; the log says why: $1"
+  die "$2 could not be installed; see the log: $1"
 }
 
-# Refuses a folder that another clone uses: its environment would be replaced under running programs.
+# Rejects a folder that another clone uses, because this would replace the environment of running programs.
 check_clone() {
   local other
   other=$(cat "$VAR/.clone" 2>/dev/null) || true
@@ -158,7 +158,7 @@ unmark() { rm -f "$VAR/.done-$1"; }
 mark_done() { printf '%s' "$2" >"$VAR/.done-$1"; }
 
 # $1: log file, then: arguments for pip install. pip adds no dependencies and fetches no build tools, so
-# every installed file is one that the lists name by its hash.
+# the lists contain the hash of every installed file.
 install() {
   local log=$1
   shift
@@ -168,7 +168,7 @@ install() {
     explain_failure "$log" "Python packages"
 }
 
-# $1: name of the step, $2: its stamp, then: lists of conf/packages; a dot is our own package
+# $1: name of the step, $2: its stamp, then: lists of conf/packages; a dot is the package of Stackcast
 install_packages() {
   local name=$1 stamp=$2 list log=$VAR/log/pip-$1.log
   shift 2
@@ -206,7 +206,7 @@ install_jars() {
   fi
   rm -rf "$VAR/ivy-cache"
   if [ -f "$ROOT/conf/jars.sha256" ] && ! jars_are_known; then
-    die "the jars in $JARS are not those that conf/jars.sha256 names. If you use a repository other than Maven Central, check where it gets its files; after an edit of conf/ivy.xml, write the list again: (cd $JARS && sha256sum */*.jar) >conf/jars.sha256"
+    die "the jars in $JARS differ from the list in conf/jars.sha256. If you use a repository other than Maven Central, check where it gets its files. After an edit of conf/ivy.xml, update the list: (cd $JARS && sha256sum */*.jar) >conf/jars.sha256"
   fi
   # Copied to pyspark's own folder, so that a plain spark-submit of this environment also finds them.
   cp "$JARS"/spark/*.jar "$pyspark/jars/"
@@ -214,14 +214,14 @@ install_jars() {
 }
 
 # A JVM ignores the archive of class data (CDS) if its class path contains a non-empty folder before
-# the jars, and Spark puts the folder of its settings first. So Spark gets conf by a name that ends with a
-# colon: Spark finds the settings, but to the JVM the colon ends an entry of the class path, and the
-# folder without the colon does not exist. conf itself follows the jars, where it does no harm.
+# the jars, and Spark puts the folder of its settings first. So Spark gets a link to conf with a name that
+# ends with a colon. Spark finds the settings there, but the JVM reads the colon as the end of an entry of the
+# class path, and the folder without the colon does not exist. conf itself follows the jars.
 use_class_data() {
   [ -f "$VAR/classes.jsa" ] && [ -z "${SPARK_CONF_DIR:-}" ] && [ -d "$VAR/conf:" ] || return 0
   export SPARK_CONF_DIR=$VAR/conf:
   export SPARK_DIST_CLASSPATH=$ROOT/conf${SPARK_DIST_CLASSPATH:+:$SPARK_DIST_CLASSPATH}
-  # If the archive does not fit, the JVM silently starts without it.
+  # If the archive is not valid for the JVM, the JVM silently starts without it.
   export SPARK_SUBMIT_OPTS="\"-XX:SharedArchiveFile=$VAR/classes.jsa\" -Xlog:cds*=off ${SPARK_SUBMIT_OPTS:-}"
 }
 
@@ -237,7 +237,7 @@ make_class_data() {
     export SPARK_SUBMIT_OPTS="\"-XX:ArchiveClassesAtExit=$archive.new\" -Xlog:disable"
     cd "$ROOT" && python -m stackcast.jobs.adapters.tables.class_data
   ) >"$VAR/log/classes.log" 2>&1 && mv "$archive.new" "$archive" ||
-    say "class data could not be archived, so starts take longer; the log says why: $VAR/log/classes.log"
+    say "class data could not be archived, so starts take longer; see the log: $VAR/log/classes.log"
   # Marked as done even after a failure, so that later starts do not try again.
   mark_done classes "$1"
 }
@@ -268,7 +268,7 @@ ensure_environment() {
   test_stamp=test-$python_stamp
   bench_stamp=bench-$python_stamp
   jar_stamp=$python_stamp-$(stamp <"$ROOT/conf/ivy.xml")
-  # Another Java cannot read the archive, nor can one with other modules.
+  # A JVM of another version or with other modules cannot read the archive.
   class_stamp=$jar_stamp-$({
     printf %s "$JAVA_VERSION"
     cat "$ROOT/conf/spark-env.sh" 2>/dev/null || true
@@ -365,7 +365,7 @@ compile_kernels() {
     : >"$NUMBA_CACHE_DIR/.compiled"
   else
     # Each process compiles the kernels that it calls.
-    say "the kernels could not be compiled in advance, so starts take longer; the log says why: $VAR/log/kernels.log"
+    say "the kernels could not be compiled in advance, so starts take longer; see the log: $VAR/log/kernels.log"
   fi
 }
 
@@ -442,8 +442,8 @@ case "${1:-}" in
   *)
     ensure_environment runtime
     export_environment
-    # An error in the command line, the file of properties or a setting ends the start here, before a JVM
-    # has taken seconds to start. The current folder is not on Python's path.
+    # Errors in the command line, the properties file or a setting are reported here, before the JVM takes
+    # seconds to start. The current folder is not on Python's path.
     PYTHONSAFEPATH=1 python -m stackcast.jobs.adapters.app.submission "$@" || exit $?
     # The address at which Spark serves its pages, if they are enabled: without it, on all interfaces.
     # A driver that a cluster starts gets this environment, and must not announce such an address.

@@ -112,7 +112,7 @@ def test_another_file_under_a_packages_name_is_refused(tmp_path: Path) -> None:
 
     wheel(index, "A = 2")
     said, has, done = install()
-    assert "is not the file that conf/packages names" in said and (has, done) == ("", False)
+    assert "does not match its hash in conf/packages" in said and (has, done) == ("", False)
     assert f"lone==1.0 from file://{index}" in (var / "log" / "pip-test.log").read_text()
     wheel(index, "A = 1")
     assert install()[1:] == ("1\n", True)
