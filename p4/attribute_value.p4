@@ -1,4 +1,4 @@
-// Attribute/value events: who gets an event is matched on its attributes (KUNDEL III).
+// Attribute/value events: a switch forwards an event to the ports whose rules match its attributes (KUNDEL III).
 //
 //   frame
 //     |
@@ -6,37 +6,37 @@
 //     |                                   | bitmask > values, by ascending id
 //     |              > 0x0800: ipv4
 //     |
-//     |      a state for each attribute; attribute i always ends up in meta.value_i,
-//     |      what is absent is 0, and bit i of meta.bitmask tells which are there
+//     |      one state per attribute; attribute i is always stored in meta.value_i,
+//     |      absent attributes are 0, and bit i of meta.bitmask is set if attribute i is present
 //     |
-//     |-- cut short, an id unknown or there twice, no attribute ----> drop, counted
-//   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
+//     |-- truncated, unknown or repeated id, no attribute ----------> drop, counted
+//   source: ingress port -> a switch or publisher, another host with this address, or drop
 //     |
 //     |-- IPv4 -----------------------------> route: longest prefix > one port
 //     |-- ARP, IPv6 ------------------------> bridge: Ethernet destination > ports
 //     |
-//   passes: pass -> rows, vectors, the next pass
+//   passes: pass -> rows, vectors, next pass
 //     |
 //   event: (rows, bitmask, value_0 .. value_n) -> ports
 //     |
-//   value_0 .. value_n: (vectors, present, value) -> terms that it leaves; those left by all -> ports
-//     |                  or, of a pass that asks a cell: whether the cell knows of the event
+//   value_0 .. value_n: (vectors, present, value) -> matching terms; terms that all tables match -> ports
+//     |                  or, if the pass reads a cell: whether the cell applies to the event
 //     |
 //   states: (states, value of the cell) -> ports; then the event updates the cell
 //     |
-//     |-- another pass ---> egress > again from the parser, with the ports so far
+//     |-- another pass ---> egress > recirculate to the parser, with the ports so far
 //     |
-//   send: the ports of all passes, without the one that the event came in by
-//     |-- up to 8 ports that are neighbours: the multicast group of just these ports
-//     |-- others: FAN_OUT, one copy for each 8 ports > egress > again from the parser
+//   send: the ports of all passes, except the ingress port
+//     |-- up to 8 adjacent ports: the multicast group of exactly these ports
+//     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager > egress
 //     |
-//   deparser: the event as it came
+//   deparser: the unchanged event
 //
-// The program knows no attribute by name: one that is new takes an id that was free, and entries are
-// all that ever changes. Rules that add up are rows of `event`, all others terms of bit vectors. What
-// is dropped is counted in `ingress.dropped`, by the reasons in attribute_value/sizes.p4.
+// The program does not contain any names of attributes. A new attribute gets a free id, and only the table
+// entries change. Rules whose rows add up are entries of `event`; rules whose rows would multiply are terms
+// of bit vectors. Dropped frames are counted in `ingress.dropped` by the reasons in attribute_value/sizes.p4.
 
 #include <core.p4>
 #include <v1model.p4>

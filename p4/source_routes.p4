@@ -1,38 +1,38 @@
-// Source routes: an event goes where the labels in front of it say, each to one switch (WERNECKE
+// Source routes: the labels of an event select its path, and each label is for one switch (WERNECKE
 // 3.3, 4.2.1).
 //
 //   frame
 //     |
-//   parser: ethernet > label count > the next LABELS_A_PASS labels, later ones, kept ones | ipv4
+//   parser: ethernet > label count > next LABELS_A_PASS labels, later labels, kept labels | ipv4
 //     |
-//   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
+//   source: ingress port -> a switch or publisher, another host with this address, or drop
 //     |
-//     |-- a tunnel's datagram ----> leave: the frame within > egress > again from the parser
-//     |-- no stack of labels -----> route: IPv4, longest prefix > one port
+//     |-- datagram of a tunnel ---> leave: inner frame > egress > recirculate to the parser
+//     |-- no label stack ---------> route: IPv4, longest prefix > one port
 //     |
-//   check: the count is right, an IPv4 datagram comes after the labels
+//   check: the label count is correct, and an IPv4 datagram follows the labels
 //     |
 //   label_1 .. label_K, one table each: label -> own | of another switch
-//     |      what stands before the first own label is taken off; a run of own labels names ports;
-//     |      what follows is kept for their copies, up to the next own label; or, in port_reactive,
-//     |      is theirs to the end, and the run ends where it begins
+//     |      labels before the first own label are removed; a run of own labels selects ports;
+//     |      their copies keep the labels that follow, up to the next own label; in port_reactive,
+//     |      their copies keep all remaining labels, and the run ends before the first of these
 //     |
-//     |-- the next own label -----> SPLIT: one copy with what is kept, one with all from there on
-//     |                             > egress > each again from the parser
-//     |-- labels are left --------> egress > again from the parser
+//     |-- another own label ------> SPLIT: one copy with the kept labels, one with all remaining labels
+//     |                             > egress > recirculate both to the parser
+//     |-- labels remain ----------> egress > recirculate to the parser
 //     |
-//   send: the ports of this run, without the ingress port, nor links where no label is left
-//     |-- up to 8 ports that are neighbours: the multicast group of just these ports
-//     |-- others: FAN_OUT, one copy for each 8 ports > egress > again from the parser
+//   send: the ports of this run except the ingress port; only host ports if no labels remain
+//     |-- up to 8 adjacent ports: the multicast group of exactly these ports
+//     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager
 //     |
-//   egress: before a host the whole stack is taken off
+//   egress: the stack is removed from frames to hosts
 //     |
-//   deparser: ethernet > label count > labels of no pass yet, kept ones > the rest
+//   deparser: ethernet > label count > unexamined labels, kept labels > rest of the frame
 //
-// This is the program of `port`; the others are compiled from it with another ENCODING, or WIDE. What is
-// dropped is counted in `ingress.dropped`, by the reasons in source_routes/sizes.p4.
+// This is the program of encoding `port`; the other encodings are compiled with another ENCODING, or WIDE.
+// Dropped frames are counted in `ingress.dropped` by the reasons in source_routes/sizes.p4.
 
 #ifndef PROGRAM
 #define PROGRAM "source_routes"

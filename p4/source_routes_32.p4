@@ -1,4 +1,4 @@
-// source_routes.p4 for labels of 32 bits of encoding port.
+// source_routes.p4 for encoding port with labels of 32 bits.
 
 #define WIDE
 #define PROGRAM "source_routes_32"

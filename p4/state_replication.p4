@@ -1,40 +1,40 @@
-// Replicated state: updates go to who holds a replica, as switches remember (STARE III-E).
+// Replicated state: switches remember the ports that lead to replicas, and send updates there (STARE III-E).
 //
 //   frame
 //     |
-//   parser: ethernet > ipv4 > udp, of 239.0.0.0/8
+//   parser: ethernet > ipv4 > udp, to 239.0.0.0/8
 //     |
-//   source: by ingress port -> a switch, a publisher or another host of this address; or dropped
+//   source: ingress port -> a switch, a publisher, another host with this address, or drop
 //     |
-//     |-- no state's message -----> route: IPv4, longest prefix > one port
+//     |-- no message of a state --> route: IPv4, longest prefix > one port
 //     |
-//   check: checksum and lengths
+//   check: checksum and lengths are correct
 //     |
-//   tree: the ports of the links that all messages of states take, and those before hosts
+//   tree: the ports of the links that all messages of states use, and the ports that lead to hosts
 //     |
-//   states, by the state's number:
-//     |-- publish ----------------> the ports behind which somebody subscribed
-//     |-- SUB-register -----------> its port is kept; on to the links of the tree that none went
-//     |                             out by in this round
-//     |-- SUB-remove -------------> its port is forgotten; on by a link behind which nobody is
-//     |                             left whom another port could serve
-//     |-- SUB-ack ----------------> from nobody
+//   states, by the number of the state:
+//     |-- publish ----------------> the ports that lead to subscribers
+//     |-- SUB-register -----------> remember its port; forward it on the links of the tree that have
+//     |                             not had one in this period
+//     |-- SUB-remove -------------> forget its port; forward it on the links that no longer need
+//     |                             updates from this switch
+//     |-- SUB-ack ----------------> drop
 //     |
-//   send: these ports, but the one that it came in by; for a register or remove of a host that one
-//     |     too, for the ack
-//     |-- up to 8 ports that are neighbours: the multicast group of just these ports
-//     |-- others: FAN_OUT, one copy for each 8 ports > egress > again from the parser
+//   send: these ports except the ingress port, which is included for the ack of a register or remove
+//     |     from a host
+//     |-- up to 8 adjacent ports: the multicast group of exactly these ports
+//     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager
 //     |
-//   egress: what goes back to who asked is made the ack
+//   egress: the copy to the sender is changed into the ack
 //     |
 //   deparser
 //
-// Ports are kept in registers, each for one to two times 2^lease microseconds after it was last
-// registered: so a message that was lost and a switch that lost its registers are healed by the
-// next refresh, and who died is forgotten. state_replication_table.p4 keeps them in a table. What is
-// dropped is counted in `ingress.dropped`, by the reasons in state_replication/sizes.p4.
+// Registers contain each port for one to two times 2^lease microseconds after its last registration. So
+// the next refresh recovers from a lost message or lost registers, and subscribers that have ended are
+// forgotten. state_replication_table.p4 uses a table instead. Dropped frames are counted in
+// `ingress.dropped` by the reasons in state_replication/sizes.p4.
 
 #ifndef PROGRAM
 #define PROGRAM "state_replication"

@@ -1,4 +1,4 @@
-// state_replication.p4 with the ports of a state in a table, which a controller on the switch writes.
+// state_replication.p4 with the ports of states in a table, which is written by a controller on the switch.
 
 #define EMBEDDED_CONTROLLER
 #define PROGRAM "state_replication_table"

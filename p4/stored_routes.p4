@@ -1,37 +1,37 @@
-// Stored routes: an event goes where switches hold that its labels lead, and where hops add to it
+// Stored routes: the labels of an event refer to routes that are stored in switches, and hops extend them
 // (WERNECKE 4.2.2, 4.2.3, 4.3).
 //
 //   frame
 //     |
-//   parser: ethernet > label count > the next LABELS_A_PASS labels, the other labels | ipv4
+//   parser: ethernet > label count > next LABELS_A_PASS labels, other labels | ipv4
 //     |
-//   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
+//   source: ingress port -> a switch or publisher, another host with this address, or drop
 //     |
-//     |-- a tunnel's datagram ----> leave: the frame within > egress > again from the parser
-//     |-- no stack of labels -----> route: IPv4, longest prefix > one port
+//     |-- datagram of a tunnel ---> leave: inner frame > egress > recirculate to the parser
+//     |-- no label stack ---------> route: IPv4, longest prefix > one port
 //     |
-//   check: the count is right, an IPv4 datagram comes after the labels
+//   check: the label count is correct, and an IPv4 datagram follows the labels
 //     |
 //   label_1 .. label_K, one table each: label -> stored | hop | root | own
-//     |      first all labels choose ports; later, in a copy, those are taken off that do not lead
-//     |      on by its port
+//     |      first, all labels select ports; later, labels that do not continue at the port of a copy
+//     |      are removed from it
 //     |
-//     |-- labels are left --------> egress > again from the parser
+//     |-- labels remain ----------> egress > recirculate to the parser
 //     |
-//   send: chosen ports, without the ingress port
-//     |-- up to 8 ports that are neighbours: the multicast group of just these ports
-//     |-- others: FAN_OUT, one copy for each 8 ports > egress > again from the parser
+//   send: selected ports except the ingress port
+//     |-- up to 8 adjacent ports: the multicast group of exactly these ports
+//     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager
 //     |
-//   egress: before a host the whole stack is taken off; where labels are to be taken off, the copy
-//     |      goes again from the parser, and then out of its one port
+//   egress: the stack is removed from frames to hosts; if labels have to be removed, the copy is
+//     |      recirculated to the parser, and then sent to its single port
 //     |
-//   deparser: ethernet > label count > the other labels, the labels of this pass > the rest
+//   deparser: ethernet > label count > other labels, labels of this pass > rest of the frame
 //
-// This is the batch scan of 4.3.2: all labels first, then the copies, so no port has two. It is the
-// program of `hybrid`; the others are compiled from it with another ENCODING. What is dropped is
-// counted in `ingress.dropped`, by the reasons in stored_routes/sizes.p4.
+// This is the batch scan of 4.3.2, which examines all labels before it makes copies, so that no port gets two
+// copies. It is the program of encoding `hybrid`; the other encodings are compiled with another ENCODING.
+// Dropped frames are counted in `ingress.dropped` by the reasons in stored_routes/sizes.p4.
 
 #ifndef PROGRAM
 #define PROGRAM "stored_routes"

@@ -1,34 +1,34 @@
-// Virtual trees: an event goes where the labels in front of it say (WERNECKE 5.2.6).
+// Virtual trees: the labels in front of an event select its path (WERNECKE 5.2.6).
 //
 //   frame
 //     |
-//   parser: ethernet > label count > the next LABELS_A_PASS labels, the other labels | ipv4
+//   parser: ethernet > label count > next LABELS_A_PASS labels, other labels | ipv4
 //     |
-//   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
+//   source: ingress port -> a switch or publisher, another host with this address, or drop
 //     |
-//     |-- a tunnel's datagram ----> leave: the frame within > egress > again from the parser
-//     |-- no stack of labels -----> route: IPv4, longest prefix > one port
+//     |-- datagram of a tunnel ---> leave: inner frame > egress > recirculate to the parser
+//     |-- no label stack ---------> route: IPv4, longest prefix > one port
 //     |
-//   check: the count is right, an IPv4 datagram comes after the labels
+//   check: the label count is correct, and an IPv4 datagram follows the labels
 //     |
 //   label_1 .. label_K, one table each: label -> tree | hop | stop
-//     |      trees and hops gather ports, stops prune ports; used hop and stop labels are taken off
+//     |      trees and hops add ports, stops prune ports; used hop and stop labels are removed
 //     |
-//     |-- labels are left --------> egress > again from the parser, with the ports of this pass
+//     |-- labels remain ----------> egress > recirculate to the parser, with the ports so far
 //     |
-//   send: gathered ports, without pruned ones and the ingress port
-//     |-- up to 8 ports that are neighbours: the multicast group of just these ports
-//     |-- others: FAN_OUT, one copy for each 8 ports > egress > again from the parser
+//   send: added ports except pruned ports and the ingress port
+//     |-- up to 8 adjacent ports: the multicast group of exactly these ports
+//     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager
 //     |
-//   egress: before a host the whole stack is taken off
+//   egress: the stack is removed from frames to hosts
 //     |
-//   deparser: ethernet > label count > the other labels, the labels of this pass > the rest
+//   deparser: ethernet > label count > other labels, labels of this pass > rest of the frame
 //
-// The deparser puts the labels of this pass behind the others, so every pass finds new labels in
-// front, and after the last pass the stack is in its old order. What is dropped is counted in
-// `ingress.dropped`, by the reasons in virtual_trees/sizes.p4.
+// The deparser emits the labels of this pass after the others, so every pass finds new labels in front, and
+// the stack has its original order after the last pass. Dropped frames are counted in `ingress.dropped` by
+// the reasons in virtual_trees/sizes.p4.
 
 #ifndef PROGRAM
 #define PROGRAM "virtual_trees"

@@ -1,4 +1,4 @@
-// virtual_trees.p4 for networks with labels of 32 bits: more than 16,383 directed links or trees.
+// virtual_trees.p4 with labels of 32 bits, for networks with more than 16,383 directed links or trees.
 
 #define LABEL_BITS 32
 #define PROGRAM "virtual_trees_32"

@@ -1,7 +1,7 @@
-// DO(i) for each attribute i.
+// Applies DO(i) to each attribute i.
 //
-// Each has parser states and a table of its own: the element of a header stack that an id
-// read from the frame names is out of reach in BMv2 (KUNDEL III-E).
+// Each attribute has its own parser states and table, because BMv2 cannot index a header stack with an id
+// that was read from the frame (KUNDEL III-E).
 
 #define EACH_ATTRIBUTE(DO) DO(0) EACH_LATER_ATTRIBUTE(DO)
 #define EACH_LATER_ATTRIBUTE(DO) TO_7(DO) TO_15(DO) TO_31(DO) TO_63(DO)
@@ -35,10 +35,10 @@
 #define VALUE_FIELD(I) raw_t value_##I;
 #define NO_VALUE(I) meta.value_##I = 0;
 
-// The generic table.
+// Generic table.
 #define VALUE_KEY(I) meta.value_##I: ternary @name(NAME(value_##I));
 
-// Bit vectors. An attribute that is absent is asked for in vain.
+// Bit vectors. A term on an absent attribute does not match.
 #define VALUE_TABLE(I) \
     table value_##I { \
         key = { \
@@ -55,7 +55,7 @@
     }
 #define MATCH_VALUE(I) value_##I.apply();
 
-// State. An event that lacks the attribute of a cell does not update it.
+// State. An event without the attribute of a cell does not update the cell.
 #define OPERAND(I) \
     if (meta.operand == I) { \
         operand = (value_t) meta.value_##I; \

@@ -1,4 +1,4 @@
-// ARP and IPv6, by Ethernet address: to the port of a host, or where it is a group's to all ports of
+// Forwards ARP and IPv6 by Ethernet address: to the port of a host, or for a group address to all ports of
 // a tree.
 
 control bridge(inout headers_t hdr, inout metadata_t meta) {

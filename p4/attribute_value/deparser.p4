@@ -1,4 +1,4 @@
-// An event leaves as it came.
+// Emits the event unchanged.
 
 control frame_deparser(packet_out packet, in headers_t hdr) {
     apply {

@@ -1,4 +1,4 @@
-// What a single copy still needs.
+// Processing of each copy of a frame.
 
 control egress(
     inout headers_t hdr,
@@ -7,7 +7,7 @@ control egress(
 ) {
     apply {
         if (standard.egress_rid != 0) {
-            // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
+            // A copy of FAN_OUT is forwarded only to the ports of its subset.
             meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
             if (meta.ports == 0) {
                 mark_to_drop(standard);

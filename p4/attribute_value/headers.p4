@@ -1,4 +1,4 @@
-// Headers of a frame, and what is known of it on its way.
+// Headers and metadata of a frame.
 
 header ethernet_h {
     bit<48> dst;
@@ -12,7 +12,7 @@ header first_id_h {
 
 header pair_h {
     raw_t value;
-    id_t next;  // 0: this was the last
+    id_t next;  // 0 after the last value
 }
 
 header bitmask_h {
@@ -42,8 +42,8 @@ header ipv4_options_h {
     varbit<OPTIONS_BITS> values;
 }
 
-// An event has either encoding. Elements of pairs come in the order of the frame, so that it leaves
-// as it came; element i of values is attribute i, which is that order, too.
+// An event has one of the two encodings. Elements of pairs are in the order of the frame, so that the frame
+// is emitted unchanged. Element i of values is attribute i, which is the order of the frame, too.
 struct headers_t {
     ethernet_h ethernet;
     first_id_h first;
@@ -54,22 +54,22 @@ struct headers_t {
     ipv4_options_h options;
 }
 
-// Values are here once more, because a key must not be a header that may be missing (KUNDEL III-C).
+// Metadata contains the values again, because a key must not be a header that may be invalid (KUNDEL III-C).
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // an event that goes round loses the one it had
-    @field_list(CARRIED) bit<32> pass;         // the next one; 0: the first, or none is left
-    @field_list(CARRIED) ports_t ports;        // of those who asked for the event
-    @field_list(CARRIED) start_t now;          // when the event came, if it asks cells
+    @field_list(CARRIED) port_t ingress_port;  // kept here, because recirculation overwrites it
+    @field_list(CARRIED) bit<32> pass;         // next pass; 0 before the first and after the last pass
+    @field_list(CARRIED) ports_t ports;        // ports with matching rules
+    @field_list(CARRIED) start_t now;          // arrival of the event, if it reads cells
     bit<1> event;
-    bitmask_t bitmask;  // the attributes that are there
-    EACH_ATTRIBUTE(VALUE_FIELD)  // 0 where absent
-    id_t next_id;    // id pairs: the attribute announced
-    bitmask_t left;  // bitmask: the attributes not read yet
-    bit<32> rows;     // of table event that are for this pass; 0: none
-    bit<32> vectors;  // that are for this pass; 0: none
-    terms_t terms;    // that no attribute so far speaks against
-    bit<8> subset;    // n + 1: in words of the nth 8 ports; 0: in words of all
-    bit<32> states;   // of table states that are for this pass; 0: it asks no cell
-    bit<32> operand;  // the attribute that updates the cell; or NO_OPERAND
-    reason_t reason;  // to drop the frame
+    bitmask_t bitmask;  // attributes that are present
+    EACH_ATTRIBUTE(VALUE_FIELD)  // 0 if the attribute is absent
+    id_t next_id;    // id pairs: the id of the next value
+    bitmask_t left;  // bitmask: attributes that have not been parsed yet
+    bit<32> rows;     // rows of table event for this pass; 0 for none
+    bit<32> vectors;  // bit vectors for this pass; 0 for none
+    terms_t terms;    // terms that match all attributes so far
+    bit<8> subset;    // n + 1 if words consist of the nth 8 ports; 0 if they consist of all ports
+    bit<32> states;   // rows of table states for this pass; 0 if it does not read a cell
+    bit<32> operand;  // attribute that updates the cell, or NO_OPERAND
+    reason_t reason;  // reason for dropping the frame
 }

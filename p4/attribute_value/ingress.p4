@@ -1,5 +1,5 @@
-// What becomes of a frame: an event is sent to the ports that asked for it, IPv4 is routed, ARP and
-// IPv6 are bridged, the rest is dropped.
+// Sends an event to the ports with matching rules, routes IPv4, bridges ARP and IPv6, and drops all other
+// frames.
 
 control ingress(
     inout headers_t hdr,
@@ -32,9 +32,9 @@ control ingress(
                 source.apply(hdr, meta.event == 1, meta, standard);
             }
             if (meta.reason != NOT_DROPPED) {
-                // Nobody may send this here.
+                // The source of the frame is not permitted to send it.
             } else if (standard.instance_type == RECIRCULATED && meta.pass == 0) {
-                // A copy of FAN_OUT: its ports are known.
+                // The ports of a copy of FAN_OUT are already known.
             } else if (meta.event == 1) {
                 subscriptions.apply(meta, standard);
                 if (meta.pass != 0) {

@@ -1,5 +1,5 @@
-// One pass of an event: the ports of one row of the generic table, and of all terms that hold; or
-// whether these know the event, and what the state of a cell then says.
+// One pass of an event. The result is the ports of one row of the generic table and of all matching terms.
+// If the pass reads a cell, these decide whether the cell applies, and its state selects the ports.
 
 control match_event(inout metadata_t meta, in standard_metadata_t standard) {
     ports_t asked = 0;
@@ -8,7 +8,7 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
     cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
     ask_cell() cells;
 
-    // Timed is the first pass of events that will ask cells: time is known to that one alone.
+    // timed is set in the first pass if a later pass reads a cell, because only the first pass knows the time.
     action take(
         bit<32> rows, bit<32> vectors, terms_t terms, bit<8> subset, bit<32> next, bit<1> timed
     ) {
@@ -21,7 +21,7 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
         meta.states = 0;
     }
 
-    // A pass that asks a cell, which ``tag`` tells from all that the switch ever has.
+    // A pass that reads a cell. ``tag`` is unique among all cells that the switch ever has.
     action ask(
         bit<32> rows, bit<32> vectors, terms_t terms, bit<8> subset, bit<32> next, bit<1> timed,
         bit<32> states, bit<96> tag, bit<32> slot, bit<8> function, bit<64> window,
@@ -40,7 +40,7 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
         take(0, 0, 0, 0, 0, 0);
     }
 
-    // What is matched in which pass. That of pass 0 moves all events to other rows at once.
+    // Rows and vectors of each pass. An update of the row of pass 0 switches all events to other rows atomically.
     table passes {
         key = {
             meta.pass: exact @name("pass");
@@ -58,10 +58,10 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
         asked = asked | ports;
     }
 
-    // One generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes, as those
-    // of the listing's lpm keys are, but v1model takes one lpm key a table ("multiple LPM keys in
-    // table ingress.event not supported"): the values are ternary, every mask a prefix. So entries
-    // need priorities, which overlapping ones need anyhow. Ports 0 are a hole in another entry.
+    // The generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes like the lpm keys
+    // of the listing, but v1model permits only one lpm key per table ("multiple LPM keys in table
+    // ingress.event not supported"). So the values are ternary, and every mask is a prefix. Entries have
+    // priorities, which overlapping entries need anyway. An entry with ports 0 is a hole in another entry.
     table event {
         key = {
             meta.rows: exact @name("rows");
@@ -76,9 +76,9 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
         size = EVENTS;
     }
 
-    // Bit vectors (Lakshman and Stiliadis, SIGCOMM 1998): each attribute leaves the terms that it
-    // does not speak against. Bit p - 1 of each word is a term whose events go to port p; or,
-    // where words are of 8 ports, to the pth of a subset.
+    // Bit vectors (Lakshman and Stiliadis, SIGCOMM 1998): each attribute clears the terms that it does
+    // not match. Bit p - 1 of each word is a term whose events are sent to port p, or to port p of a
+    // subset if words consist of 8 ports.
     action require(terms_t terms) {
         meta.terms = meta.terms & terms;
     }

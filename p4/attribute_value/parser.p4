@@ -1,7 +1,7 @@
-// Ethernet, then an event in either encoding or IPv4.
+// Parses Ethernet, and an event in one of the two encodings or IPv4.
 //
-// One state an attribute (KUNDEL III-E); the way from one to the next goes by a state for all, so
-// that there are 32 transitions of an encoding, not one from each attribute to each later one.
+// There is one state per attribute (KUNDEL III-E). Attributes are connected by a shared state, so that an
+// encoding has 32 transitions instead of one from each attribute to each later attribute.
 
 error {
     EmptyEvent,
@@ -47,8 +47,8 @@ parser frame_parser(
         }
     }
 
-    // Pairs have any order, but attribute 0 comes first or not at all: after a pair, id 0 is the
-    // end. An id that is there twice would give its attribute two values.
+    // Pairs have any order, but attribute 0 can only be the first one, because id 0 after a pair is
+    // the end. A repeated id is an error, because its attribute would have two values.
     state id_pairs {
         packet.extract(hdr.first);
         meta.bitmask = 0;
@@ -88,7 +88,7 @@ parser frame_parser(
         transition next_value;
     }
 
-    // The lowest bit that is left; each value fades its own out.
+    // Selects the lowest remaining bit. Each value clears its bit.
     state next_value {
         transition select(meta.left) {
             0: accept;

@@ -1,5 +1,5 @@
-// State of one pass: rows and vectors say of which events a cell knows. Where one of these comes, its
-// value as the event finds it gives ports, and then the event updates it.
+// State of one pass. Rows and vectors select the events that a cell applies to. For such an event, the
+// current value of the cell selects the ports, and then the event updates the cell.
 
 
 control ask_cell(inout metadata_t meta, inout cell_t cell) {

@@ -1,4 +1,4 @@
-// What a cell holds, by its number in the entries.
+// Functions of a cell, by their number in the entries.
 const bit<8> COUNT = 0;
 const bit<8> SUM = 1;
 const bit<8> AVG = 2;
@@ -7,12 +7,12 @@ const bit<8> MAX = 4;
 const bit<8> MOVED = 5;
 
 struct cell_t {
-    bit<8> block;  // registers of which counter
+    bit<8> block;  // number of the counter that has the registers
     bit<32> slot;
     bit<8> function;
     bit<64> window;
     bit<96> tag;
-    bit<96> owner;  // the tag of the cell that wrote its registers
+    bit<96> owner;  // tag of the cell that wrote the registers
     start_t start;
     bit<32> count;
     value_t value;

@@ -1,4 +1,4 @@
-// The time of an event, 1000 a microsecond: its own clock, else that of the switch.
+// The time of an event (1000 units per microsecond): its own clock, or the clock of the switch.
 control clock(in headers_t hdr, inout metadata_t meta,
               in standard_metadata_t standard_metadata) {
     apply {

@@ -1,6 +1,6 @@
-// Empties a cell whose window is over: times differ around the clock, either way. That of
-// MOVED is over for a value which is as far from the one that opened it. What another cell
-// has left in the registers is nothing to this one.
+// Empties a cell whose window has ended. Time differences wrap around in both directions. A
+// window of MOVED ends with a value that differs by this amount from the first value of the
+// window. Contents of the registers that belong to another cell are discarded.
 control closing(in metadata_t meta, in value_t operand, inout cell_t cell) {
     start_t after = 0;
     start_t before = 0;

@@ -1,4 +1,4 @@
-// Checksums as they leave.
+// Computes the checksums of emitted packets.
 control compute_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(
@@ -164,7 +164,7 @@ control compute_checksums(inout headers_t hdr, inout metadata_t meta) {
             },
             hdr.udp.checksum,
             HashAlgorithm.csum16);
-        // 0 would say that there is none: the sum over nothing is 0xffff.
+        // A checksum of 0 would mean that there is none. The sum over a zero word is 0xffff.
         update_checksum(
             meta.summed == 1 && hdr.udp.checksum == 0,
             {

@@ -1,4 +1,4 @@
-// Conjunctions of single values: the values of some fields are one key.
+// Conjunctions of single values: the values of several fields form one key.
 control conjunctions(in headers_t hdr, inout metadata_t meta) {
     bit<64> value_1 = 0;
     bit<64> value_2 = 0;

@@ -1,4 +1,4 @@
-// Headers to a packet.
+// Emits the headers of a packet.
 control event_deparser(packet_out packet, in headers_t hdr) {
     apply {
         packet.emit(hdr.ethernet);

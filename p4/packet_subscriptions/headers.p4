@@ -1,4 +1,4 @@
-// Headers of the specification, and those that the program needs itself.
+// Headers of the specification, and additional headers that the program needs.
 header ethernet_h {
     bit<48> dst;
     bit<48> src;
@@ -301,7 +301,7 @@ header options_h {
     varbit<OPTIONS_BITS> values;
 }
 
-// While a datagram is examined: one message, and one of a type that nobody can ask for.
+// A message of the datagram, and a message whose type is not in the specification.
 header block_h {
     bit<16> length;
     varbit<MESSAGE_BITS> message;
@@ -311,12 +311,12 @@ header rest_h {
     varbit<MESSAGE_BITS> message;
 }
 
-// The ports that want a message, before it.
+// The ports of a message, in front of the message.
 header wanted_h {
     ports_t ports;
 }
 
-// Messages that were examined, each behind its ports.
+// Messages that have been examined, each after its ports.
 header examined_h {
     varbit<EXAMINED_BITS> messages;
 }

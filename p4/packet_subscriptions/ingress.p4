@@ -1,4 +1,4 @@
-// What is dropped, what is an event, and what is routed.
+// Drops packets, matches events, and routes all other traffic.
 control ingress(inout headers_t hdr, inout metadata_t meta,
                 inout standard_metadata_t standard_metadata) {
     counter(REASONS, CounterType.packets) dropped;
@@ -10,7 +10,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
     apply {
         meta.reason = NOT_DROPPED;
         if (meta.step == ARRIVED) {
-            // Never back to where it came from.
+            // A packet is never sent back to its ingress port.
             meta.elsewhere = ALL_PORTS;
             if (standard_metadata.ingress_port <= PORTS) {
                 meta.elsewhere =
@@ -52,7 +52,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
                         meta.step = EXAMINE;
                     }
                     if (meta.next == 0 && hdr.moldudp64.count > 1) {
-                        // The message and who wants it stay in front while the next is examined.
+                        // The message and its ports stay in front of the next message.
                         hdr.wanted_now.setValid();
                         hdr.wanted_now.ports = meta.ports;
                         meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS

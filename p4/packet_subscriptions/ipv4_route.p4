@@ -1,4 +1,4 @@
-// All other traffic.
+// Routes all other traffic.
 control ipv4_route(inout headers_t hdr, inout metadata_t meta,
                    inout standard_metadata_t standard_metadata) {
     action send(port_t port) {

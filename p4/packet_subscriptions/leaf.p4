@@ -1,11 +1,11 @@
-// The leaf: who gets the event.
+// The leaf of an event, which contains its ports.
 control leaf(inout metadata_t meta) {
     terms_t found = 0;
 
     action deliver(ports_t ports) {
         meta.ports = meta.ports | ports;
     }
-    // Bits that are no term's go by.
+    // Bits without a term are ignored.
     action deliver_terms(terms_t terms) {
         found = meta.terms & terms;
         meta.ports = meta.ports | (

@@ -1,4 +1,4 @@
-// One event and one group of rules: from the first state to its leaf, and what that asks for.
+// Matches one event against one group of rules, from the first state to the leaf and its updates.
 control one_event(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
     conjunctions() conjunctions_1;
@@ -26,7 +26,7 @@ control one_event(inout headers_t hdr, inout metadata_t meta,
         meta.next = next;
     }
 
-    // Its one row moves all events to another set of states at once.
+    // An update of the single row switches all events to other states atomically.
     @name("start")
     table start_rows {
         key = {
@@ -40,7 +40,7 @@ control one_event(inout headers_t hdr, inout metadata_t meta,
         size = 1;
     }
 
-    // By the state that a group begins in, that of the group after it.
+    // Maps the first state of a group to the first state of the next group.
     @name("next")
     table next_rows {
         key = {

@@ -1,8 +1,8 @@
-// A packet to headers.
+// Parses a packet into headers.
 parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
-    bit<16> room = 0;  // bytes of the datagram that are left
-    bit<16> left = 0;  // messages
+    bit<16> room = 0;  // remaining bytes of the datagram
+    bit<16> left = 0;  // remaining messages
 
     state start {
         meta.again = 0;
@@ -18,7 +18,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // What a packet takes along is not there yet.
+    // Initializes the metadata that later passes keep.
     state arrived {
         meta.step = ARRIVED;
         meta.ports = 0;
@@ -44,7 +44,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // A fragment, or what has options, is no event, and is routed.
+    // Fragments and packets with options are not events, and are routed.
     state parse_version {
         transition select(packet.lookahead<bit<64>>()) {
             64w0x4500000000000000 &&& 64w0xff00000000003fff: parse_ipv4;
@@ -98,7 +98,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // A heartbeat, or the end of the session: routed like all that is no event.
+    // A heartbeat or the end of the session is not an event, and is routed.
     state no_messages {
         verify(room == 0, error.BadLength);
         transition accept;
@@ -130,7 +130,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // A message of another length than its type has is no event.
+    // A message with a wrong length for its type is not an event.
     state parse_type {
         meta.message_type = packet.lookahead<bit<8>>();
         transition select(meta.message_type, hdr.message_block.length) {

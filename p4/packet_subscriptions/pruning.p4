@@ -1,4 +1,4 @@
-// The messages that the port of this copy does not want come off.
+// Removes the messages of a copy that do not match the rules of its port.
 control pruning(inout headers_t hdr, inout metadata_t meta,
                 inout standard_metadata_t standard_metadata) {
     ports_t mine = 0;

@@ -1,12 +1,12 @@
-// The registers of a cell to what a condition sees.
+// Computes the value that a condition reads from the registers of a cell.
 control reading(in metadata_t meta, in value_t operand, inout cell_t cell) {
     closing() closing_;
     bit<128> divisor = 0;
     bit<128> less = 0;
     bit<128> work = 0;
 
-    // Restoring division, as no target divides: remainder above, quotient below, and
-    // where the divisor fits, it is taken off above and 1 is put in below.
+    // Restoring division, because no target can divide: remainder above, quotient
+    // below. If the divisor fits, it is subtracted above, and 1 is set below.
     action divide() {
         divisor = (bit<128>) cell.count << 64;
         less = divisor - 1;

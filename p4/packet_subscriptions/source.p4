@@ -1,17 +1,17 @@
-// Who may send what into this switch, by the port that it comes in by.
+// Checks whether the neighbor at the ingress port may send a packet.
 //
-// Only switches and publishers send events. Any other host sends plain traffic, and in IPv4
-// under its own address alone. A port without a row has no neighbor in the tables: nothing
-// is taken from it.
+// Only switches and publishers may send events. Other hosts may send plain traffic, and
+// IPv4 only from their own address. A port without a row has no neighbor in the tables, and
+// its packets are dropped.
 control check_source(in headers_t hdr, in bool published, inout metadata_t meta,
                      in standard_metadata_t standard_metadata) {
     bool trusted = true;
     bit<32> address = 0;
 
-    // A switch, or a publisher.
+    // The neighbor is a switch or a publisher.
     action trust() {
     }
-    // Any other host, of this address.
+    // The neighbor is another host, which has this address.
     action host(bit<32> ipv4) {
         trusted = false;
         address = ipv4;
@@ -37,13 +37,13 @@ control check_source(in headers_t hdr, in bool published, inout metadata_t meta,
     apply {
         port_rows.apply();
         if (meta.reason != NOT_DROPPED) {
-            // Nothing is taken from this port.
+            // The ingress port is unknown.
         } else if (published) {
             if (!trusted) {
                 meta.reason = NO_PUBLISHER;
             }
         } else if (hdr.ipv4.isValid()) {
-            // No router passes these on, and some have no address of a host.
+            // Routers do not forward these packets, and some have no host address.
             if ((hdr.ipv4.protocol == IGMP && hdr.ipv4.dst[31:28] == GROUPS)
                 || hdr.ipv4.dst[31:8] == LOCAL_NETWORK_CONTROL || hdr.ipv4.dst == BROADCAST) {
                 meta.reason = LINK_LOCAL;

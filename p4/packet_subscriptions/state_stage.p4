@@ -1,5 +1,5 @@
 // State: (state, cell) -> state for the conditions, then leaf -> cells to update. A
-// target that reaches a register once a pass needs its own registers for each position.
+// target with one register access per pass needs registers for each position.
 control state_stage(in headers_t hdr, inout metadata_t meta,
                     in standard_metadata_t standard_metadata) {
     register<bit<96>>(1024) recent_owner;
@@ -365,7 +365,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
     apply {
         clock_.apply(hdr, meta, standard_metadata);
 
-        // All conditions look at cells as the event finds them.
+        // All conditions read the cells before the event updates them.
         if (load_1_rows.apply().hit) {
             if (cell.block == 0) {
                 recent_owner.read(cell.owner, cell.slot);
@@ -447,7 +447,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             }
         }
 
-        // Then the updates that its leaf asks for.
+        // The leaf then selects the cells to update.
         known = 0;
         update_1_rows.apply();
         if (known == 1) {

@@ -1,4 +1,4 @@
-// The registers of a cell after an event with this operand.
+// Updates the registers of a cell for an event with this operand.
 control updating(in metadata_t meta, in value_t operand, inout cell_t cell) {
     closing() closing_;
     apply {

@@ -1,4 +1,4 @@
-// Checksums as they come.
+// Verifies the checksums of received packets.
 control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         verify_checksum(
@@ -19,7 +19,7 @@ control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
             },
             hdr.ipv4.checksum,
             HashAlgorithm.csum16);
-        // With itself, the checksum is 0, also if it was sent as 0xffff (RFC 768).
+        // The checksum over all words and itself is 0, even if it was sent as 0xffff (RFC 768).
         verify_checksum(
             meta.step == ARRIVED && meta.events == 1 && hdr.udp.checksum != 0,
             {

@@ -1,7 +1,7 @@
-// Whether the stack of a frame that has just arrived is what its count says.
+// Checks the label count of a frame that has just arrived.
 //
-// Behind the labels must come an IPv4 datagram that fills the frame; only a frame that Ethernet may
-// have filled up can be longer. A count that is too small leaves labels in the datagram's place.
+// An IPv4 datagram that fills the frame must follow the labels. Only a short frame, which Ethernet may have
+// padded, can be longer. If the count is too small, labels are in the position of the datagram.
 
 control check_stack(
     in headers_t hdr,

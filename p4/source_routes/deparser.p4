@@ -1,4 +1,4 @@
-// The labels that no pass has looked at stay in front of those that are kept.
+// Emits the unexamined labels before the kept labels.
 
 control frame_deparser(packet_out packet, in headers_t hdr) {
     apply {

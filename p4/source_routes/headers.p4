@@ -1,4 +1,4 @@
-// Headers of a frame, and what is known of it on its way.
+// Headers and metadata of a frame.
 
 header ethernet_h {
     bit<48> dst;
@@ -47,26 +47,26 @@ struct headers_t {
     TUNNEL_HEADERS
     ethernet_h ethernet;
     stack_h stack;
-    EACH_POSITION(NEXT_HEADER)  // next_1 .. next_K, of this pass
-    labels_h later;  // those of later passes
-    labels_h kept;   // those that copies take along, kept by earlier passes
-    EACH_POSITION(KEPT_HEADER)  // kept_1 .. kept_K, by this pass
-    ipv4_h ipv4;  // of a frame without a stack; behind a stack it is payload
+    EACH_POSITION(NEXT_HEADER)  // next_1 .. next_K, the labels of this pass
+    labels_h later;  // labels of later passes
+    labels_h kept;   // labels that earlier passes have kept for the copies
+    EACH_POSITION(KEPT_HEADER)  // kept_1 .. kept_K, the labels that this pass keeps
+    ipv4_h ipv4;  // only in frames without a stack; after a stack it is payload
     ipv4_options_h options;
     DATAGRAM_HEADERS
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // a frame that goes round loses the one it had
-    @field_list(CARRIED) bit<16> unexamined;   // labels that no pass has looked at
+    @field_list(CARRIED) port_t ingress_port;  // kept here, because recirculation overwrites it
+    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined
     @field_list(CARRIED) bit<2> seen;          // FOREIGN, OWN or KEPT
-    @field_list(CARRIED) ports_t ports;        // that this run of own labels names
-    @field_list(CARRIED) ports_t hosts;        // those of them that are before hosts
-    @field_list(CARRIED) bit<1> sent;          // an earlier run had a copy
-    bit<16> others;    // labels that are not of this pass
+    @field_list(CARRIED) ports_t ports;        // ports that this run of own labels selects
+    @field_list(CARRIED) ports_t hosts;        // those of them that lead to hosts
+    @field_list(CARRIED) bit<1> sent;          // an earlier run has sent a copy
+    bit<16> others;    // number of labels that do not belong to this pass
     TUNNEL_METADATA
-    bit<32> datagram;  // the first four bytes behind the stack
-    bit<1> another;    // a label of this pass begins another run, or with REACTIVE ends this one
-    bit<1> alone;      // only what goes on is wanted
-    reason_t reason;   // to drop the frame
+    bit<32> datagram;  // first four bytes after the stack
+    bit<1> another;    // a label of this pass starts another run, or ends this run with REACTIVE
+    bit<1> alone;      // only the copy with the remaining labels is needed
+    reason_t reason;   // reason for dropping the frame
 }

@@ -1,4 +1,4 @@
-// What becomes of a frame: looked at again, sent, or dropped and counted.
+// Recirculates a frame, sends it, or drops and counts it.
 
 control ingress(
     inout headers_t hdr,
@@ -59,7 +59,7 @@ control ingress(
                 } else if (hdr.stack.num_entries != 0) {
                     send.apply(meta, standard);
                 } else {
-                    // A switch has nothing to do with an empty stack.
+                    // Only hosts get a frame with an empty stack.
                     meta.ports = meta.ports & meta.hosts;
                     if (meta.ports == 0) {
                         meta.reason = NO_LABEL_LEFT;
@@ -70,7 +70,7 @@ control ingress(
             }
         }
         if (meta.reason != NOT_DROPPED) {
-            // A frame is not lost if an earlier run of its labels had copies.
+            // The frame does not count as dropped if an earlier run of its labels has sent copies.
             if (meta.sent == 0) {
                 dropped.count((bit<32>) meta.reason);
             }

@@ -1,4 +1,4 @@
-// One position of the stack: whether its label is this switch's, and which ports it names.
+// One position of the stack: checks whether its label is for this switch, and which ports it selects.
 
 #define NAME_LOW_PORT(NAMED, NUMBER) NAMED = NAMED & shift(1, (bit<9>) NUMBER - 1);
 
@@ -28,7 +28,7 @@ control label_position(
 ) {
     ports_t named = 0;
 
-    // ports: those that the label may name. hosts: those of them that are before hosts.
+    // ports: ports that the label may select. hosts: those of them that lead to hosts.
     action own(ports_t ports, ports_t hosts) {
         named = ports;
         meta.hosts = meta.hosts | hosts;

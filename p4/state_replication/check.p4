@@ -1,4 +1,4 @@
-// Whether a message of a state is whole, and may be here.
+// Checks whether a message of a state is complete, and whether its source may send it.
 
 control check_message(
     in headers_t hdr,

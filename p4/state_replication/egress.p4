@@ -1,4 +1,4 @@
-// What a single copy still needs.
+// Processing of each copy of a frame.
 
 control egress(
     inout headers_t hdr,
@@ -7,7 +7,7 @@ control egress(
 ) {
     apply {
         if (standard.egress_rid != 0) {
-            // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
+            // A copy of FAN_OUT is forwarded only to the ports of its subset.
             meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
             if (meta.ports == 0) {
                 mark_to_drop(standard);
@@ -15,7 +15,7 @@ control egress(
                 recirculate_preserving_field_list(CARRIED);
             }
         } else if (meta.acknowledged != 0 && standard.egress_port == meta.acknowledged) {
-            // What follows the UDP header goes back as it came.
+            // The payload of the UDP datagram is returned unchanged.
             hdr.ethernet.dst = 24w0x01005E ++ 1w0 ++ ACK[0:0] ++ hdr.ipv4.dst[21:0];
             hdr.ethernet.src = ACKNOWLEDGER_MAC;
             hdr.ipv4.src = ACKNOWLEDGER;

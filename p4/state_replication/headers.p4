@@ -1,4 +1,4 @@
-// Headers of a frame, and what is known of it on its way.
+// Headers and metadata of a frame.
 
 header ethernet_h {
     bit<48> dst;
@@ -33,13 +33,13 @@ header udp_h {
 }
 
 #ifdef EMBEDDED_CONTROLLER
-// To the switch's own controller: the port that a message came in by.
+// Header to the controller of the switch, with the ingress port of a message.
 @controller_header("packet_in")
 header packet_in_h {
     bit<16> port;
 }
 
-// From it: where to send a message.
+// Header from the controller, with the ports to send a message to.
 @controller_header("packet_out")
 header packet_out_h {
     ports_t ports;
@@ -54,15 +54,15 @@ struct headers_t {
     ethernet_h ethernet;
     ipv4_h ipv4;
     ipv4_options_h options;
-    udp_h udp;  // of what is sent to 239.0.0.0/8
+    udp_h udp;  // only in datagrams to 239.0.0.0/8
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // that no copy is sent to; 0 for none
-    @field_list(CARRIED) ports_t ports;        // to send to
-    @field_list(CARRIED) port_t acknowledged;  // where a copy is the ack; 0 for nowhere
-    ports_t entered;     // the port that the frame came in by
-    bit<1> from_switch;  // which leads to a switch
-    bit<1> publisher;    // or to a host that may publish
-    reason_t reason;     // to drop the frame
+    @field_list(CARRIED) port_t ingress_port;  // port without a copy; 0 for none
+    @field_list(CARRIED) ports_t ports;        // ports to send to
+    @field_list(CARRIED) port_t acknowledged;  // port whose copy is the ack; 0 for none
+    ports_t entered;     // mask of the ingress port
+    bit<1> from_switch;  // the ingress port leads to a switch
+    bit<1> publisher;    // the ingress port leads to a host that may publish
+    reason_t reason;     // reason for dropping the frame
 }

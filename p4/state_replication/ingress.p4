@@ -1,4 +1,4 @@
-// What becomes of a frame: sent, kept in mind, or dropped and counted.
+// Sends or registers a message of a state, or drops and counts it.
 
 control ingress(
     inout headers_t hdr,
@@ -11,8 +11,8 @@ control ingress(
     ports_t tree_hosts = 0;
     bit<8> lease_bits = 0;
 
-    // links: ports of the tree that joins all switches. hosts: ports before hosts. lease: a port is
-    // kept for one to two times 2^lease microseconds.
+    // links: ports of the tree that connects all switches. hosts: ports that lead to hosts. lease: a
+    // port is remembered for one to two times 2^lease microseconds.
     action span(ports_t links, ports_t hosts, bit<8> lease) {
         tree_links = links;
         tree_hosts = hosts;
@@ -75,7 +75,7 @@ control ingress(
                                 send.apply(meta, standard);
 #ifndef EMBEDDED_CONTROLLER
                             } else {
-                                // A register or remove that leads no further.
+                                // A register or remove that is not forwarded.
                                 mark_to_drop(standard);
 #endif
                             }

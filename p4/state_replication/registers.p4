@@ -1,26 +1,26 @@
-// The ports behind which somebody subscribed to a state, in registers, each for a lease.
+// Registers with the ports that lead to subscribers of a state. Each port has a lease.
 //
-// Time goes by in generations of 2^lease microseconds. A state has the ports that were registered in
-// the generation of its last message, and those of the one before; older ones are forgotten.
+// Time is divided into generations of 2^lease microseconds. A state has the ports that were registered in
+// the generation of its last message or in the preceding generation; older ports are forgotten.
 //
-// In a period, one register of a state goes out by each link, no matter how many come in. All hosts
-// register a state again at the same time, every 30 seconds. So one message of each state crosses a
-// link each way in 30 seconds (two if a period ends meanwhile), and a message that was lost is
-// followed by another 30 seconds later.
+// In each period, a switch forwards one register of a state per link, regardless of how many it receives.
+// All hosts refresh their registrations of a state at the same time, every 30 seconds. So one message per
+// state crosses a link in each direction in 30 seconds (two if a period ends in between), and a lost message
+// is followed by another one 30 seconds later.
 
 #ifndef EMBEDDED_CONTROLLER
 control replicate_state(
     in headers_t hdr,
     inout metadata_t meta,
     in standard_metadata_t standard,
-    in ports_t links,  // of the tree
+    in ports_t links,  // ports of the tree
     in ports_t hosts,
     in bit<8> lease
 ) {
     register<ports_t>(STATES) subscribers;
     register<ports_t>(STATES) earlier;
     register<bit<32>>(STATES) generation;
-    register<ports_t>(STATES) informed;  // links with a register in the period below, and no remove since
+    register<ports_t>(STATES) informed;  // links with a register in period_informed, and without a later remove
     register<bit<32>>(STATES) period_informed;
 
     apply {
@@ -45,7 +45,7 @@ control replicate_state(
                 before = current == last + 1 ? now : 0;
                 now = 0;
             }
-            // Ports that left the tree lead nowhere, whoever is behind them.
+            // Ports that have left the tree are not used, even if they lead to subscribers.
             now = now & (links | hosts);
             before = before & (links | hosts);
             if (kind == PUBLISH) {
@@ -69,8 +69,8 @@ control replicate_state(
                     now = now & ~meta.entered;
                     before = before & ~meta.entered;
                     ports_t left = now | before;
-                    // Behind q nobody is served from here once no port but q is left: of all links
-                    // if none is, of q itself if only q is.
+                    // A link does not need updates from here if no other port has subscribers. This
+                    // applies to all links if no port remains, and to q if only q remains.
                     if (left == 0) {
                         meta.ports = links;
                     } else if ((left & (left - 1)) == 0) {

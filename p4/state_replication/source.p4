@@ -1,8 +1,8 @@
-// Who may send what into this switch, by the port that it comes in by.
+// Checks whether the neighbor at the ingress port may send a frame.
 //
-// A host sends under its own address alone. It registers and removes its own port, as that is all
-// that a message can be about, and publishes if the tables make it a publisher. A port without an
-// entry has no neighbor in the tables: nothing is taken from it.
+// A host may send only from its own address. It can register and remove only its own port, because a
+// message does not contain a port, and publishes if it is a publisher in the tables. A port without an
+// entry has no neighbor in the tables, and its frames are dropped.
 
 control check_source(
     in headers_t hdr,
@@ -11,7 +11,7 @@ control check_source(
 ) {
     bit<32> address = 0;
 
-    // A switch.
+    // The neighbor is a switch.
     action trust() {
         meta.from_switch = 1;
     }
@@ -21,7 +21,7 @@ control check_source(
         address = ipv4;
     }
 
-    // Any other host.
+    // The neighbor is another host.
     action host(bit<32> ipv4) {
         address = ipv4;
     }

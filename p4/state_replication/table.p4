@@ -1,14 +1,14 @@
-// The ports behind which somebody subscribed to a state, in a table.
+// Table with the ports that lead to subscribers of a state.
 //
-// The controller on the switch gets every register and remove, and acks of other switches; it writes
-// the rows, sends on what must go on, and acknowledges.
+// The controller on the switch receives every register and remove, and the acks of other switches. It
+// writes the rows, forwards messages if necessary, and acknowledges them.
 
 #ifdef EMBEDDED_CONTROLLER
 control replicate_state(
     inout headers_t hdr,
     inout metadata_t meta,
     inout standard_metadata_t standard,
-    in ports_t links,  // of the tree
+    in ports_t links,  // ports of the tree
     in ports_t hosts
 ) {
     action send(ports_t ports) {
@@ -18,7 +18,7 @@ control replicate_state(
     action nobody() {
     }
 
-    // Rows of the switch's own controller, in its role: no other client writes them.
+    // Only the controller of the switch writes these rows, in its own role.
     @p4runtime_role("states")
     table state {
         key = {

@@ -1,4 +1,4 @@
-// What a single copy still needs.
+// Processing of each copy of a frame.
 
 control egress(
     inout headers_t hdr,
@@ -14,7 +14,7 @@ control egress(
         hdr.later.setInvalid();
     }
 
-    // Ports before a host.
+    // Ports that lead to a host.
     table host_port {
         key = {
             standard.egress_port: exact @name("port");
@@ -32,7 +32,7 @@ control egress(
         if (meta.inside == 1) {
             recirculate_preserving_field_list(CARRIED);
         } else if (standard.egress_rid != 0) {
-            // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
+            // A copy of FAN_OUT is forwarded only to the ports of its subset.
             meta.ports = meta.ports & shift(0xff, (bit<9>) (standard.egress_rid - 1) << 3);
             if (meta.ports == 0) {
                 mark_to_drop(standard);

@@ -1,4 +1,4 @@
-// Headers of a frame, and what is known of it on its way.
+// Headers and metadata of a frame.
 
 header ethernet_h {
     bit<48> dst;
@@ -11,7 +11,7 @@ header stack_h {
 }
 
 header label_h {
-    bit<LABEL_BITS> value;  // of hybrid stacks: type in the top 2 bits
+    bit<LABEL_BITS> value;  // in hybrid stacks, the type is in the top 2 bits
 }
 
 header labels_h {
@@ -41,25 +41,25 @@ struct headers_t {
     TUNNEL_HEADERS
     ethernet_h ethernet;
     stack_h stack;
-    EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, of this pass
-    labels_h later;  // all others
-    ipv4_h ipv4;  // of a frame without a stack; behind a stack it is payload
+    EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, the labels of this pass
+    labels_h later;  // all other labels
+    ipv4_h ipv4;  // only in frames without a stack; after a stack it is payload
     ipv4_options_h options;
     DATAGRAM_HEADERS
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // a frame that goes round loses the one it had
-    @field_list(CARRIED) bit<16> unexamined;   // labels that no pass has looked at
-    @field_list(CARRIED) ports_t ports;        // that labels choose; of a copy that is cut, its own
-    @field_list(CARRIED) ports_t along;        // those of them that anything stored leads to
-    @field_list(CARRIED) bit<1> stored;        // a stored label was there
-    @field_list(CARRIED) bit<1> uneven;        // some label does not go by every port
-    @field_list(CARRIED) bit<1> cut;           // this copy: labels that do not lead on are taken off
-    @field_list(CARRIED) bit<1> own;           // hops, or ports, are this switch's
-    @field_list(CARRIED) ports_t under;        // of the hop, or switch, whose labels are looked at
-    bit<16> later;     // labels that are not of this pass
+    @field_list(CARRIED) port_t ingress_port;  // kept here, because recirculation overwrites it
+    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined
+    @field_list(CARRIED) ports_t ports;        // ports that labels select; in a copy with cut, its port
+    @field_list(CARRIED) ports_t along;        // those of them that stored labels lead to
+    @field_list(CARRIED) bit<1> stored;        // the stack has had a stored label
+    @field_list(CARRIED) bit<1> uneven;        // not all labels continue at every port
+    @field_list(CARRIED) bit<1> cut;           // labels that do not continue at its port are removed from this copy
+    @field_list(CARRIED) bit<1> own;           // hops or ports belong to this switch
+    @field_list(CARRIED) ports_t under;        // ports of the hop or switch whose labels are being examined
+    bit<16> later;     // number of labels that do not belong to this pass
     TUNNEL_METADATA
-    bit<32> datagram;  // the first four bytes behind the stack
-    reason_t reason;   // to drop the frame
+    bit<32> datagram;  // first four bytes after the stack
+    reason_t reason;   // reason for dropping the frame
 }

@@ -1,5 +1,5 @@
-// One position of the stack: which ports its label chooses or, in a copy that is cut, whether it
-// leads on by the copy's port.
+// One position of the stack: determines the ports that its label selects or, in a copy with cut, whether
+// the label continues at the port of the copy.
 
 control label_position(inout stack_h stack, inout label_h label, inout metadata_t meta) {
     ports_t named = 0;
@@ -19,7 +19,7 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
 #endif
 
 #if ENCODING == 4
-    // This switch itself, which has these ports.
+    // The label is for this switch, which has these ports.
     action own(ports_t ports) {
         meta.own = 1;
         meta.under = ports;
@@ -48,8 +48,8 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
         size = LABELS;
     }
 
-    // A label of what is stored: two of them, or one that this switch does not hold, seldom go by
-    // the same ports.
+    // A stored label. Two stored labels, or one that this switch does not have, rarely use the same
+    // ports.
     action choose_stored() {
         meta.uneven = meta.uneven | meta.stored;
         meta.stored = 1;
@@ -121,7 +121,7 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
             } else if (type_ != HOP) {
                 goes = 0;
             }
-            // Roots and hops of other switches go along with what is stored.
+            // Roots and hops of other switches are kept together with the stored labels.
             if (meta.cut == 1 && meta.along == 0 && meta.own == 0 && (type_ == ROOT || type_ == HOP)) {
                 goes = 0;
             }

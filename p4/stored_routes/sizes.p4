@@ -1,13 +1,13 @@
-// Widths, sizes and numbers that switches, control plane and frames must agree on.
+// Widths, sizes and numbers shared by switches, control plane and frames.
 
-// Labels that one pass looks at: 1, 2, 4, 8, 16, 32 or 64; every position has a table of its own.
+// Number of labels that one pass examines: 1, 2, 4, 8, 16, 32 or 64. Every position has its own table.
 #ifndef LABELS_A_PASS
 #define LABELS_A_PASS 8
 #endif
 
-// What a label is: 1 a destination, 2 a stored tree, 3 hybrid: its type and an id of 14 bits, 4 port
-// bitmaps: a destination, a switch, or ports of the switch before. Frames of each encoding have an
-// EtherType of their own, so that no switch takes labels for what they are not.
+// Encoding of labels: 1 destination, 2 stored tree, 3 hybrid (a type and an id of 14 bits), 4 port bitmaps
+// (a destination, a switch, or ports of the preceding switch). Each encoding has its own EtherType, so that
+// no switch can misinterpret labels.
 #ifndef ENCODING
 #define ENCODING 3
 #endif
@@ -24,29 +24,29 @@ const bit<2> TREE = 1;
 const bit<2> HOP = 2;
 #elif ENCODING == 4
 const bit<16> STACK = 0x99AC;
-// The first two bits of a label; a host has 0 in the first.
+// First two bits of a label. The first bit is 0 for a host.
 const bit<2> PORTS_OF = 3;
-const bit<8> BLOCK = 11;  // ports that a label names
+const bit<8> BLOCK = 11;  // ports in a label
 #else
 #error "ENCODING is 1 to 4"
 #endif
 
 #define LABEL_BITS 16
-const bit<8> LABEL_BITS_SHIFT = 4;   // times LABEL_BITS
+const bit<8> LABEL_BITS_SHIFT = 4;   // to multiply by LABEL_BITS
 #define TIMES_LABEL_BYTES(NUMBER) ((bit<32>) (NUMBER) << LABEL_BYTES_SHIFT)
-const bit<8> LABEL_BYTES_SHIFT = 1;  // times the bytes of a label
+const bit<8> LABEL_BYTES_SHIFT = 1;  // to multiply by the bytes of a label
 
 #if ENCODING == 4
 const bit<16> MAX_LABELS = 512;
-const int LABELS_BITS = 512 * LABEL_BITS;  // of as many labels
+const int LABELS_BITS = 512 * LABEL_BITS;  // maximum bits of the labels of a stack
 #else
 const bit<16> MAX_LABELS = 64;
 const int LABELS_BITS = 64 * LABEL_BITS;
 #endif
 
-// Entries of a table.
+// Sizes of tables.
 #if ENCODING == 3
-const int LABELS = 16896;  // 16,383 trees, a hop of each port, a root
+const int LABELS = 16896;  // 16,383 trees, a hop per port, a root
 #else
 const int LABELS = 65535;
 #endif
@@ -59,43 +59,43 @@ typedef bit<9> port_t;
 #define PORTS 512
 typedef bit<PORTS> ports_t;  // bit p - 1 is port p, from 1 to 511
 
-// A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
-// subset, whose replicas are of instance subset + 1.
+// A multicast group has the number (subset << 8) | mask for ports of one subset of 8 ports. FAN_OUT makes
+// one copy per subset, with instance subset + 1.
 const bit<16> FAN_OUT = 0x1000;
 
-// Where a frame is put that only passes egress to go round.
+// Egress port of a frame that only passes egress to be recirculated.
 const port_t NOWHERE = 0;
 
 const bit<16> IPV4 = 0x0800;
 const bit<32> ETHERNET_BYTES = 14;
 const bit<32> COUNT_BYTES = 2;
 const bit<32> IPV4_BYTES = 20;
-const bit<4> WORDS = 5;         // 4 bytes each, of an IPv4 header without options
-const int OPTIONS_BITS = 320;   // at most
-const bit<32> SHORTEST_FRAME = 60;  // up to this, Ethernet fills frames up
+const bit<4> WORDS = 5;         // words of 4 bytes of an IPv4 header without options
+const int OPTIONS_BITS = 320;   // maximum
+const bit<32> SHORTEST_FRAME = 60;  // Ethernet pads frames to this length
 
 // standard_metadata.instance_type
 const bit<32> RECIRCULATED = 4;
 
-// Metadata that a frame keeps on its way from egress back to the parser.
+// Metadata that a frame keeps when egress recirculates it to the parser.
 #define CARRIED 1
 
-// Why a frame was dropped: index of the counter.
+// Reasons for dropping a frame: indexes of the counter.
 typedef bit<8> reason_t;
 const reason_t NOT_DROPPED = 0;
-const reason_t CUT_SHORT = 1;       // it ends within its headers, or before its datagram does
+const reason_t CUT_SHORT = 1;       // the frame ends within its headers or its datagram
 const reason_t EMPTY_STACK = 2;     // num_entries is 0
-const reason_t TOO_MANY_LABELS = 3; // num_entries is above MAX_LABELS
-const reason_t BAD_COUNT = 4;       // no IPv4 datagram that fills the frame is where num_entries says
-const reason_t NO_LABEL_LEFT = 5;   // of a copy: none of its labels leads on by its port
-const reason_t UNKNOWN_LABELS = 6;  // no label chooses a port of this switch
-const reason_t NO_PORT = 7;         // only the one that the frame came in by is chosen
-const reason_t NO_ROUTE = 8;        // no prefix holds the IPv4 destination
-const reason_t TTL_OVER = 9;        // the IPv4 time to live ends here
-const reason_t NOT_IPV4 = 10;       // neither a stack of this encoding nor IPv4
-const reason_t BAD_CHECKSUM = 11;   // of the IPv4 header
-const reason_t UNKNOWN_PORT = 12;   // nothing is known to be behind the port that it came in by
-const reason_t NO_PUBLISHER = 13;   // a stack from a host that is no publisher
-const reason_t FORGED_ADDRESS = 14; // plain IPv4 from another address than the host's
+const reason_t TOO_MANY_LABELS = 3; // num_entries is greater than MAX_LABELS
+const reason_t BAD_COUNT = 4;       // no IPv4 datagram that fills the frame follows num_entries labels
+const reason_t NO_LABEL_LEFT = 5;   // none of the labels of a copy continues at its port
+const reason_t UNKNOWN_LABELS = 6;  // no label selects a port of this switch
+const reason_t NO_PORT = 7;         // only the ingress port is selected
+const reason_t NO_ROUTE = 8;        // no prefix matches the IPv4 destination
+const reason_t TTL_OVER = 9;        // the IPv4 time to live has expired
+const reason_t NOT_IPV4 = 10;       // the frame has neither a stack of this encoding nor IPv4
+const reason_t BAD_CHECKSUM = 11;   // the checksum of the IPv4 header is wrong
+const reason_t UNKNOWN_PORT = 12;   // the tables have no neighbor at the ingress port
+const reason_t NO_PUBLISHER = 13;   // a stack from a host that is not a publisher
+const reason_t FORGED_ADDRESS = 14; // plain IPv4 from an address that differs from that of the host
 const reason_t LINK_LOCAL = 15;     // control traffic between neighbors (link_local.p4)
 const bit<32> REASONS = 16;

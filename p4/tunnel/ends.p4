@@ -1,12 +1,12 @@
-// The ends of tunnels: a frame goes into one by its egress port, and comes out of one by who sent
-// the datagram to whom, and by which port.
+// The ends of tunnels. The egress port of a frame selects the tunnel that it enters. A datagram leaves a
+// tunnel if its source, destination and ingress port match.
 
 control leave_tunnel(
     inout headers_t hdr,
     inout metadata_t meta,
     inout standard_metadata_t standard
 ) {
-    // What is inside comes by in a pass of its own.
+    // The frame in the tunnel is processed in a separate pass.
     action take_off() {
         meta.inside = 1;
         hdr.ethernet.setInvalid();
@@ -31,7 +31,7 @@ control leave_tunnel(
     }
 
     apply {
-        // Nobody puts a datagram together again that is in fragments.
+        // Fragments are not reassembled.
         if (
             hdr.udp.isValid() && hdr.udp.dst == TUNNEL_PORT
             && hdr.ipv4.flags[0:0] == 0 && hdr.ipv4.offset == 0
@@ -50,7 +50,7 @@ control enter_tunnel(
 ) {
     bit<16> length = meta.length;
 
-    // mac: of this end. next_hop: of the router or host behind the port.
+    // mac: address of this end. next_hop: address of the router or host behind the port.
     action put_on(bit<48> mac, bit<48> next_hop, bit<32> src, bit<32> dst) {
         hdr.outer_ethernet.setValid();
         hdr.outer_ethernet.dst = next_hop;
@@ -73,7 +73,7 @@ control enter_tunnel(
         hdr.outer_udp.src = TUNNEL_PORT;
         hdr.outer_udp.dst = TUNNEL_PORT;
         hdr.outer_udp.length = length + UDP_BYTES;
-        hdr.outer_udp.checksum = 0;  // none: that of the datagram within is right all the way
+        hdr.outer_udp.checksum = 0;  // no checksum: the inner datagram has a valid one
     }
 
     // Links that are tunnels.

@@ -1,10 +1,10 @@
-// Headers of a tunnel between switches, and what is known of a frame in one (WERNECKE 3.4.1).
+// Headers and metadata of a tunnel between switches (WERNECKE 3.4.1).
 //
-// A frame that crosses networks of other switches is the payload of a UDP datagram, from its
-// Ethernet header on.
+// A frame that crosses networks of other switches is the payload of a UDP datagram, including its
+// Ethernet header.
 
-const bit<16> TUNNEL_PORT = 26403;  // of UDP, both ways
-const bit<16> OUTER_BYTES = 28;    // of IPv4 and UDP in front of a frame
+const bit<16> TUNNEL_PORT = 26403;  // UDP source and destination port
+const bit<16> OUTER_BYTES = 28;    // IPv4 and UDP headers in front of a frame
 const bit<8> TIME_TO_LIVE = 64;
 const bit<3> DO_NOT_FRAGMENT = 2;
 const bit<8> UDP = 17;
@@ -17,13 +17,13 @@ header udp_h {
     bit<16> checksum;
 }
 
-// Before all others, and behind `options`: of a frame without a stack, after IPv4 without options.
+// Headers before all others, and after `options`. The latter exist in a frame without stack and IPv4 options.
 #define TUNNEL_HEADERS ethernet_h outer_ethernet; ipv4_h outer_ipv4; udp_h outer_udp;
 #define DATAGRAM_HEADERS udp_h udp;
 
-// inside: the frame that was in a datagram is to come by. fresh: this pass is the first of a frame.
-// length, announced: bytes of the frame, and its labels, as this pass began. What a target says of
-// the length behind ingress differs: BMv2 counts headers that came and went, and not all of them.
+// inside: the frame in the datagram is to be recirculated. fresh: this is the first pass of a frame.
+// length, announced: bytes and labels of the frame at the start of this pass. Egress cannot use the packet
+// length of the target: BMv2 counts some of the headers that were added and removed, but not all of them.
 #define TUNNEL_METADATA \
     @field_list(CARRIED) bit<1> inside; \
     bit<1> fresh; \

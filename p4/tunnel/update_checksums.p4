@@ -1,4 +1,4 @@
-// The checksums of IPv4 headers: again, as routing changes the time to live, and of a tunnel's.
+// Updates the checksums of IPv4 headers: of routed frames, whose time to live changes, and of tunnels.
 
 control update_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {

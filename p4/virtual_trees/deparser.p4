@@ -1,4 +1,4 @@
-// The labels of this pass go behind the others.
+// Emits the labels of this pass after the others.
 
 control frame_deparser(packet_out packet, in headers_t hdr) {
     apply {

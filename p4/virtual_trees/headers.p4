@@ -1,4 +1,4 @@
-// Headers of a frame, and what is known of it on its way.
+// Headers and metadata of a frame.
 
 header ethernet_h {
     bit<48> dst;
@@ -41,21 +41,21 @@ struct headers_t {
     TUNNEL_HEADERS
     ethernet_h ethernet;
     stack_h stack;
-    EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, of this pass
-    labels_h later;  // all others
-    ipv4_h ipv4;  // of a frame without a stack; behind a stack it is payload
+    EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, the labels of this pass
+    labels_h later;  // all other labels
+    ipv4_h ipv4;  // only in frames without a stack; after a stack it is payload
     ipv4_options_h options;
     DATAGRAM_HEADERS
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // a frame that goes round loses the one it had
-    @field_list(CARRIED) bit<16> unexamined;   // labels that no pass has looked at
-    @field_list(CARRIED) ports_t ports;        // gathered from trees and hops
-    @field_list(CARRIED) ports_t pruned;       // by stops
-    bit<16> later;     // labels that are not of this pass
+    @field_list(CARRIED) port_t ingress_port;  // kept here, because recirculation overwrites it
+    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined
+    @field_list(CARRIED) ports_t ports;        // ports of trees and hops
+    @field_list(CARRIED) ports_t pruned;       // ports of stops
+    bit<16> later;     // number of labels that do not belong to this pass
     TUNNEL_METADATA
-    bit<32> datagram;  // the first four bytes behind the stack
-    bit<1> untyped;    // a label of this pass is of type 00
-    reason_t reason;   // to drop the frame
+    bit<32> datagram;  // first four bytes after the stack
+    bit<1> untyped;    // a label of this pass has type 00
+    reason_t reason;   // reason for dropping the frame
 }

@@ -1,4 +1,4 @@
-// What becomes of a frame: looked at again, sent, or dropped and counted.
+// Recirculates a frame, sends it, or drops and counts it.
 
 control ingress(
     inout headers_t hdr,

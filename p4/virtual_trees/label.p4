@@ -1,4 +1,4 @@
-// One position of the stack: what its label means to this switch.
+// One position of the stack: applies its label to the ports of this switch.
 
 #define TOP_BIT(LABEL, N) LABEL.value[LABEL_BITS - N:LABEL_BITS - N]
 
@@ -19,7 +19,7 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
         label.setInvalid();
     }
 
-    // A label of another switch, or of type 00.
+    // The label is for another switch, or has type 00.
     action pass_by() {
         meta.untyped = meta.untyped | ~(TOP_BIT(label, 1) | TOP_BIT(label, 2));
     }

@@ -1,8 +1,8 @@
-// Control traffic between neighbors, which no router passes on: IGMP to groups, the addresses of
-// RFC 5771 for such protocols (mDNS, OSPF, VRRP and others), and broadcasts, as DHCP sends them.
+// Control traffic between neighbors that routers do not forward: IGMP to groups, addresses of RFC 5771 for
+// such protocols (mDNS, OSPF, VRRP and others), and broadcasts, for example of DHCP.
 //
-// Hosts and routers of any network send it, some of them without an address of their own. So it is
-// counted apart from frames with a forged address.
+// Hosts and routers of any network send such traffic, and some of them do not have an address. So it is
+// counted separately from frames with a forged address.
 
 const bit<8> IGMP = 2;
 const bit<4> GROUPS = 0xE;                       // 224.0.0.0/4

@@ -1,4 +1,4 @@
-// Ethernet, then a stack of labels or IPv4.
+// Parses Ethernet, and a label stack or IPv4.
 
 parser frame_parser(
     packet_in packet,
@@ -20,7 +20,7 @@ parser frame_parser(
         transition anew;
     }
 
-    // Of a frame that arrived, or was in a tunnel, what it takes along is not there yet.
+    // Initializes the metadata of a frame that has arrived or left a tunnel.
     state anew {
         meta.fresh = 1;
         meta.inside = 0;
@@ -53,7 +53,7 @@ parser frame_parser(
         transition accept;
     }
 
-    // One that is too short for UDP is a matter of its receiver.
+    // The receiver has to handle a datagram that is too short for UDP.
     state udp {
         transition select(hdr.ipv4.length) {
             OUTER_BYTES .. 0xffff: ports;
@@ -83,7 +83,7 @@ parser frame_parser(
         }
     }
 
-    // The labels that no pass has looked at are in front: this one takes the next LABELS_A_PASS.
+    // The unexamined labels are in front. This pass takes the next LABELS_A_PASS labels.
     EACH_POSITION(TAKE_LABEL)
 
     state TAKEN(LABELS_A_PASS) {

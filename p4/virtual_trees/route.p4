@@ -1,7 +1,7 @@
-// Frames without a stack: plain IPv4, by the longest prefix of the destination.
+// Routes frames without a stack: plain IPv4 by the longest prefix of the destination.
 
 #if PORTS == 512
-// v1model drops what is sent to this port alone; the port's group sends there.
+// v1model drops frames that are sent to this port directly, so they are sent to the group of the port.
 const port_t LAST_PORT = 511;
 const bit<16> LAST_GROUP = 0x3f40;
 #endif
@@ -11,13 +11,13 @@ control route_ipv4(
     inout metadata_t meta,
     inout standard_metadata_t standard
 ) {
-    // To the next switch. Switches have no MAC address, so a frame keeps its own.
+    // Sends to the next switch. Switches do not have MAC addresses, so the frame keeps its addresses.
     action send(port_t port) {
         standard.egress_spec = port;
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
     }
 
-    // To a host.
+    // Sends to a host.
     action deliver(bit<48> mac, port_t port) {
         standard.egress_spec = port;
         hdr.ethernet.dst = mac;

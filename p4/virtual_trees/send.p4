@@ -1,6 +1,6 @@
-// Sends one copy to each of some ports, never back where the frame came in.
+// Sends one copy to each port, except the ingress port.
 
-// Passes by the lowest COUNT subsets, which have LAST + 1 ports, where none of these is wanted.
+// Skips the lowest COUNT subsets, which have LAST + 1 ports, if none of these ports is selected.
 #define PASS_BY(LAST, COUNT) \
     if (rest[LAST:0] == 0) { \
         rest = rest >> (LAST + 1); \

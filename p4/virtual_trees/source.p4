@@ -1,23 +1,23 @@
-// Who may send what into this switch, by the port that it comes in by.
+// Checks whether the neighbor at the ingress port may send a frame.
 //
-// Only switches and publishers send what is passed on to subscribers. Any other host sends plain
-// traffic, and in IPv4 under its own address alone, so that none can speak for another. A port
-// without an entry has no neighbor in the tables: nothing is taken from it.
+// Only switches and publishers may send frames to subscribers. Other hosts may send plain traffic, and IPv4
+// only from their own address, so that a host cannot impersonate another one. A port without an entry has no
+// neighbor in the tables, and its frames are dropped.
 
 control check_source(
     in headers_t hdr,
-    in bool published,  // whether the frame is one for subscribers
+    in bool published,  // whether the frame is for subscribers
     inout metadata_t meta,
     in standard_metadata_t standard
 ) {
     bool trusted = true;
     bit<32> address = 0;
 
-    // A switch, or a publisher.
+    // The neighbor is a switch or a publisher.
     action trust() {
     }
 
-    // Any other host, of this address.
+    // The neighbor is another host, which has this address.
     action host(bit<32> ipv4) {
         trusted = false;
         address = ipv4;
@@ -43,7 +43,7 @@ control check_source(
     apply {
         port.apply();
         if (meta.reason != NOT_DROPPED) {
-            // Nothing is taken from this port.
+            // The ingress port is unknown.
         } else if (published) {
             if (!trusted) {
                 meta.reason = NO_PUBLISHER;

@@ -1,4 +1,4 @@
-// The checksum of the IPv4 header again, as routing changes its time to live.
+// Updates the checksum of the IPv4 header, because routing changes the time to live.
 
 control update_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {

@@ -1,4 +1,4 @@
-// The checksum of the IPv4 header, of frames without a stack: behind a stack it is payload.
+// Verifies the checksum of the IPv4 header of frames without a stack. After a stack, the header is payload.
 
 control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {

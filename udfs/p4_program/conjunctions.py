@@ -42,7 +42,7 @@ def conjunctions(program: ProgramLayout) -> str:
     there = "if (present == 1) {\n    keys_rows.apply();\n}\n"
     asked += there if optional else "keys_rows.apply();\n"
     return (
-        "// Conjunctions of single values: the values of some fields are one key.\n"
+        "// Conjunctions of single values: the values of several fields form one key.\n"
         f"control conjunctions(in headers_t hdr, inout metadata_t meta) {{\n{body}"
         "    action deliver(ports_t ports) {\n        meta.ports = meta.ports | ports;\n    }\n\n"
         f"{tables}    apply {{\n        if (field_1_rows.apply().hit) {{\n"

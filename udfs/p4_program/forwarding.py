@@ -22,7 +22,7 @@ def routing(program: ProgramLayout) -> str:
     length = ipv4.parts["length"]
     ttl = f"{i}.{ipv4.parts['ttl']}"
     return dedent(f"""\
-        // All other traffic.
+        // Routes all other traffic.
         control ipv4_route(inout headers_t hdr, inout metadata_t meta,
                            inout standard_metadata_t standard_metadata) {{
             action send(port_t port) {{
@@ -73,20 +73,20 @@ def sources(program: ProgramLayout) -> str:
     i = f"hdr.{ipv4.name}"
     protocol, dst = (f"{i}.{ipv4.parts[part]}" for part in ("protocol", "dst"))
     return dedent(f"""\
-        // Who may send what into this switch, by the port that it comes in by.
+        // Checks whether the neighbor at the ingress port may send a packet.
         //
-        // Only switches and publishers send events. Any other host sends plain traffic, and in IPv4
-        // under its own address alone. A port without a row has no neighbor in the tables: nothing
-        // is taken from it.
+        // Only switches and publishers may send events. Other hosts may send plain traffic, and
+        // IPv4 only from their own address. A port without a row has no neighbor in the tables, and
+        // its packets are dropped.
         control check_source(in headers_t hdr, in bool published, inout metadata_t meta,
                              in standard_metadata_t standard_metadata) {{
             bool trusted = true;
             bit<32> address = 0;
 
-            // A switch, or a publisher.
+            // The neighbor is a switch or a publisher.
             action trust() {{
             }}
-            // Any other host, of this address.
+            // The neighbor is another host, which has this address.
             action host(bit<32> ipv4) {{
                 trusted = false;
                 address = ipv4;
@@ -112,13 +112,13 @@ def sources(program: ProgramLayout) -> str:
             apply {{
                 port_rows.apply();
                 if (meta.reason != NOT_DROPPED) {{
-                    // Nothing is taken from this port.
+                    // The ingress port is unknown.
                 }} else if (published) {{
                     if (!trusted) {{
                         meta.reason = NO_PUBLISHER;
                     }}
                 }} else if ({i}.isValid()) {{
-                    // No router passes these on, and some have no address of a host.
+                    // Routers do not forward these packets, and some have no host address.
                     if (({protocol} == IGMP && {dst}[31:28] == GROUPS)
                         || {dst}[31:8] == LOCAL_NETWORK_CONTROL || {dst} == BROADCAST) {{
                         meta.reason = LINK_LOCAL;
@@ -144,13 +144,13 @@ def sending() -> str:
         )
     cases += f" else {{\n    standard_metadata.mcast_grp = FAN_OUT;\n{indent(AGAIN, '    ')}}}\n"
     return (
-        "// A set of ports is a multicast group: its number is subset of eight, ports in it.\n"
+        "// A set of ports is a multicast group. Its number is the subset and a port mask.\n"
         "control sending(inout metadata_t meta, inout standard_metadata_t standard_metadata) {\n"
         f"    apply {{\n{indent(cases, ' ' * 8)}    }}\n}}\n"
     )
 
 
-AGAIN = "// A copy for each subset, each to come in again.\nmeta.again = 1;\n"
+AGAIN = "// Each subset gets a copy, which is recirculated.\nmeta.again = 1;\n"
 
 
 def ingress(program: ProgramLayout) -> str:
@@ -178,7 +178,7 @@ def ingress(program: ProgramLayout) -> str:
     body = (
         "meta.reason = NOT_DROPPED;\n"
         "if (meta.step == ARRIVED) {\n"
-        "    // Never back to where it came from.\n"
+        "    // A packet is never sent back to its ingress port.\n"
         "    meta.elsewhere = ALL_PORTS;\n"
         "    if (standard_metadata.ingress_port <= PORTS) {\n"
         "        meta.elsewhere =\n"
@@ -207,7 +207,7 @@ def ingress(program: ProgramLayout) -> str:
         "}\n"
     )
     return (
-        "// What is dropped, what is an event, and what is routed.\n"
+        "// Drops packets, matches events, and routes all other traffic.\n"
         "control ingress(inout headers_t hdr, inout metadata_t meta,\n"
         "                inout standard_metadata_t standard_metadata) {\n"
         "    counter(REASONS, CounterType.packets) dropped;\n"
@@ -226,7 +226,7 @@ def _one_event(program: ProgramLayout) -> str:
     return dedent(f"""\
         subscriptions.apply(hdr, meta, standard_metadata);
         if (meta.next != 0) {{
-            // Another group of rules.
+            // The packet is matched against another group of rules.
             standard_metadata.egress_spec = NOWHERE;
             meta.again = 1;
             meta.step = EXAMINE;
@@ -266,7 +266,7 @@ def _event_of_several(program: ProgramLayout) -> str:
                 meta.step = EXAMINE;
             }}
             if (meta.next == 0 && {count} > 1) {{
-                // The message and who wants it stay in front while the next is examined.
+                // The message and its ports stay in front of the next message.
                 hdr.wanted_now.setValid();
                 hdr.wanted_now.ports = meta.ports;
                 meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS
@@ -299,13 +299,13 @@ def egress(program: ProgramLayout) -> str:
     )
     body = (
         "if (standard_metadata.egress_rid != 0) {\n"
-        "    // For one subset of the ports.\n"
+        "    // The copy is for one subset of the ports.\n"
         "    meta.ports = meta.ports\n"
         "        & ((ports_t) 0xff << (bit<8>) ((standard_metadata.egress_rid - 1) << 3));\n"
         "}\n"
         "if (meta.again == 1) {\n"
         "    if (meta.ports == 0 && meta.step != EXAMINE) {\n"
-        "        // No port of this subset is wanted.\n"
+        "        // The packet has no port in this subset.\n"
         "        mark_to_drop(standard_metadata);\n"
         "    } else {\n"
         "        recirculate_preserving_field_list(KEPT_FIELDS);\n"
@@ -313,7 +313,7 @@ def egress(program: ProgramLayout) -> str:
     )
     instances = "    pruning() pruned;\n\n" if several else ""
     return (
-        f"// Packets that come in again{', and what comes off a copy' if several else ''}.\n"
+        f"// Recirculates packets{', and prunes the messages of a copy' if several else ''}.\n"
         "control egress(inout headers_t hdr, inout metadata_t meta,\n"
         "               inout standard_metadata_t standard_metadata) {\n"
         f"{instances}    apply {{\n{indent(body, ' ' * 8)}    }}\n}}\n"

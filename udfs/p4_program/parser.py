@@ -52,7 +52,7 @@ class Metadata:
 
 def headers(program: ProgramLayout) -> str:
     """Generates the types of all headers, and the struct of their instances."""
-    text = "// Headers of the specification, and those that the program needs itself.\n"
+    text = "// Headers of the specification, and additional headers that the program needs.\n"
     for layer in layers(program):
         fields = "".join(f"    bit<{f.bits}> {p4_name(f.name)};\n" for f in layer.header.fields)
         text += f"header {layer.name}_h {{\n{fields}}}\n\n"
@@ -84,25 +84,29 @@ def metadata(program: ProgramLayout) -> list[Metadata]:
     several = program.repetition is not None
     fields = [
         Metadata("bit<8>", "step", "ARRIVED", kept=True),
-        Metadata("ports_t", "elsewhere", "", "ports that it did not come in by", kept=True),
-        Metadata("ports_t", "ports", "0", "of one event, then of the packet", kept=True),
-        Metadata("ports_t", "all_ports", "0", "of the messages so far", True, several),
-        Metadata("bit<16>", "place", "0", "messages so far", True, several),
+        Metadata("ports_t", "elsewhere", "", "all ports except the ingress port", kept=True),
+        Metadata("ports_t", "ports", "0", "ports of one event, then of the packet", kept=True),
+        Metadata("ports_t", "all_ports", "0", "ports of the messages so far", True, several),
+        Metadata("bit<16>", "place", "0", "number of messages so far", True, several),
         Metadata("bit<32>", "examined_bits", "0", kept=True, used=several),
         Metadata("bit<48>", "arrived", kept=True, used=program.takes_time_along),
-        Metadata("bit<1>", "again", "0", "comes in again"),
-        Metadata("bit<1>", "ready", "0", "to be sent to its ports"),
-        Metadata("reason_t", "reason", "", "why it is dropped"),
-        Metadata("bit<16>", "header_bytes", "IPV4_BYTES", "of IPv4, with its options"),
-        Metadata("bit<1>", "events", "0", "1: a datagram of messages", used=several),
+        Metadata("bit<1>", "again", "0", "1 to recirculate the packet"),
+        Metadata("bit<1>", "ready", "0", "1 to send the packet to its ports"),
+        Metadata("reason_t", "reason", "", "reason for dropping the packet"),
+        Metadata(
+            "bit<16>", "header_bytes", "IPV4_BYTES", "bytes of the IPv4 header with its options"
+        ),
+        Metadata("bit<1>", "events", "0", "1 for a datagram with messages", used=several),
         Metadata("bit<16>", "length", used=several),
-        Metadata("bit<16>", "no_sum", "0", "stays 0", used=several),
-        Metadata("bit<1>", "summed", "0", "a UDP checksum to be made", used=several),
-        Metadata("bit<8>", "feed", "0", "0: no event"),
+        Metadata("bit<16>", "no_sum", "0", "always 0", used=several),
+        Metadata("bit<1>", "summed", "0", "1 to compute the UDP checksum", used=several),
+        Metadata("bit<8>", "feed", "0", "0 if there is no event"),
         Metadata("bit<8>", "message_type"),
         Metadata("state_t", "state"),
-        Metadata("state_t", "next", "0", "where the next group of rules begins; 0: none", True),
-        Metadata("terms_t", "terms", "", "that no field so far speaks against"),
+        Metadata(
+            "state_t", "next", "0", "first state of the next group of rules; 0 for none", True
+        ),
+        Metadata("terms_t", "terms", "", "terms that match all fields so far"),
         Metadata("bit<1>", "called", "0", "an action is named", True, bool(program.actions)),
         Metadata("bit<1>", "unwanted", "0", "no rule is for it", used=bool(program.actions)),
         Metadata("bit<64>", "now", used=bool(program.blocks)),
@@ -119,7 +123,7 @@ def parser(program: ProgramLayout) -> str:
         states += several_states(program)
     variables = "" if program.repetition is None else indent(VARIABLES, "    ") + "\n"
     return (
-        "// A packet to headers.\n"
+        "// Parses a packet into headers.\n"
         "parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,\n"
         "                    inout standard_metadata_t standard_metadata) {\n"
         + variables
@@ -145,7 +149,8 @@ def deparser(program: ProgramLayout) -> str:
                 emitted.append(name)
     text = "".join(f"        packet.emit(hdr.{name});\n" for name in emitted)
     return (
-        "// Headers to a packet.\ncontrol event_deparser(packet_out packet, in headers_t hdr) {\n"
+        "// Emits the headers of a packet.\n"
+        "control event_deparser(packet_out packet, in headers_t hdr) {\n"
         f"    apply {{\n{text}    }}\n}}\n"
     )
 
@@ -164,7 +169,7 @@ def _stack_states(program: ProgramLayout) -> Iterator[str]:
         "transition select(standard_metadata.instance_type) {\n        RECIRCULATED: again;\n"
         "        default: arrived;\n    }",
     )
-    yield "// What a packet takes along is not there yet.\n" + state(
+    yield "// Initializes the metadata that later passes keep.\n" + state(
         "arrived",
         "".join(f"meta.{f.name} = {f.first};\n" for f in fields if f.first and f.kept),
         "transition parse_ethernet;",
@@ -183,7 +188,7 @@ def _stack_states(program: ProgramLayout) -> Iterator[str]:
     )
     # The first bytes of IPv4: version and length, then, in the last two, the fragment.
     yield dedent("""\
-        // A fragment, or what has options, is no event, and is routed.
+        // Fragments and packets with options are not events, and are routed.
         state parse_version {
             transition select(packet.lookahead<bit<64>>()) {
                 64w0x4500000000000000 &&& 64w0xff00000000003fff: parse_ipv4;

@@ -22,7 +22,7 @@ def verify(program: ProgramLayout) -> str:
     checksum = program.place("udp", "checksum")
     messages = [*_fields(program.framing), *_fields(program.messages), "hdr.rest.message"]
     return (
-        "// With itself, the checksum is 0, also if it was sent as 0xffff (RFC 768).\n"
+        "// The checksum over all words and itself is 0, even if it was sent as 0xffff (RFC 768).\n"
         + checksum_statement(
             "verify",
             f"meta.step == ARRIVED && meta.events == 1 && {checksum} != 0",
@@ -38,7 +38,7 @@ def compute(program: ProgramLayout) -> str:
     parts = [*_pseudo(program), *_fields(program.framing[:1]), *_blocks(program)]
     return (
         checksum_statement("update", "meta.summed == 1", parts, checksum)
-        + "// 0 would say that there is none: the sum over nothing is 0xffff.\n"
+        + "// A checksum of 0 would mean that there is none. The sum over a zero word is 0xffff.\n"
         + checksum_statement("update", f"meta.summed == 1 && {checksum} == 0", ["16w0"], checksum)
     )
 
@@ -79,7 +79,7 @@ def pruning(program: ProgramLayout) -> str:
         f"    if ({checksum} != 0) {{\n        meta.summed = 1;\n    }}\n}}\n"
     )
     return (
-        "// The messages that the port of this copy does not want come off.\n"
+        "// Removes the messages of a copy that do not match the rules of its port.\n"
         "control pruning(inout headers_t hdr, inout metadata_t meta,\n"
         "                inout standard_metadata_t standard_metadata) {\n"
         "    ports_t mine = 0;\n    bit<16> removed = 0;\n    bit<16> octets = 0;\n\n"

@@ -44,14 +44,14 @@ def _cell() -> str:
     functions = "".join(
         f"const bit<8> {name.upper()} = {number};\n" for number, name in enumerate(FUNCTIONS)
     )
-    return f"// What a cell holds, by its number in the entries.\n{functions}" + dedent(f"""
+    return f"// Functions of a cell, by their number in the entries.\n{functions}" + dedent(f"""
         struct cell_t {{
-            bit<8> block;  // registers of which counter
+            bit<8> block;  // number of the counter that has the registers
             bit<{SLOT_BITS}> slot;
             bit<8> function;
             bit<64> window;
             bit<{TAG_BITS}> tag;
-            bit<{TAG_BITS}> owner;  // the tag of the cell that wrote its registers
+            bit<{TAG_BITS}> owner;  // tag of the cell that wrote the registers
             start_t start;
             bit<32> count;
             value_t value;
@@ -74,9 +74,9 @@ def _clock(program: ProgramLayout) -> str:
         arrival = "meta.arrived" if several else "standard_metadata.ingress_global_timestamp"
         switch = f"meta.now = (bit<64>) {arrival}{times};\n"
         body += f"{{\n    {switch}}}\n" if body else switch
-    units = f"{program.clock_units} a microsecond" if times else "microseconds"
+    units = f"{program.clock_units} units per microsecond" if times else "in microseconds"
     return (
-        f"// The time of an event, {units}: its own clock, else that of the switch.\n"
+        f"// The time of an event ({units}): its own clock, or the clock of the switch.\n"
         "control clock(in headers_t hdr, inout metadata_t meta,\n"
         "              in standard_metadata_t standard_metadata) {\n"
         f"    apply {{\n{indent(body, ' ' * 8)}    }}\n}}\n"
@@ -85,9 +85,9 @@ def _clock(program: ProgramLayout) -> str:
 
 def _closing() -> str:
     return dedent("""\
-        // Empties a cell whose window is over: times differ around the clock, either way. That of
-        // MOVED is over for a value which is as far from the one that opened it. What another cell
-        // has left in the registers is nothing to this one.
+        // Empties a cell whose window has ended. Time differences wrap around in both directions. A
+        // window of MOVED ends with a value that differs by this amount from the first value of the
+        // window. Contents of the registers that belong to another cell are discarded.
         control closing(in metadata_t meta, in value_t operand, inout cell_t cell) {
             start_t after = 0;
             start_t before = 0;
@@ -122,15 +122,15 @@ def _reading() -> str:
     )
     return (
         dedent("""\
-            // The registers of a cell to what a condition sees.
+            // Computes the value that a condition reads from the registers of a cell.
             control reading(in metadata_t meta, in value_t operand, inout cell_t cell) {
                 closing() closing_;
                 bit<128> divisor = 0;
                 bit<128> less = 0;
                 bit<128> work = 0;
 
-                // Restoring division, as no target divides: remainder above, quotient below, and
-                // where the divisor fits, it is taken off above and 1 is put in below.
+                // Restoring division, because no target can divide: remainder above, quotient
+                // below. If the divisor fits, it is subtracted above, and 1 is set below.
                 action divide() {
                     divisor = (bit<128>) cell.count << 64;
                     less = divisor - 1;
@@ -164,7 +164,7 @@ def _reading() -> str:
 
 def _updating() -> str:
     return dedent("""\
-        // The registers of a cell after an event with this operand.
+        // Updates the registers of a cell for an event with this operand.
         control updating(in metadata_t meta, in value_t operand, inout cell_t cell) {
             closing() closing_;
             apply {
@@ -225,13 +225,13 @@ def _stage(program: ProgramLayout) -> str:
     for number in range(1, options.updates + 1):
         body += _table(f"update_{number}", ["meta.state : exact"], loads, sizes["update"])
     apply = "clock_.apply(hdr, meta, standard_metadata);\n\n"
-    apply += "// All conditions look at cells as the event finds them.\n"
+    apply += "// All conditions read the cells before the event updates them.\n"
     apply += "".join(_read(program, n) for n in range(1, options.variables + 1))
-    apply += "\n// Then the updates that its leaf asks for.\n"
+    apply += "\n// The leaf then selects the cells to update.\n"
     apply += "".join(_update(program, n) for n in range(1, options.updates + 1))
     return (
         "// State: (state, cell) -> state for the conditions, then leaf -> cells to update. A\n"
-        "// target that reaches a register once a pass needs its own registers for each position.\n"
+        "// target with one register access per pass needs registers for each position.\n"
         "control state_stage(in headers_t hdr, inout metadata_t meta,\n"
         "                    in standard_metadata_t standard_metadata) {\n"
         f"{body}    apply {{\n{indent(apply, ' ' * 8)}    }}\n}}\n"

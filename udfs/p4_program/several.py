@@ -18,19 +18,20 @@ _IPV4_BYTES = 20
 _END_OF_SESSION = 0xFFFF
 
 VARIABLES = (
-    "bit<16> room = 0;  // bytes of the datagram that are left\nbit<16> left = 0;  // messages\n"
+    "bit<16> room = 0;  // remaining bytes of the datagram\n"
+    "bit<16> left = 0;  // remaining messages\n"
 )
 
 
 def several_headers() -> str:
     """Generates the headers that are in no specification, and the parser's errors."""
     return (
-        "// While a datagram is examined: one message, and one of a type that nobody can ask for.\n"
+        "// A message of the datagram, and a message whose type is not in the specification.\n"
         f"header block_h {{\n    bit<16> {LENGTH};\n    varbit<MESSAGE_BITS> message;\n}}\n\n"
         "header rest_h {\n    varbit<MESSAGE_BITS> message;\n}\n\n"
-        "// The ports that want a message, before it.\n"
+        "// The ports of a message, in front of the message.\n"
         "header wanted_h {\n    ports_t ports;\n}\n\n"
-        "// Messages that were examined, each behind its ports.\n"
+        "// Messages that have been examined, each after its ports.\n"
         "header examined_h {\n    varbit<EXAMINED_BITS> messages;\n}\n\n"
         "error {\n    BadLength,\n    TooManyMessages,\n    TooLong\n}\n\n"
     )
@@ -71,7 +72,7 @@ def several_states(program: ProgramLayout) -> Iterator[str]:
         "        (EXAMINE, _): skip;\n"
         "        default: wanted_block;\n    }",
     )
-    yield "// A heartbeat, or the end of the session: routed like all that is no event.\n" + state(
+    yield "// A heartbeat or the end of the session is not an event, and is routed.\n" + state(
         "no_messages", "verify(room == 0, error.BadLength);", "transition accept;"
     )
     yield state(
@@ -100,7 +101,7 @@ def several_states(program: ProgramLayout) -> Iterator[str]:
         for layer in program.messages
     ]
     cases += [(kind, size, "other_message") for kind, size in program.other_types]
-    yield "// A message of another length than its type has is no event.\n" + state(
+    yield "// A message with a wrong length for its type is not an event.\n" + state(
         "parse_type",
         "meta.message_type = packet.lookahead<bit<8>>();",
         f"transition select(meta.message_type, {length}) {{\n"

@@ -82,16 +82,16 @@ def delivery(program: ProgramLayout) -> str:
     parts = [f"found[{MASK_BITS * word + MASK_BITS - 1}:{MASK_BITS * word}]" for word in words]
     drop, actions = "", ["deliver", "deliver_terms"]
     if program.actions:
-        drop = "    // No port, and not the default action either.\n"
+        drop = "    // Neither ports nor the default action.\n"
         drop += "    action drop() {\n        meta.called = 1;\n    }\n"
         actions.append("drop")
     united = "\n            | ".join(parts)
     return (
-        "// The leaf: who gets the event.\n"
+        "// The leaf of an event, which contains its ports.\n"
         "control leaf(inout metadata_t meta) {\n"
         "    terms_t found = 0;\n\n"
         "    action deliver(ports_t ports) {\n        meta.ports = meta.ports | ports;\n    }\n"
-        "    // Bits that are no term's go by.\n"
+        "    // Bits without a term are ignored.\n"
         "    action deliver_terms(terms_t terms) {\n        found = meta.terms & terms;\n"
         f"        meta.ports = meta.ports | (\n            {united});\n    }}\n"
         f"{drop}\n"
@@ -173,15 +173,15 @@ def one_event(program: ProgramLayout) -> str:
     )
     reset = "            meta.called = 0;\n" if program.actions else ""
     return (
-        "// One event and one group of rules: from the first state to its leaf, and what that asks "
-        "for.\ncontrol one_event(inout headers_t hdr, inout metadata_t meta,\n"
+        "// Matches one event against one group of rules, from the first state to the leaf and its "
+        "updates.\ncontrol one_event(inout headers_t hdr, inout metadata_t meta,\n"
         "                  inout standard_metadata_t standard_metadata) {\n"
         f"{instances}    state_t root = 0;\n    bool begun = true;\n\n"
         "    action set_state(state_t next) {\n        meta.state = next;\n    }\n"
         "    action set_next(state_t next) {\n        meta.next = next;\n    }\n\n"
-        "    // Its one row moves all events to another set of states at once.\n"
+        "    // An update of the single row switches all events to other states atomically.\n"
         f"{start}"
-        "    // By the state that a group begins in, that of the group after it.\n"
+        "    // Maps the first state of a group to the first state of the next group.\n"
         f"{following}    apply {{\n"
         "        if (meta.next != 0) {\n"
         "            meta.state = meta.next;\n            meta.next = 0;\n"
