@@ -283,7 +283,9 @@ def external_hosts(texts: Iterable[str], option: str = "--external-host") -> dic
         except AddressValueError:
             ip = ""
         if not (name and ip and port.isdecimal() and 0 < int(port) < 1 << 16):
-            raise LabError("BAD_EXTERNAL_HOST", f"{option} {text}: give HOST=IP:PORT", text=text)
+            raise LabError(
+                "BAD_EXTERNAL_HOST", f"{option} {text}: expected HOST=IP:PORT", text=text
+            )
         found[name] = address
     return found
 

@@ -360,7 +360,7 @@ class LabNetwork:
             return bool(command == "status")
         answer(
             {
-                "error": 'a command is {"command": "status"}, {"command": "stop"}, '
+                "error": 'unknown command, expected {"command": "status"}, {"command": "stop"}, '
                 '{"command": "loss", "share": 0.01} or '
                 '{"command": "link", "between": ["u", "v"], "up": false}'
             }
@@ -381,14 +381,16 @@ def read_description(path: Path) -> Network:
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
             "BAD_DESCRIPTION",
-            f"{path}: rows of switches, hosts and links are needed, label_bits may be 16 or 32: "
+            f"{path}: it must have rows of switches, hosts and links, and label_bits 16 or 32: "
             f"{error!r}",
         ) from None
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the network of the command line; returns the exit code."""
-    parser = ArgumentParser(prog="stackcast.lab.fabric.network", description="The lab's network.")
+    parser = ArgumentParser(
+        prog="stackcast.lab.fabric.network", description="Run the network of the lab."
+    )
     parser.add_argument("--description", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")
@@ -414,7 +416,7 @@ def main(arguments: list[str] | None = None) -> int:
         _say(network.addresses())
         network.run(sys.stdin.fileno(), wake, _say)
     except (KeyboardInterrupt, BrokenPipeError):
-        pass  # a person's Ctrl-C, or a parent that is gone
+        pass  # Ctrl-C, or the parent has ended
     finally:
         network.close()
     return 0

@@ -137,13 +137,13 @@ def read_ports(texts: Iterable[str]) -> dict[int, Link]:
         number, sign, link = text.partition("=")
         option = f"--port {text}"
         if not (sign and number.isascii() and number.isdecimal() and int(number) <= LAST_PORT):
-            raise _bad(option, f"give NUMBER=LINK with a number of 0 to {LAST_PORT}")
+            raise _bad(option, f"expected NUMBER=LINK with a number from 0 to {LAST_PORT}")
         if int(number) in ports:
-            raise _bad(option, f"port {int(number)} is there already")
+            raise _bad(option, f"port {int(number)} is given twice")
         read = _read_link(option, link)
         for other, taken in ports.items():
             if read == taken:
-                raise _bad(option, f"port {other} is joined to it already")
+                raise _bad(option, f"port {other} already uses this link")
         ports[int(number)] = read
     return ports
 
@@ -233,7 +233,7 @@ class PacketSocketPort:
         self._link = link
         if not hasattr(socket, "AF_PACKET"):
             raise LabError(
-                "NO_INTERFACE", f"port {number}: interfaces need Linux; tunnels (udp:) do not"
+                "NO_INTERFACE", f"port {number}: interfaces require Linux; tunnels (udp:) do not"
             )
         try:
             # Protocol 0: not a frame arrives before the socket knows its interface.
@@ -241,8 +241,8 @@ class PacketSocketPort:
         except PermissionError:
             raise LabError(
                 "NO_PERMISSION",
-                f"port {number}: interface {link.name!r} needs root or the capability CAP_NET_RAW "
-                "(docs/lab.md); tunnels (udp:) need neither",
+                f"port {number}: interface {link.name!r} requires root or the capability "
+                "CAP_NET_RAW (docs/lab.md); tunnels (udp:) do not",
             ) from None
         try:
             index = socket.if_nametoindex(link.name)
@@ -253,7 +253,7 @@ class PacketSocketPort:
             present = ", ".join(name for _, name in socket.if_nameindex())
             raise LabError(
                 "NO_INTERFACE",
-                f"port {number}: there is no interface {link.name!r} here; there are: {present}",
+                f"port {number}: interface {link.name!r} does not exist, only: {present}",
             ) from None
         _give_room(self._socket)
 
@@ -340,9 +340,9 @@ def read_tunnel(text: str) -> UdpTunnel:
     if "/" not in ends:
         raise _bad(
             option,
-            "a switch receives frames only from the far end of its tunnel: give both ends as the "
-            f"switch's --port does, as in --udp {ends or '127.0.0.1:5001'}/127.0.0.1:5002. "
-            "The tunnel to the publisher's switch of a lab has any far end, as in "
+            "a switch receives frames only from the far end of its tunnel: give both ends, as in "
+            f"--port of the switch, for example --udp {ends or '127.0.0.1:5001'}/127.0.0.1:5002. "
+            "The tunnel to the publisher's switch of a lab accepts any far end, for example "
             f"--udp {ends or '127.0.0.1:5001'}/127.0.0.1:0",
         )
     return _read_tunnel(option, f"udp:{ends}", least_far_port=0)
@@ -356,14 +356,14 @@ def _read_link(option: str, link: str) -> Link:
         return _read_tunnel(option, link)
     # As the kernel has them: at most 15 bytes, no white space, no slash.
     if not 0 < len(os.fsencode(link)) <= 15 or re.search(r"[\s/]", link):
-        raise _bad(option, "a link is the name of an interface, or udp:IP:PORT/IP:PORT")
+        raise _bad(option, "a link must be the name of an interface or udp:IP:PORT/IP:PORT")
     return Interface(link)
 
 
 def _read_tunnel(option: str, link: str, least_far_port: int = 1) -> UdpTunnel:
     match = _TUNNEL.fullmatch(link)
     if match is None:
-        raise _bad(option, "a tunnel is udp:IP:PORT/IP:PORT, the near end first")
+        raise _bad(option, "a tunnel must be udp:IP:PORT/IP:PORT, with the near end first")
     near = _address(option, match[1], match[2])
     return UdpTunnel(near, _address(option, match[3], match[4], least_far_port))
 
@@ -372,9 +372,9 @@ def _address(option: str, ip: str, port: str, least_port: int = 1) -> Address:
     try:
         IPv4Address(ip)
     except AddressValueError:
-        raise _bad(option, f"{ip!r} is no IPv4 address") from None
+        raise _bad(option, f"{ip!r} is not an IPv4 address") from None
     if not least_port <= int(port) < 1 << 16:
-        raise _bad(option, f"{port} is no UDP port")
+        raise _bad(option, f"{port} is not a UDP port")
     return ip, int(port)
 
 

@@ -70,7 +70,7 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     inject = partial(injections.put, name)
     device = Device(name, options.device_id, data_plane, inject, options.roles)
     if (options.json is None) != (options.p4info is None):
-        raise LabError("BAD_SWITCH", "--json and --p4info belong together: give both, or none")
+        raise LabError("BAD_SWITCH", "--json and --p4info must be given together")
     if options.json is not None and options.p4info is not None:
         device.install(*_program(options.p4info, options.json))
     switch = StandaloneSwitch(data_plane, open_ports(options.links), injections)
@@ -222,7 +222,9 @@ def _program(p4info: Path, json: Path) -> tuple[str, bytes]:
     try:
         text = _contents("--p4info", p4info).decode()
     except UnicodeDecodeError:
-        raise SwitchError("WRONG_PROGRAM", f"{p4info} is no P4Info in text format") from None
+        raise SwitchError(
+            "WRONG_PROGRAM", f"{p4info} is not a P4Info file in text format"
+        ) from None
     parse_p4info(text, str(p4info))
     return text, config
 

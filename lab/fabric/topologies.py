@@ -101,8 +101,8 @@ def read_network(options: NetworkOptions) -> LoadedNetwork:
         if error.what != "UNKNOWN_NETWORK":
             raise
         message = (
-            f"{error.message} (--network also takes a GraphML file, with a name in .graphml; "
-            f"{LINE!r} is three switches in a row)"
+            f"{error.message} (--network also accepts a GraphML file, named *.graphml; "
+            f"{LINE!r} is a line of three switches)"
         )
         raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
     return LoadedNetwork(read.network, read.dropped.lines())

@@ -37,7 +37,7 @@ def open_tunnel(
         LabError: PORT_TAKEN, BAD_ADDRESS, NO_PERMISSION.
     """
     if IPv4Address(peer[0]).is_multicast or IPv4Address(peer[0]).is_unspecified:
-        raise LabError("BAD_ADDRESS", f"{subject}: its {ends[1]} {peer[0]} is no single machine")
+        raise LabError("BAD_ADDRESS", f"{subject}: its {ends[1]} {peer[0]} is not a single machine")
     tunnel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         _bind(tunnel, own, subject, ends[0])
@@ -54,14 +54,15 @@ def _bind(tunnel: socket.socket, own: Address, subject: str, end: str) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise LabError(
-                "PORT_TAKEN", f"{subject}: another program has {own[0]}:{own[1]}"
+                "PORT_TAKEN", f"{subject}: another program uses {own[0]}:{own[1]}"
             ) from None
         if error.errno == errno.EACCES:
             raise LabError(
-                "NO_PERMISSION", f"{subject}: UDP port {own[1]} needs root; take one above 1023"
+                "NO_PERMISSION",
+                f"{subject}: UDP port {own[1]} requires root; use a port above 1023",
             ) from None
         why = (
-            f"its {end} {own[0]} is no address of this machine"
+            f"its {end} {own[0]} is not an address of this machine"
             if error.errno == errno.EADDRNOTAVAIL
             else f"{end} {own[0]}:{own[1]}: {error.strerror}"
         )

@@ -54,7 +54,9 @@ def event_reader(
             values, payload = read_event(record, source, registry.known, longest, registry.widths)
         message = write_event(values, encoding, payload, registry.widths)
         if len(message) > longest:
-            raise MessageError("EVENT_TOO_LARGE", f"{len(message)} bytes; {longest} at most")
+            raise MessageError(
+                "EVENT_TOO_LARGE", f"{len(message)} bytes, but the limit is {longest}"
+            )
         event = _named(values, registry)
         outside = advertised is not None and not matches(advertised, event)
         return iter((FoundMessage(message, event, "outside_advertisement" if outside else ""),))
@@ -92,15 +94,15 @@ def read_json(record: bytes, registry: Registry, longest: int = LONGEST) -> dict
     VALUE_OUT_OF_RANGE, NOT_A_NUMBER, NOT_A_TEXT, EMPTY_EVENT.
     """
     if len(record) > longest:
-        raise MessageError("EVENT_TOO_LARGE", f"{len(record)} bytes; {longest} at most")
+        raise MessageError("EVENT_TOO_LARGE", f"{len(record)} bytes, but the limit is {longest}")
     pairs = _pairs(record)
     if any(isinstance(value, _Object | list) for _, value in pairs):
         raise MessageError("NESTED_JSON", "a value is an object or a list")
     for name, value in pairs:
         if value is not None and name not in registry.by_name:
-            raise MessageError("UNKNOWN_ATTRIBUTE", f"{name!r} is no attribute")
+            raise MessageError("UNKNOWN_ATTRIBUTE", f"{name!r} is not an attribute")
     if len(dict(pairs)) < len(pairs):
-        raise MessageError("ID_TWICE", "a name is there twice")
+        raise MessageError("ID_TWICE", "a name occurs twice")
     given = {registry.by_name[name]: value for name, value in pairs if value is not None}
     texts = {one: value for one, value in given.items() if one.type == "text"}
     numbers = {one: _number(one, value) for one, value in given.items() if one not in texts}
@@ -128,7 +130,7 @@ def read_json(record: bytes, registry: Registry, longest: int = LONGEST) -> dict
             raise MessageError("NOT_A_TEXT", f"{one.name} is {text!r}")
         values[one.id] = int.from_bytes(f"{text:4}".encode())
     if not values:
-        raise MessageError("EMPTY_EVENT", "no attribute at all")
+        raise MessageError("EMPTY_EVENT", "the event has no attributes")
     return values
 
 
@@ -170,7 +172,7 @@ def _pairs(record: bytes) -> Pairs:
     except (ValueError, RecursionError) as error:
         raise MessageError("MALFORMED_JSON", str(error)) from None
     if not isinstance(found, _Object):
-        raise MessageError("MALFORMED_JSON", "no object")
+        raise MessageError("MALFORMED_JSON", "it is not an object")
     return found.pairs
 
 

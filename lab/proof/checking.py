@@ -143,13 +143,13 @@ class _Check:
                 offset = split_sequence(sequence)[0]
                 partition = self._takers.partition(session)
                 if partition is None:
-                    what = "no session of the topic"
+                    what = "the session does not belong to the topic"
                     fault = Fault("changed", self.hosts[host], session, sequence, None, what)
                     self._verdict.add(fault)
                     continue
                 place = self._takers.place(partition, offset)
                 if place is None:
-                    what = "its batch is not on the ledger"
+                    what = "its batch is not in the ledger"
                     fault = Fault("unrecorded", self.hosts[host], session, sequence, None, what)
                     self._verdict.add(fault)
                 elif self._recorded[place].batch.batch_id >= self._since:
@@ -182,12 +182,12 @@ class _Check:
                 continue
             offset = found.packet[1]
             if meaning.setdefault(sequence, messages) != messages:
-                what = f"{len(messages)} messages here, {len(meaning[sequence])} elsewhere"
+                what = f"{len(messages)} messages here, but {len(meaning[sequence])} elsewhere"
                 self._fault("unlike", host, sequence, what)
                 continue
             hosts = self._owed_to(offset, found.group)
             if host not in hosts:
-                self._fault("foreign", host, sequence, f"owed to {', '.join(sorted(hosts))}")
+                self._fault("foreign", host, sequence, f"expected at {', '.join(sorted(hosts))}")
                 continue
             owned.append(Owned(number, visit, sequence, self._place(offset)))
             cuts[offset, found.group][found.start] = found.count
@@ -222,16 +222,16 @@ class _Check:
         offset, index = split_sequence(sequence)
         packet = session, offset
         if packet not in self._expectation.packets:
-            return "the topic has no such packet"
+            return "the topic does not contain this packet"
         source = self._expectation.packets[packet]
         if index >= len(source):
-            return f"the packet has {len(source)} messages"
+            return f"the packet has only {len(source)} messages"
         if sequence != (offset << 26) | (index << 13):
-            return "the number is of no first message"
+            return "the sequence number does not belong to a first message"
         places = self._groups_of(offset)[index]
         start = places.index(index)
         if messages != tuple(source[place] for place in places[start : start + len(messages)]):
-            return f"its {len(messages)} messages are not those of this number"
+            return f"its {len(messages)} messages differ from those of this sequence number"
         return _Notification(packet, places[0], start, len(messages))
 
     def _all_there(
@@ -256,7 +256,7 @@ class _Check:
                 pieces = sorted(cuts.get((offset, group), {}).items())
                 for (start, count), (following, _) in itertools.pairwise(pieces):
                     if start + count > following:
-                        what = f"{count} messages, but message {places[following]} comes again"
+                        what = f"{count} messages, but message {places[following]} is repeated"
                         self._fault("unlike", "", offset << 26 | places[start] << 13, what)
                 self._verdict.owed += len(owed) * (len(pieces) or 1)
                 for host in owed:
@@ -264,7 +264,7 @@ class _Check:
                     covered = set[int]().union(*(range(s, s + n) for s, n in mine.items()))
                     lacking = [n for n in range(len(places)) if n not in covered]
                     if lacking:
-                        what = f"{len(lacking)} messages of this packet"
+                        what = f"{len(lacking)} messages of this packet are missing"
                         self._fault("missing", host, offset << 26 | places[lacking[0]] << 13, what)
 
     def _fault(self, kind: str, host: str, sequence: int, what: str) -> None:
@@ -303,7 +303,7 @@ class _PrunedCheck(_Check):
             for host, wanted in self._owed(offset).items():
                 self._verdict.owed += 1
                 if (host, offset) not in have:
-                    what = f"{len(wanted)} messages of this packet"
+                    what = f"{len(wanted)} messages of this packet are missing"
                     self._fault("missing", host, offset << 26, what)
         return owned
 
@@ -311,19 +311,22 @@ class _PrunedCheck(_Check):
         """Returns what is wrong with a receipt, as a kind of fault and in words; None: nothing."""
         source = self._expectation.packets.get((self._session, offset))
         if source is None:
-            return "changed", "the topic has no such packet"
+            return "changed", "the topic does not contain this packet"
         if receipt.sequence != offset << 26:
-            return "changed", "the number is of no packet"
+            return "changed", "the sequence number does not belong to a packet"
         wanted = self._owed(offset).get(host, ())
         if receipt.messages == wanted:
             return None
         rest = iter(source)
         if not all(message in rest for message in receipt.messages):
-            return "changed", f"its {len(receipt.messages)} messages are not those of this packet"
+            return (
+                "changed",
+                f"its {len(receipt.messages)} messages differ from those of this packet",
+            )
         rest = iter(wanted)
         if all(message in rest for message in receipt.messages):
-            return "changed", f"{len(receipt.messages)} of the {len(wanted)} messages owed here"
-        return "foreign", f"{len(receipt.messages)} messages, {len(wanted)} are owed here"
+            return "changed", f"only {len(receipt.messages)} of the {len(wanted)} expected messages"
+        return "foreign", f"{len(receipt.messages)} messages, but {len(wanted)} are expected"
 
     def _owed(self, offset: int) -> dict[str, tuple[bytes, ...]]:
         """What hosts are owed of a packet."""

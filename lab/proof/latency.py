@@ -38,8 +38,8 @@ def _times(path: Path) -> NDArray[np.int64]:
     if rest := len(content) % 8:
         raise LabError(
             "TRUNCATED_RECEIPTS",
-            f"{path}: the time at byte {len(content) - rest} is cut off; the host ended before it "
-            "was flushed",
+            f"{path}: the time at byte {len(content) - rest} is truncated, because the host ended "
+            "before it was flushed",
         )
     return np.frombuffer(content, ">i8").astype(np.int64)
 

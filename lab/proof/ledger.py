@@ -62,7 +62,7 @@ def check_ledger(
     """
     for before, after in itertools.pairwise(recorded):
         if after.batch.batch_id != before.batch.batch_id + 1 and after.batch.batch_id >= since:
-            what = f"the batch before it on the ledger is {before.batch.batch_id}"
+            what = f"the preceding batch in the ledger is {before.batch.batch_id}"
             verdict.add(Fault("ledger", "", b"", None, after.batch.batch_id, what))
     ends: dict[int, int] = {}
     for one in recorded:
@@ -74,17 +74,17 @@ def check_ledger(
             end = ends.get(partition)
             faults = []
             if end is not None and start < end:
-                faults.append(f"offsets {start} to {end - 1} were taken before")
+                faults.append(f"offsets {start} to {end - 1} are also in an earlier batch")
             if end is not None or from_start:
                 skipped = mine.count(end or 0, start)
                 if skipped:
                     at = mine.following(end or 0)
-                    faults.append(f"{skipped} records from offset {at} are left out")
+                    faults.append(f"{skipped} records starting at offset {at} are missing")
                 elif end is not None and start > end and (mine.first is None or mine.first > end):
-                    faults.append(f"from offset {end} to {start}: the topic has no records there")
+                    faults.append(f"the topic has no records from offset {end} to {start}")
             cut = end is None and not from_start and mine.first is not None and mine.first > start
             if start < until and (not inside or cut):
-                faults.append(f"the topic has no record of offsets {start} to {until - 1} any more")
+                faults.append(f"the topic no longer has records at offsets {start} to {until - 1}")
             ends[partition] = max(until, end or 0)
             if one.batch.batch_id < since:
                 continue
@@ -92,6 +92,6 @@ def check_ledger(
                 what = f"partition {partition}: {fault}"
                 verdict.add(Fault("ledger", "", b"", None, one.batch.batch_id, what))
         if one.packets is not None and one.packets != held and one.batch.batch_id >= since:
-            what = f"it says {one.packets} records, the topic has {held}"
+            what = f"the ledger has {one.packets} records, but the topic has {held}"
             verdict.add(Fault("ledger", "", b"", None, one.batch.batch_id, what))
     verdict.waiting = sum(mine.count_from(ends.get(p, 0)) for p, mine in topic.items())

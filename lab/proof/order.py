@@ -95,7 +95,9 @@ class Order:
                 at = place[one.sequence]
                 again = one.batch == before.batch and first.get(one.batch) == at
                 if at != place[before.sequence] + 1 and not again:
-                    self._fault("order", host, session, one, f"after sequence {before.sequence}")
+                    self._fault(
+                        "order", host, session, one, f"received after sequence {before.sequence}"
+                    )
             begin, end = came[0], came[-1]
             self._visits[visit] = _Visit(
                 *(*key, True),
@@ -123,7 +125,7 @@ class Order:
                 for count, sequence, host in counted:
                     if count > fewest[0]:
                         other = self._hosts[fewest[2]]
-                        what = f"{count} copies; of {fewest[1]} {other} has {fewest[0]}"
+                        what = f"{count} copies, but {other} has {fewest[0]} of {fewest[1]}"
                         one = Owned(host, 0, sequence, batch)
                         self._fault("copies", host, session, one, what)
             fewest = min([*counted, *([fewest] if fewest is not None else [])])
@@ -143,13 +145,17 @@ class Order:
                 at = -1 if before is None else before.last_place
                 again = before is not None and row.opens and row.first_batch == before.last_batch
                 if row.first_place != at + 1 and not again:
-                    what = "the first" if before is None else f"after sequence {before.last}"
+                    what = (
+                        "received first"
+                        if before is None
+                        else f"received after sequence {before.last}"
+                    )
                     self._visit_fault(row, row.first, row.first_batch, what)
                 ends[key] = row
         for (host, partition), row in ends.items():
             split = self._split.get((host, partition, row.last_batch), -1)
             if not row.closes or split > row.last_place:
-                what = "the last try of the batch ends here, and an earlier one went further"
+                what = "the last attempt of the batch ends here, but an earlier one sent more"
                 self._visit_fault(row, row.last, row.last_batch, what)
 
     def _visit_fault(self, row: _Visit, sequence: int, batch: int, what: str) -> None:

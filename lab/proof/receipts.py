@@ -67,7 +67,7 @@ def receipt_streams(
     """Reads as `receipts` does, a record at a time; TRUNCATED_RECEIPTS comes when it is reached."""
     directory = Path(folder) / "receipts"
     if not directory.is_dir():
-        raise LabError("NO_RECEIPTS", f"{directory}: no such folder; did the hosts start?")
+        raise LabError("NO_RECEIPTS", f"{directory} does not exist; have the hosts been started?")
     return {
         path.stem: map(receipt, datagrams_of(path)) for path in sorted(directory.glob("*.mold"))
     }
@@ -83,8 +83,8 @@ def datagrams_of(path: Path) -> Iterator[bytes]:
             if len(head) < 2 or len(datagram) < length:
                 raise LabError(
                     "TRUNCATED_RECEIPTS",
-                    f"{path}: the record at byte {at} is cut off; the host ended before it was "
-                    "flushed",
+                    f"{path}: the record at byte {at} is truncated, because the host ended before "
+                    "it was flushed",
                 )
             yield datagram
             at += len(head) + length

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from stackcast.udfs.messages.sequence import split_sequence
 
 KINDS = {
-    "missing": "owed to the host, and never received",
-    "foreign": "received, and owed to others or to nobody",
-    "changed": "no notification of the topic: other bytes, another number or another session",
-    "unlike": "the same number with other messages than elsewhere",
-    "unrecorded": "of a record that no batch on the ledger took",
-    "order": "not the next one of its session, nor the start of another try of its batch",
-    "copies": "more copies than of what was sent before it",
-    "ledger": "the ledger is not whole",
+    "missing": "expected at the host, but never received",
+    "foreign": "received, but not expected at the host",
+    "changed": "not a notification of the topic: other bytes, sequence number or session",
+    "unlike": "other messages than elsewhere under the same sequence number",
+    "unrecorded": "for a record that is not in any batch of the ledger",
+    "order": "neither the next one of its session nor the start of another attempt of its batch",
+    "copies": "more copies than of an earlier notification",
+    "ledger": "the ledger is incomplete or inconsistent",
 }
 SHOWN = 10
 
@@ -101,9 +101,9 @@ class DeliveryVerdict:
     def lines(self) -> Iterator[str]:
         """Yields the report: what was looked at, then the first faults of each kind."""
         yield (
-            f"{self.batches} batches, {self.hosts} hosts: {self.owed} notifications owed, "
-            f"{self.received} received, {self.repeats} of them again; "
-            f"{self.waiting} records wait for a batch"
+            f"{self.batches} batches, {self.hosts} hosts: {self.owed} notifications expected, "
+            f"{self.received} received, {self.repeats} of them repeated; "
+            f"{self.waiting} records are not in a batch yet"
         )
         for kind, meaning in KINDS.items():
             found = self.faults.get(kind, Faults())
@@ -115,4 +115,4 @@ class DeliveryVerdict:
                 yield f"    {fault.text(versions)}"
             if len(found) > SHOWN:
                 yield f"    and {len(found) - SHOWN} more"
-        yield "proved: nothing is lost, changed or astray" if self.proved else "NOT PROVED"
+        yield "proved: nothing is lost, changed or misdelivered" if self.proved else "NOT PROVED"

@@ -19,7 +19,7 @@ from stackcast.lab.up.folder import write_whole
 from stackcast.udfs.errors import printable
 from stackcast.udfs.report.page import render
 
-# Two words or more a line: what the reader of the table calls each key of the summary.
+# Names of the keys of the summary in the printed table.
 _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
     ("messages_in", "messages in"),
     ("messages_matched", "messages matched"),
@@ -27,7 +27,7 @@ _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
     ("rejected_subscriptions", "subscriptions rejected"),
     ("deliveries_expected", "deliveries expected"),
     ("deliveries_received", "deliveries received"),
-    ("summaries", "summaries, as hosts received"),
+    ("summaries", "summaries received"),
     ("missing", "missing"),
     ("extra", "extra"),
     ("duplicates", "duplicates"),
@@ -35,13 +35,13 @@ _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
     ("batches", "batches"),
     ("messages_per_second", "messages published per second"),
 )
-_LATENCIES = (("p50_ms", "median"), ("p99_ms", "99 % within"), ("max_ms", "maximum"))
+_LATENCIES = (("p50_ms", "median"), ("p99_ms", "99th percentile"), ("max_ms", "maximum"))
 #: Longest latency that is printed with a tenth of a millisecond.
 _PRECISE_MS = 100
 _BYTES_LINES: tuple[tuple[str, str], ...] = (
     ("link_bytes", "Stackcast"),
-    ("unicast_bytes", "unicast would have taken"),
-    ("broadcast_bytes", "broadcast would have taken"),
+    ("unicast_bytes", "with unicast"),
+    ("broadcast_bytes", "with broadcast"),
 )
 _HOST_COLUMNS = ("host", "expected", "received", "missing", "extra", "duplicates")
 #: Of lines that go into a file: a table there is never narrowed to fit.
@@ -86,14 +86,17 @@ def verdict(summary: Mapping[str, Any]) -> tuple[bool, str]:
             ("duplicates", "duplicated"),
             ("out_of_order", "out of order"),
             ("misnumbered", "misnumbered"),
-            ("records_unprocessed", "records not taken from the topic"),
+            ("records_unprocessed", "records not read from the topic"),
         )
         if summary.get(key)
     ]
     if faults:
         return False, f"Not delivered exactly: {', '.join(faults)}."
     received = summary.get("deliveries_received", 0)
-    return True, f"Delivered exactly: all {received:,} deliveries, none missing, extra or doubled."
+    return (
+        True,
+        f"Delivered exactly: all {received:,} deliveries, none missing, extra or duplicated.",
+    )
 
 
 def write_json(path: Path, summary: Mapping[str, Any]) -> None:
@@ -114,7 +117,7 @@ def render_html(data: ReportData) -> str:
         files("stackcast.lab.report").joinpath(name).read_text(encoding="utf-8")
         for name in ("run.html", "run.js")
     )
-    return render("report of a run", body, script, content)
+    return render("run report", body, script, content)
 
 
 def print_table(

@@ -1,4 +1,4 @@
-// What the report of a run shows: figures, and where notifications went.
+// The report of a run: figures and the paths of notifications.
 (() => {
   const SHOWN_AT_MOST = 200;
 
@@ -9,7 +9,7 @@
 
   for (const [key, label, fault] of [
     ["messages_in", "messages in"], ["messages_matched", "matched"], ["frames_sent", "frames sent"],
-    ["deliveries_expected", "deliveries owed"], ["deliveries_received", "deliveries made"],
+    ["deliveries_expected", "deliveries expected"], ["deliveries_received", "deliveries received"],
     ["missing", "missing", true], ["extra", "extra", true], ["duplicates", "duplicates", true],
     ["dead_letters", "dead letters"], ["seconds", "seconds"],
   ]) {
@@ -18,15 +18,15 @@
   }
 
   const settings = Object.entries(data.run.settings ?? {});
-  const told = [["began", data.run.began], ["version", data.run.version], ["network", data.run.network], ["labels", data.run.labels], ...settings];
+  const told = [["started", data.run.began], ["version", data.run.version], ["network", data.run.network], ["labels", data.run.labels], ...settings];
   byId("run").append(...told.filter(([, value]) => value !== undefined && value !== "").flatMap(
     ([key, value]) => [make("dt", { text: key }), make("dd", { text: String(value) })]));
   byId("when").textContent = [data.run.began?.replace("T", " ").replace("+00:00", " UTC"), data.run.version && `version ${data.run.version}`].filter(Boolean).join(", ");
 
   const ways = [
-    ["link_bytes", "Stackcast", "seen on the links"],
-    ["unicast_bytes", "Unicast", "each host by itself, shortest paths"],
-    ["broadcast_bytes", "Broadcast", "every packet to every host"],
+    ["link_bytes", "Stackcast", "measured on the links"],
+    ["unicast_bytes", "Unicast", "one copy per host, shortest paths"],
+    ["broadcast_bytes", "Broadcast", "all packets to all hosts"],
   ].filter(([key]) => key in summary);
   const most = Math.max(1, ...ways.map(([key]) => summary[key]));
   for (const [key, label, how] of ways) {
@@ -36,12 +36,12 @@
       bar(label, summary[key] / most, bytes(summary[key]) + times, how, key === "link_bytes" ? "own" : ""));
   }
 
-  // Bounds grow by the same factor, so all bars are as wide as each other.
+  // Each bound is the previous one times a constant, so all bars have the same width.
   const latency = summary.latency ?? {};
   if (latency.count) {
     const rows = latency.histogram, high = Math.max(...rows.map((row) => row.count));
     const ms = (value) => (value < 1000 ? `${number(Math.round(value * 10) / 10)} ms` : `${number(value / 1000)} s`);
-    const within = [["p50_ms", "median"], ["p99_ms", "99 % within"], ["max_ms", "maximum"]];
+    const within = [["p50_ms", "median"], ["p99_ms", "99th percentile"], ["max_ms", "maximum"]];
     const warm = latency.after_first_second;
     byId("latency").hidden = false;
     byId("latency").append(
@@ -53,7 +53,7 @@
         }))),
       ...(warm ? [make("p", { className: "note", text: `After the first second: ${within.map(([key, words]) => `${words} ${ms(warm[key])}`).join(", ")}.` })] : []),
       make("p", { className: "axis" }, make("span", { text: ms(rows[0].from_ms) }), make("span", { text: ms(rows.at(-1).to_ms) })),
-      make("p", { className: "note", text: `${plural(latency.count, "record")}, ${latency.mode === "realtime" ? "real time" : "micro-batches"}: from the record's Kafka timestamp, its publisher's clock, to the kernel's time at which its first frame reached the first switch. Records that are published faster than they are sent wait in the topic, and that counts.` }));
+      make("p", { className: "note", text: `${plural(latency.count, "record")}, ${latency.mode === "realtime" ? "real time" : "micro-batches"}: from the Kafka timestamp of a record, set by the clock of its publisher, to the kernel's timestamp of its first frame at the first switch. The time includes waiting in the topic, if records are published faster than they are sent.` }));
   }
 
   const parts = Object.entries(summary.parts ?? {});
@@ -83,7 +83,7 @@
         make("td", { text: number(batch.rows) }),
         make("td", {}, make("span", { className: "spark", style: { width: `${60 * batch.seconds / longest}px` } }), number(batch.seconds)),
         make("td", { text: batch.seconds ? number(Math.round(batch.rows / batch.seconds)) : "" }),
-        make("td", { className: "text" }, same ? make("span", { className: "note", text: "as before" }) : make("span", { className: "chips" }, ...chips)));
+        make("td", { className: "text" }, same ? make("span", { className: "note", text: "unchanged" }) : make("span", { className: "chips" }, ...chips)));
     })));
 
   const counted = ["expected", "received", "missing", "extra", "duplicates"];
@@ -141,14 +141,14 @@
 
   // --- the detail ------------------------------------------------------------------------------
   const meaning = {
-    tree: "Each switch copies to its ports of this stored tree. The label stays in the stack.",
-    hop: "The switch that owns this link also sends out of it. The label leaves the stack there.",
-    switch: "This switch sends out of the ports that its label names. The label leaves the stack there.",
-    stop: "The switch that owns this link does not send out of it: the tree is pruned. The label leaves the stack there.",
+    tree: "Each switch copies to its ports of this stored tree. The label remains in the stack.",
+    hop: "The switch at the start of this link also sends on it, and removes the label.",
+    switch: "This switch sends out of the ports in its label, and removes the label.",
+    stop: "The switch at the start of this link does not send on it, which prunes the tree, and removes the label.",
   };
   function stackList(labels, wanted) {
-    if (!labels.length) return make("p", { className: "note", text: wanted ? "No stack: the switches match." : "No label: nobody receives it." });
-    // What a kind means is said once, at the first of its kind.
+    if (!labels.length) return make("p", { className: "note", text: wanted ? "No stack: the switches match events." : "No label: there are no receivers." });
+    // Each kind of label is explained once, at its first label.
     const first = new Set();
     return make("ol", { className: "stack" }, ...labels.map((label) => {
       const told = first.has(label.kind) ? [] : [make("small", { text: meaning[label.kind] ?? "" })];
@@ -192,18 +192,18 @@
     byId("detail").replaceChildren(
       make("h2", { text: String(row.id) }), make("p", { className: "note", text: `delivers to ${row.host}; matched ${plural(row.matched, "message")}` }),
       heading("Filter"), make("code", { className: "filter", text: row.filter }),
-      heading(row.matched ? `Samples of what it matched (${number(samples.length)} of ${number(row.matched)})` : "Samples of what it matched"),
-      linksTo("notification", samples, "It matched nothing in this run."));
+      heading(row.matched ? `Sample matches (${number(samples.length)} of ${number(row.matched)})` : "Sample matches"),
+      linksTo("notification", samples, "The subscription did not match any message of this run."));
     light(samples, [row.host]);
   }
   function showNothing() {
     byId("detail").replaceChildren(
       make("h2", { text: "The network" }),
       make("p", { className: "note", text: `${map.words}; ${plural(data.subscriptions.length, "subscription")}, ${plural(data.notifications.length, "sample notification")}.` }),
-      heading("How to read it"),
-      make("p", { text: "Choose a notification to light the links it took and to read its header stack label by label. Choose a subscription to light its host and all sampled notifications that it matched. Choose a host on the map to list its subscriptions." }),
+      heading("How to read the map"),
+      make("p", { text: "Select a notification to highlight its path and to read its header stack label by label. Select a subscription to highlight its host and all sampled notifications that it matched. Select a host on the map to list its subscriptions." }),
       heading("Keys"),
-      make("dl", {}, ...[["/", "search"], ["↑ ↓", "move in the list"], ["Enter", "choose"], ["Esc", "clear"]].flatMap(
+      make("dl", {}, ...[["/", "search"], ["↑ ↓", "move in the list"], ["Enter", "select"], ["Esc", "clear"]].flatMap(
         ([key, text]) => [make("dt", {}, make("code", { text: key })), make("dd", { text })])));
     light([], []);
   }
@@ -219,7 +219,7 @@
       ? kind.hosts(row).some((host) => host.toLowerCase() === word.slice(5)) : kind.index[place].includes(word)));
     const rows = kind.rows.filter(fits);
     byId("found").textContent = rows.length > SHOWN_AT_MOST
-      ? `${plural(rows.length, tab)}, the first ${SHOWN_AT_MOST} shown` : plural(rows.length, tab);
+      ? `${plural(rows.length, tab)}, only the first ${SHOWN_AT_MOST} are shown` : plural(rows.length, tab);
     byId("choices").replaceChildren(...rows.slice(0, SHOWN_AT_MOST).map((row) => {
       const pressed = chosen?.kind === tab && String(chosen.id) === String(row.id);
       return make("li", {}, make("button", {
@@ -244,7 +244,7 @@
     light([], [host]);
     byId("clear").hidden = false;
   }
-  // The address names the choice (#notification=0, #subscription=s17), so it can be sent to others.
+  // The address contains the selection (#notification=0, #subscription=s17), so it can be shared.
   function follow() {
     const [, kind, text] = /^#(notification|subscription)=(.*)$/.exec(location.hash) ?? [];
     let row;

@@ -42,7 +42,7 @@ def feed_frames(
         if _IPV4 + length > mtu:
             raise LabError(
                 "PACKET_TOO_LARGE",
-                f"a packet of {len(packet)} bytes needs an IPv4 datagram of {_IPV4 + length}, and "
+                f"a packet of {len(packet)} bytes needs an IPv4 datagram of {_IPV4 + length}, but "
                 f"spark.stackcast.mtu is {mtu}",
                 length=_IPV4 + length,
             )

@@ -65,7 +65,7 @@ def _packer(header: Header) -> Packer:
     for field in header.fields[1:]:
         if field.bits % 8:
             raise SpecificationError(
-                "UNALIGNED_FIELD", f"{field.qualified} is no whole number of bytes"
+                "UNALIGNED_FIELD", f"{field.qualified} is not a whole number of bytes"
             )
         text = field.kind == "string" or field.bits not in _CODES
         codes.append(f"{field.bits // 8}s" if text else _CODES[field.bits])

@@ -96,9 +96,7 @@ def check_records(records: Iterator[bytes], packets: bool) -> Iterator[bytes]:
     """
     for first in records:
         if packets and _is_message(first):
-            raise LabError(
-                "WRONG_RECORDS", "the first record is an ITCH message: leave out --packets"
-            )
+            raise LabError("WRONG_RECORDS", "the first record is an ITCH message: omit --packets")
         if not packets and _is_packet(first) and not _is_message(first):
             raise LabError("WRONG_RECORDS", "the first record is a MoldUDP64 packet: add --packets")
         return chain([first], records)
@@ -184,7 +182,7 @@ def _whole(records: Iterator[bytes], path: Path) -> Iterator[bytes]:
         yield from records
     except (OSError, EOFError, zlib.error) as error:
         raise MessageError(
-            "DAMAGED_FILE", f"{path} cannot be unpacked: {error}", path=str(path)
+            "DAMAGED_FILE", f"{path} cannot be decompressed: {error}", path=str(path)
         ) from error
 
 

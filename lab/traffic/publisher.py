@@ -68,7 +68,9 @@ class Speed:
             rate = 0.0
         if not 0 < rate < float("inf"):
             raise KafkaError(
-                "BAD_SPEED", f"speed '{text}': give full, recorded or messages a second", speed=text
+                "BAD_SPEED",
+                f"speed '{text}': expected full, recorded or messages per second",
+                speed=text,
             )
         return Speed("rate", rate)
 
@@ -128,7 +130,7 @@ def publish_records(
     pace = Speed.parse(speed)
     if pace.kind == "recorded":
         raise KafkaError(
-            "BAD_SPEED", f"speed '{speed}': give full or records a second", speed=speed
+            "BAD_SPEED", f"speed '{speed}': expected full or records per second", speed=speed
         )
     source = ((record, [record]) for record in records)
     return _publish(bootstrap_servers, topic, source, pace, partitions, stop, progress, client)
@@ -168,7 +170,7 @@ def _publish(
         width = len(producer.partitions_for(topic))
         for packet, group in paced(source, pace, stop):
             if not capacity.acquire(timeout=_PATIENCE_S):
-                failures.append(TimeoutError(f"nothing acknowledged for {_PATIENCE_S:.0f} s"))
+                failures.append(TimeoutError(f"no record was acknowledged in {_PATIENCE_S:.0f} s"))
                 break
             sent = producer.send(topic, packet, partition=sent_packets % width)
             sent.add_callback(lambda _: capacity.release()).add_errback(failed)
@@ -188,7 +190,7 @@ def _publish(
         raise KafkaError(
             "NOT_PUBLISHED",
             f"not all records could be written to topic {topic} at {bootstrap_servers} "
-            f"({count} messages sent before): {failures[0]}",
+            f"({count} messages were sent before): {failures[0]}",
             topic=topic,
         )
     published = so_far()
@@ -262,12 +264,12 @@ def connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) ->
             bootstrap_servers=bootstrap_servers.split(","), bootstrap_timeout_ms=5_000, **options
         )
     except KafkaConfigurationError as error:
-        raise KafkaError("BAD_OPTION", f"kafka-python does not take it: {error}") from error
+        raise KafkaError("BAD_OPTION", f"kafka-python rejects an option: {error}") from error
     except (ClientError, OSError, ValueError) as error:
         raise KafkaError(
             "BROKER_UNREACHABLE",
-            f"no Kafka broker answers at {bootstrap_servers} ({error}): check the address and that "
-            "the broker runs",
+            f"no Kafka broker answers at {bootstrap_servers} ({error}): check the address, and "
+            "whether the broker is running",
             bootstrap_servers=bootstrap_servers,
         ) from error
 

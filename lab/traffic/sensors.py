@@ -167,20 +167,18 @@ def _twice(event: Mapping[str, str]) -> bytes:
 
 
 FAULTS: Mapping[str, Callable[[Mapping[str, str]], bytes]] = {
-    "cut off": lambda event: _object(event)[:-7],
+    "truncated": lambda event: _object(event)[:-7],
     "not a number": lambda event: _object({**event, "temperature": "NaN"}),
-    "a name that no attribute may have": lambda event: _object({**event, "soil moisture": "31"}),
+    "invalid name": lambda event: _object({**event, "soil moisture": "31"}),
     "text": lambda event: _object({**event, "temperature": '"warm"'}),
     "too cold": lambda event: _object({**event, "temperature": "-273.2"}),
     "beyond 32 bits": lambda event: _object({**event, "humidity": "1e12"}),
     "nested": lambda event: _object({**event, "temperature": '{"celsius": 20.5}'}),
-    "twice": _twice,
-    "nothing measured": lambda _: b"{}",
-    "no object": lambda _: b"[21.5, 80]",
-    "no text": lambda event: _object(event).replace(b"station", b"\xff\xfe"),
-    "a station that nobody announced": lambda event: _object(
-        {**event, "station": str(_STRANGE_STATION)}
-    ),
+    "repeated name": _twice,
+    "empty": lambda _: b"{}",
+    "not an object": lambda _: b"[21.5, 80]",
+    "not UTF-8": lambda event: _object(event).replace(b"station", b"\xff\xfe"),
+    "unannounced station": lambda event: _object({**event, "station": str(_STRANGE_STATION)}),
 }
 """Faults of records by name, and functions that make one of an event's texts."""
 

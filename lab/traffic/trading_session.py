@@ -89,7 +89,7 @@ class TradingSession:
         if not FEWEST_SYMBOLS <= symbols <= MOST_SYMBOLS:
             raise LabError(
                 "BAD_SESSION",
-                f"{symbols} symbols: give {FEWEST_SYMBOLS} to {MOST_SYMBOLS}",
+                f"{symbols} symbols: expected {FEWEST_SYMBOLS} to {MOST_SYMBOLS}",
                 symbols=symbols,
             )
         self._messages = messages
@@ -127,7 +127,7 @@ class _Day:
             raise LabError(
                 "BAD_SESSION",
                 f"a session with {len(self._stocks)} symbols has at least {fixed} messages, "
-                f"not {count}: ask for more messages or fewer symbols",
+                f"not {count}: use more messages or fewer symbols",
                 messages=count,
                 fewest=fixed,
             )
@@ -302,7 +302,7 @@ def _counted(messages: Iterable[bytes], progress: Progress) -> Iterator[bytes]:
 def main(arguments: list[str] | None = None) -> int:
     """Writes the session of the command line; returns the exit code."""
     parser = ArgumentParser(
-        "stackcast.lab.traffic.trading_session", description="Writes a trading session."
+        "stackcast.lab.traffic.trading_session", description="Write a trading session."
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--messages", type=int, default=100_000)

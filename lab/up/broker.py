@@ -64,7 +64,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-# A record of some megabytes of noise must reach the stream, which is what counts it.
+# Invalid records of several megabytes must reach the stream, which counts them.
 message.max.bytes=8388608
 replica.fetch.max.bytes=8388608
 controlled.shutdown.enable=false
@@ -260,11 +260,11 @@ class Broker:
             if not self.alive():
                 check_java(self._java)
                 status = self._child.returncode if self._child else None
-                raise self._failed(f"it ended at start with exit code {status}")
+                raise self._failed(f"it ended during its start with exit code {status}")
             if _listens(port) and _answers_metadata(self.bootstrap_servers):
                 return
             time.sleep(0.1)
-        raise self._failed(f"it did not answer within {timeout:.0f} s")
+        raise self._failed(f"it did not respond within {timeout:.0f} s")
 
     def _failed(self, why: str) -> LabError:
         lines = [line for log in self._logs() for line in log[-_LOG_LINES:]]

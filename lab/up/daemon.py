@@ -84,7 +84,7 @@ def up(options: LabOptions, say: Callable[[str], object] = lambda _: None) -> di
     if running is not None:
         raise LabError(
             "ALREADY_UP",
-            f"a lab is up in {folder} (process {running}): 'stackcast lab down' ends it",
+            f"a lab is up in {folder} (process {running}): stop it with 'stackcast lab down'",
             folder=str(folder),
             pid=running,
         )
@@ -133,7 +133,7 @@ def await_services(folder: str | Path, report: Callable[[str], None]) -> dict[st
         try:
             state: dict[str, Any] = json.loads(state_file(folder).read_text())
         except (FileNotFoundError, ValueError):
-            raise LabError("NOT_UP", f"the lab in {folder} has ended by itself") from None
+            raise LabError("NOT_UP", f"the lab in {folder} has ended unexpectedly") from None
         for name, status in state["services"].items():
             if status["state"] == service.ENDED:
                 raise service.ended(name, status)
@@ -166,7 +166,7 @@ def down(folder: str | Path) -> bool:
                 state_file(folder).unlink(missing_ok=True)
                 return True
             time.sleep(0.05)
-    raise LabError("NOT_DOWN", f"the lab in {folder} (process {pid}) does not end", pid=pid)
+    raise LabError("NOT_DOWN", f"the lab in {folder} (process {pid}) did not stop", pid=pid)
 
 
 def status(folder: str | Path) -> dict[str, Any] | None:
@@ -179,15 +179,15 @@ def status(folder: str | Path) -> dict[str, Any] | None:
     if state is None:
         return None
     if not state["ready"]:
-        raise LabError("NO_ANSWER", f"the lab in {folder} is coming up: ask again in a moment")
+        raise LabError("NO_ANSWER", f"the lab in {folder} is still starting: try again in a moment")
     host, _, port = state["status"].rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
             answer = json.loads(connection.makefile("rb").read())
     except (OSError, ValueError) as error:
-        raise LabError("NO_ANSWER", f"the lab in {folder} does not answer: {error}") from None
+        raise LabError("NO_ANSWER", f"the lab in {folder} does not respond: {error}") from None
     if "error" in answer:
-        raise LabError("NO_ANSWER", f"the lab in {folder} says: {answer['error']}")
+        raise LabError("NO_ANSWER", f"the lab in {folder} failed: {answer['error']}")
     return state | {"counters": answer}
 
 
@@ -202,7 +202,7 @@ def _wait_until_up(folder: Path, child: subprocess.Popen[bytes], output: Path) -
     while time.monotonic() < deadline:
         if child.poll() is not None:
             said = output.read_text(errors="replace").strip() or "(nothing)"
-            raise LabError("NOT_UP", f"the lab could not be started; {output} says: {said}")
+            raise LabError("NOT_UP", f"the lab could not be started; {output} contains: {said}")
         try:
             state: dict[str, Any] = json.loads(state_file(folder).read_text())
         except (FileNotFoundError, ValueError):
@@ -210,7 +210,7 @@ def _wait_until_up(folder: Path, child: subprocess.Popen[bytes], output: Path) -
         if state.get("ready"):
             return state
         time.sleep(0.05)
-    raise LabError("NOT_UP", f"the lab was not up after {_UP_S:.0f} s; see {output}")
+    raise LabError("NOT_UP", f"the lab did not start within {_UP_S:.0f} s; see {output}")
 
 
 def run(options: LabOptions, stop: Callable[[float], bool]) -> None:

@@ -116,7 +116,7 @@ def publisher_endpoints(ingress: Mapping[str, str]) -> dict[str, str]:
 
 def _properties(ours: Mapping[str, object]) -> str:
     machine = shipped("conf/spark-defaults.conf").read_text()
-    lines = ["# Written by 'stackcast lab up': jobs that are given this file use the lab."]
+    lines = ["# Written by 'stackcast lab up'. Jobs with these settings use the lab."]
     # Settings of ours in that file are of another deployment, but for how records are fetched.
     lines += [
         line

@@ -15,7 +15,7 @@ from stackcast.udfs.errors import LabError
 #: Says that a folder was taken by a lab when it was empty, so that all in it is the lab's.
 MARKER = ".stackcast-lab"
 _MARKER_TEXT = (
-    "Stackcast runs its lab in this folder, and removes what an earlier run left in it.\n"
+    "Stackcast runs its lab in this folder, and deletes the files of earlier runs in it.\n"
 )
 _TRIES, _PROBE_S = 5, 0.02
 
@@ -78,14 +78,14 @@ def claim(folder: Path) -> None:
             return
     except OSError as error:
         raise _not_a_lab(folder, f"cannot be used ({error.strerror})") from None
-    raise _not_a_lab(folder, "has files that are no lab's")
+    raise _not_a_lab(folder, "contains files that do not belong to a lab")
 
 
 def _not_a_lab(folder: Path, why: str) -> LabError:
     return LabError(
         "NOT_A_LAB",
-        f"{folder} {why}: give the lab a new or empty folder with --folder, because it removes "
-        "what is in its own",
+        f"{folder} {why}: choose a new or empty folder with --folder, because the lab deletes "
+        "files in its folder",
         folder=str(folder),
     )
 
@@ -102,7 +102,8 @@ def clear(folder: Path) -> None:
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise LabError(
-                "FOLDER_NOT_EMPTIED", f"{path}, of an earlier run, cannot be removed: {error.strerror}"
+                "FOLDER_NOT_EMPTIED",
+                f"{path} of an earlier run cannot be removed: {error.strerror}",
             ) from None
 
 

@@ -37,7 +37,9 @@ def spark_jars(pattern: str) -> list[Path]:
     if not home:
         spark = find_spec("pyspark")
         if spark is None or spark.origin is None:
-            raise LabError("NO_BROKER_JARS", "pyspark is not installed; the broker uses its jars")
+            raise LabError(
+                "NO_BROKER_JARS", "pyspark is not installed, but the broker needs its jars"
+            )
         home = str(Path(spark.origin).parent)
     return sorted((Path(home) / "jars").glob(pattern))
 
@@ -84,7 +86,7 @@ def fetch_broker(folder: Path, report: Callable[[str], None]) -> int:
             wrong = sorted(name for name, _ in fetched.items() ^ expected.items())
             raise LabError(
                 "WRONG_JARS",
-                f"Ivy fetched other jars than {shipped(HASHES)} lists: {', '.join(wrong)}; if you "
+                f"jars fetched by Ivy differ from {shipped(HASHES)}: {', '.join(wrong)}; if you "
                 "use a repository other than Maven Central, check where it gets its files",
                 jars=wrong,
             )
@@ -99,7 +101,9 @@ def _resolve(
     """Run Ivy, which writes the jars of a configuration into a folder."""
     ivy = spark_jars("ivy-*.jar")
     if not ivy:
-        raise LabError("NO_BROKER_JARS", "Spark has no jar of Ivy, which fetches the broker's jars")
+        raise LabError(
+            "NO_BROKER_JARS", "Spark does not contain Ivy, which fetches the jars of the broker"
+        )
     command = [
         *(java, "-jar", str(ivy[0]), "-ivy", str(shipped(IVY)), "-cache", str(cache)),
         *("-types", "jar", "bundle", "-confs", configuration),

@@ -105,7 +105,7 @@ class Lab:
         """
         if not self._lock.held or self._broker is not None or self._switches is not None:
             raise LabError(
-                "FOLDER_NOT_EMPTIED", f"{self.folder} is emptied only between entering a lab and its up()"
+                "FOLDER_NOT_EMPTIED", f"{self.folder} can only be cleared before up() is called"
             )
         clear(self.folder)
 
@@ -153,7 +153,7 @@ class Lab:
         for what, part in (("Kafka broker", self._broker), ("network", self._switches)):
             if part is not None and not part.alive():
                 raise LabError(
-                    "DIED", f"the {what} has ended by itself; its logs are in {self.folder}"
+                    "DIED", f"the {what} has ended unexpectedly; its logs are in {self.folder}"
                 )
 
     def status(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Lab:
     def ask(self, command: dict[str, Any]) -> dict[str, Any]:
         """Give the network a command of `stackcast.lab.fabric.network`, and return its answer."""
         if self._switches is None:
-            raise LabError("NOT_UP", "the lab does not run: call up() first")
+            raise LabError("NOT_UP", "the lab is not running: call up() first")
         answer: dict[str, Any] = json.loads(self._switches.ask(json.dumps(command), _ANSWER_S))
         return answer
 
@@ -185,7 +185,7 @@ class Lab:
             if time.monotonic() >= deadline:
                 raise LabError(
                     "NOT_SETTLED",
-                    f"{status['outstanding']} datagrams are still on their way to hosts",
+                    f"{status['outstanding']} datagrams to hosts are still in transit",
                 )
             time.sleep(0.05)
 

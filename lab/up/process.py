@@ -37,7 +37,7 @@ def start_tied(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes
     """
     program = shutil.which(command[0])
     if program is None:
-        raise FileNotFoundError(f"there is no program {command[0]!r}")
+        raise FileNotFoundError(f"program {command[0]!r} was not found")
     # No preexec_fn: Python would run in the fork of this process, drop what other threads had there
     # and with it Py4J's connections, which shuts them down for this process, too.
     before = (sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()))
@@ -143,7 +143,7 @@ class Child:
         Answers to questions that were given up as ``CHILD_SILENT`` are passed over.
         """
         if self._process is None or self._process.stdin is None:
-            raise LabError("CHILD_FAILED", f"{self.name} does not run: start it first")
+            raise LabError("CHILD_FAILED", f"{self.name} is not running: start it first")
         try:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
@@ -169,7 +169,7 @@ class Child:
                 if left <= 0 or not select.select([output], [], [], left)[0]:
                     raise LabError(
                         "CHILD_SILENT",
-                        f"{self.name} said nothing within {timeout:g} s; its log is {self._log}",
+                        f"{self.name} did not respond within {timeout:g} s; see {self._log}",
                         name=self.name,
                     )
                 # Past Popen's own buffer, or select could wait for what was read already.

@@ -119,4 +119,4 @@ def ended(name: str, status: dict[str, Any]) -> LabError:
 def _when(status: dict[str, Any]) -> str:
     """Return how far a service came, in words."""
     stage = status["stage"]
-    return f"in this step of its start: {stage}" if stage else "before it had begun to serve"
+    return f"during this step of its start: {stage}" if stage else "before it started to serve"

@@ -111,7 +111,7 @@ def test_a_single_address_is_refused_with_what_to_write():
     with pytest.raises(LabError) as refused:
         sent("hop:2", "--udp", "127.0.0.1:5001")
     assert refused.value.code == "LAB.BAD_PORT"
-    assert "as in --udp 127.0.0.1:5001/127.0.0.1:5002" in refused.value.message
+    assert "for example --udp 127.0.0.1:5001/127.0.0.1:5002" in refused.value.message
 
 
 @pytest.mark.integration
@@ -126,7 +126,7 @@ def test_ends_in_the_wrong_order_are_an_error_that_names_the_order():
     near, far = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     (port,) = open_ports(read_ports([f"1=udp:{near}/{far}"]))
     try:
-        with pytest.raises(LabError, match=f"another program has {near}.*switch's end first"):
+        with pytest.raises(LabError, match=f"another program uses {near}.*switch's end first"):
             sent("hop:2", "--udp", f"{far}/{near}")
     finally:
         port.close()

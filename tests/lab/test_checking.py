@@ -406,11 +406,11 @@ def test_a_batch_that_is_not_on_the_ledger_is_told() -> None:
 @pytest.mark.parametrize(
     ("ranges", "what"),
     [
-        ([(0, 2), (3, 4)], "1 records from offset 2 are left out"),
-        ([(1, 2), (2, 4)], "1 records from offset 0 are left out"),
-        ([(0, 3), (2, 4)], "offsets 2 to 2 were taken before"),
-        ([(0, 2), (2, 4), (2, 4)], "offsets 2 to 3 were taken before"),
-        ([(0, 2), (2, 4), (4, 6)], "no record of offsets 4 to 5"),
+        ([(0, 2), (3, 4)], "1 records starting at offset 2 are missing"),
+        ([(1, 2), (2, 4)], "1 records starting at offset 0 are missing"),
+        ([(0, 3), (2, 4)], "offsets 2 to 2 are also in an earlier batch"),
+        ([(0, 2), (2, 4), (2, 4)], "offsets 2 to 3 are also in an earlier batch"),
+        ([(0, 2), (2, 4), (4, 6)], "no longer has records at offsets 4 to 5"),
     ],
 )
 def test_a_ledger_with_a_hole_or_an_overlap_is_told(
@@ -432,18 +432,23 @@ def test_a_ledger_counts_its_batches_and_records() -> None:
     whole = [Recorded(Batch(0, {0: (0, 2)}, ())), Recorded(Batch(1, {0: (4, 6)}, ()))]
     # Offsets that the topic never used, as those of transactions, are no hole.
     assert "\nproved" in lines(*whole)
-    assert "before it on the ledger is 0" in lines(whole[0], Recorded(Batch(2, {0: (4, 6)}, ())))
-    assert "it says 3 records, the topic has 2" in lines(
+    assert "preceding batch in the ledger is 0" in lines(
+        whole[0], Recorded(Batch(2, {0: (4, 6)}, ()))
+    )
+    assert "the ledger has 3 records, but the topic has 2" in lines(
         dataclasses.replace(whole[0], packets=3), whole[1]
     )
-    assert "2 records wait" in lines(whole[0])
+    assert "2 records are not in a batch" in lines(whole[0])
 
 
 def test_the_report_shows_the_first_faults_of_each_kind() -> None:
     verdict = small().verdict({"h1": [Receipt(b"", 0, (b"noise",))] * (SHOWN + 3), "h2": []})
     lines = list(verdict.lines())
     assert lines[-1] == "NOT PROVED"
-    assert sum("h1" in line and "no session of the topic" in line for line in lines) == SHOWN
+    assert (
+        sum("h1" in line and "the session does not belong to the topic" in line for line in lines)
+        == SHOWN
+    )
     assert "    and 3 more" in lines
     assert any(line.startswith("missing: ") for line in lines)
 

@@ -292,7 +292,7 @@ class TestFirstCommand:
         report = read_report(program.lab)
         assert report["seconds"] == pytest.approx(sum(report["parts"].values()), abs=0.5)
         assert {"Spark and tables", "publishing", "verification"} <= report["parts"].keys()
-        assert re.search(r"^event to wire +median [0-9,.]+ ms, 99 % within", program.output, re.M)
+        assert re.search(r"^event to wire +median [0-9,.]+ ms, 99th percentile", program.output, re.M)
 
     def test_records_are_published_at_a_steady_pace_once_the_stream_is_ready(
         self, program: Program

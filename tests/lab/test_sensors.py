@@ -96,18 +96,18 @@ def test_every_fault_is_found_under_its_reason():
     event = next(sensors.events(1))
     texts = {name: json.dumps(value) for name, value in json.loads(event).items()}
     assert {name: reason(damage(texts)) for name, damage in sensors.FAULTS.items()} == {
-        "cut off": "malformed_json",
+        "truncated": "malformed_json",
         "not a number": "not_a_number",
-        "a name that no attribute may have": "unknown_attribute",
+        "invalid name": "unknown_attribute",
         "text": "not_a_number",
         "too cold": "value_out_of_range",
         "beyond 32 bits": "value_out_of_range",
         "nested": "nested_json",
-        "twice": "id_twice",
-        "nothing measured": "empty_event",
-        "no object": "malformed_json",
-        "no text": "malformed_json",
-        "a station that nobody announced": "outside_advertisement",
+        "repeated name": "id_twice",
+        "empty": "empty_event",
+        "not an object": "malformed_json",
+        "not UTF-8": "malformed_json",
+        "unannounced station": "outside_advertisement",
     }
     assert reason(event) == ""
 
@@ -131,7 +131,7 @@ def test_a_late_attribute_turns_up_in_the_middle():
 
 
 def test_records_have_no_recorded_speed():
-    with pytest.raises(KafkaError, match=r"BAD_SPEED.*full or records a second"):
+    with pytest.raises(KafkaError, match=r"BAD_SPEED.*full or records per second"):
         publish_records("127.0.0.1:1", "attributes.raw", [], speed="recorded")
 
 
@@ -215,7 +215,7 @@ def test_the_line_is_three_switches_with_the_publisher_at_the_first():
 
 
 def test_who_asks_for_an_unknown_network_is_told_of_the_line():
-    with pytest.raises(LabError, match=r"UNKNOWN_NETWORK.*'line' is three switches"):
+    with pytest.raises(LabError, match=r"UNKNOWN_NETWORK.*'line' is a line of three switches"):
         load_network(NetworkOptions(name="lines"))
 
 

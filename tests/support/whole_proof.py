@@ -122,11 +122,12 @@ class _Check:
                 continue
             if self._meaning.setdefault((session, sequence), messages) != messages:
                 count = len(self._meaning[session, sequence])
-                what = f"{len(messages)} messages here, {count} elsewhere"
+                what = f"{len(messages)} messages here, but {count} elsewhere"
                 self._verdict.add(Fault("unlike", host, session, sequence, number, what))
                 continue
             if host not in self._owed_to(found.packet, found.group):
-                what = f"owed to {', '.join(sorted(self._owed_to(found.packet, found.group)))}"
+                hosts = ", ".join(sorted(self._owed_to(found.packet, found.group)))
+                what = f"expected at {hosts}"
                 self._verdict.add(Fault("foreign", host, session, sequence, number, what))
                 continue
             self._verdict.received += 1
@@ -139,18 +140,20 @@ class _Check:
         packet = session, offset
         if batch is None:
             known = session in self._ranges
-            return "its batch is not on the ledger" if known else "no session of the topic"
+            if known:
+                return "its batch is not in the ledger"
+            return "the session does not belong to the topic"
         if packet not in self._packets:
-            return "the topic has no such packet"
+            return "the topic does not contain this packet"
         source = self._packets[packet]
         if index >= len(source):
-            return f"the packet has {len(source)} messages"
+            return f"the packet has only {len(source)} messages"
         if sequence != (offset << 26) | (index << 13):
-            return "the number is of no first message"
+            return "the sequence number does not belong to a first message"
         places = self._groups_of(packet)[index]
         start = places.index(index)
         if messages != tuple(source[place] for place in places[start : start + len(messages)]):
-            return f"its {len(messages)} messages are not those of this number"
+            return f"its {len(messages)} messages differ from those of this sequence number"
         return _Notification(packet, places[0], start, len(messages))
 
     def _all_there(self, own: Mapping[str, Sequence[tuple[Receipt, _Notification]]]) -> None:
@@ -173,7 +176,7 @@ class _Check:
                 pieces = sorted(cuts.get((packet, group), {}).items())
                 for (start, count), (following, _) in itertools.pairwise(pieces):
                     if start + count > following:
-                        what = f"{count} messages, but message {places[following]} comes again"
+                        what = f"{count} messages, but message {places[following]} is repeated"
                         self._fault("unlike", "", packet, places[start], what)
                 for host in owed:
                     mine = have.get((host, packet, group), {})
@@ -182,7 +185,7 @@ class _Check:
                     self._verdict.owed += len(pieces) or 1
                     lacking = [n for n in range(len(places)) if n not in covered]
                     if lacking:
-                        what = f"{len(lacking)} messages of this packet"
+                        what = f"{len(lacking)} messages of this packet are missing"
                         self._fault("missing", host, packet, places[lacking[0]], what)
         self._verdict.repeats = self._verdict.received - distinct
 
@@ -208,13 +211,13 @@ class _Check:
                 batch = batch_of[new]
                 before = None if at < 0 else batch_of[at]
                 if new != at + 1 and not (batch == before and new == first[batch]):
-                    what = "the first" if at < 0 else f"after sequence {line[at]}"
+                    what = "received first" if at < 0 else f"received after sequence {line[at]}"
                     self._verdict.add(Fault("order", host, session, sequence, batch, what))
                 counts = copies.setdefault((session, batch), {}).setdefault(host, {})
                 counts[sequence] = counts.get(sequence, 0) + 1
                 at = new
             if at != last[batch_of[at]]:
-                what = "the last try of the batch ends here, and an earlier one went further"
+                what = "the last attempt of the batch ends here, but an earlier one sent more"
                 fault = Fault("order", host, session, line[at], batch_of[at], what)
                 self._verdict.add(fault)
 
@@ -229,7 +232,7 @@ class _Check:
                 if fewest is not None:
                     for count, sequence, host in counted:
                         if count > fewest[0]:
-                            what = f"{count} copies; of {fewest[1]} {fewest[2]} has {fewest[0]}"
+                            what = f"{count} copies, but {fewest[2]} has {fewest[0]} of {fewest[1]}"
                             self._verdict.add(Fault("copies", host, session, sequence, batch, what))
                 fewest = min([*counted, *([fewest] if fewest is not None else [])])
 

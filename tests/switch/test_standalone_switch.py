@@ -96,10 +96,10 @@ def test_a_port_is_a_tunnel_or_an_interface():
         ("1=udp:", "udp:IP:PORT/IP:PORT"),
         ("1=udp:127.0.0.1:5001", "near end first"),
         ("1=udp:127.0.0.1/127.0.0.1:1", "near end first"),
-        ("1=udp:localhost:1/127.0.0.1:1", "'localhost' is no IPv4 address"),
-        ("1=udp:127.0.0.1:1/127.0.0.256:1", "'127.0.0.256' is no IPv4 address"),
-        ("1=udp:127.0.0.1:0/127.0.0.1:1", "0 is no UDP port"),
-        ("1=udp:127.0.0.1:1/127.0.0.1:65536", "65536 is no UDP port"),
+        ("1=udp:localhost:1/127.0.0.1:1", "'localhost' is not an IPv4 address"),
+        ("1=udp:127.0.0.1:1/127.0.0.256:1", "'127.0.0.256' is not an IPv4 address"),
+        ("1=udp:127.0.0.1:0/127.0.0.1:1", "0 is not a UDP port"),
+        ("1=udp:127.0.0.1:1/127.0.0.1:65536", "65536 is not a UDP port"),
     ],
 )
 def test_a_port_that_cannot_be_is_one_clear_error(text: str, words: str):
@@ -111,13 +111,13 @@ def test_a_port_that_cannot_be_is_one_clear_error(text: str, words: str):
 
 @pytest.mark.parametrize("link", ["veth0", "udp:127.0.0.1:5001/127.0.0.1:5002"])
 def test_a_link_belongs_to_one_port(link: str):
-    with pytest.raises(LabError, match="port 1 is joined to it already") as caught:
+    with pytest.raises(LabError, match="port 1 already uses this link") as caught:
         read_ports([f"1={link}", "3=veth1", f"2={link}"])
     assert caught.value.code == "LAB.BAD_PORT" and f"--port 2={link}" in caught.value.message
 
 
 def test_a_port_is_given_once():
-    with pytest.raises(LabError, match="port 1 is there already"):
+    with pytest.raises(LabError, match="port 1 is given twice"):
         read_ports(["1=veth0", "01=veth1"])
 
 
@@ -138,10 +138,13 @@ def options(**changed: Any) -> SwitchOptions:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"json": COMPILED_P4 / "virtual_trees.json"}, "--json and --p4info belong together"),
+        (
+            {"json": COMPILED_P4 / "virtual_trees.json"},
+            "--json and --p4info must be given together",
+        ),
         (
             {"p4info": COMPILED_P4 / "virtual_trees.p4info.txtpb"},
-            "--json and --p4info belong together",
+            "--json and --p4info must be given together",
         ),
         ({"tls_ca": P4 / "ca.pem"}, "needs both --tls-certificate and --tls-key"),
         ({"tls_key": P4 / "key.pem"}, "needs both --tls-certificate and --tls-key"),
@@ -208,11 +211,11 @@ def test_a_taken_port_is_told_and_the_others_are_given_back():
     ("near", "far", "words"),
     [
         # Kept for documentation, so that no machine has it.
-        ("203.0.113.1", "127.0.0.1", "near end 203.0.113.1 is no address of this machine"),
+        ("203.0.113.1", "127.0.0.1", "near end 203.0.113.1 is not an address of this machine"),
         ("127.0.0.1", "255.255.255.255", "far end 255.255.255.255 is a broadcast address"),
         ("127.0.0.1", "127.255.255.255", "far end 127.255.255.255 is a broadcast address"),
-        ("127.0.0.1", "224.0.0.1", "far end 224.0.0.1 is no single machine"),
-        ("127.0.0.1", "0.0.0.0", "far end 0.0.0.0 is no single machine"),
+        ("127.0.0.1", "224.0.0.1", "far end 224.0.0.1 is not a single machine"),
+        ("127.0.0.1", "0.0.0.0", "far end 0.0.0.0 is not a single machine"),
     ],
 )
 def test_a_tunnel_between_addresses_that_cannot_be_is_told(near: str, far: str, words: str):
@@ -391,7 +394,7 @@ def test_a_flood_of_strangers_is_counted_and_displaces_no_frame_of_the_neighbour
 def test_an_open_tunnel_keeps_its_address_from_other_programs(neighbours: list[Neighbour]):
     link = neighbours[0].link()
     (port,) = open_ports({1: link})
-    with pytest.raises(LabError, match="another program has") as taken:
+    with pytest.raises(LabError, match="another program uses") as taken:
         link.open(2)
     assert taken.value.code == "LAB.PORT_TAKEN"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
