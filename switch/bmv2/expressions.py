@@ -59,7 +59,7 @@ class Expressions:
     def stack(self, node: Json) -> Stack:
         value = self.value(node)
         if not isinstance(value.target, Stack):
-            raise refuse(f"parameter {node.get('value')!r}", "a header stack is needed here")
+            raise refuse(f"parameter {node.get('value')!r}", "a header stack is required here")
         return value.target
 
     def _of(self, kind: str, node: Json | None) -> Value:
@@ -67,7 +67,7 @@ class Expressions:
             return constant(0)
         value = self.value(node)
         if value.kind != kind:
-            raise refuse(f"expression {node!r}", f"it is {value.kind}, where {kind} is needed")
+            raise refuse(f"expression {node!r}", f"it is {value.kind}, but {kind} is required")
         return value
 
     def value(self, node: Json) -> Value:
@@ -181,7 +181,9 @@ class Expressions:
             pairs = zip(one.target, other.target, strict=True)
             same = "(" + " or ".join(same_header(a, b) for a, b in pairs) + ")"
         else:
-            raise refuse(f"comparison of {one.kind}", "only data, headers and unions compare")
+            raise refuse(
+                f"comparison of {one.kind}", "only data, headers and unions can be compared"
+            )
         return Value(same if sign == "==" else f"(not {same})", "bool")
 
     def _op_and(self, value: Json) -> Value:
@@ -241,7 +243,7 @@ class Expressions:
     def _width(self, value: Json) -> int:
         width = self.data(value["right"])
         if width.low is None or width.low != width.high or not 0 < width.low <= MAX_SHIFT:
-            raise refuse(f"operation {value['op']!r}", "its width is no constant")
+            raise refuse(f"operation {value['op']!r}", "its width is not a constant")
         return width.low
 
     def _op_valid(self, value: Json) -> Value:

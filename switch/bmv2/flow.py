@@ -70,9 +70,9 @@ class Flow(Generic[Node]):
                     if follower is None or state.get(follower) == 2:
                         continue
                     if state.get(follower) == 1:
-                        raise refuse(what, "control flow that runs in a circle")
+                        raise refuse(what, "its control flow has a cycle")
                     if follower not in self.next_of:
-                        raise refuse(what, f"it goes on at {follower!r}, which does not exist")
+                        raise refuse(what, f"it continues at {follower!r}, which does not exist")
                     state[follower] = 1
                     path.append((follower, iter(self.next_of[follower])))
                     break

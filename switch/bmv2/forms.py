@@ -193,7 +193,7 @@ def _table_form(
 ) -> TableForm:
     name = table["name"]
     if table.get("type", "simple") != "simple":
-        raise refuse(f"table {name!r}", "action profiles and selectors do not run here")
+        raise refuse(f"table {name!r}", "action profiles and selectors are not supported")
     forms: dict[str, ActionForm] = {}
     for action_id in action_ids(table, actions.values()):
         action = actions[action_id]
@@ -205,7 +205,7 @@ def _table_form(
     )
     for each in key:
         if each.kind not in _KINDS:
-            raise refuse(f"table {name!r}", f"match kind {each.kind!r} does not run here")
+            raise refuse(f"table {name!r}", f"match kind {each.kind!r} is not supported")
     counted = bool(table.get("with_counters"))
     default: tuple[Any, ...] = (-1,)
     constant = False

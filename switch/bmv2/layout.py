@@ -236,7 +236,7 @@ def _header_type(each: Mapping[str, Any]) -> HeaderType:
         offset += 2 if variable else 1
         bits += 0 if variable else width
     if sum(each.variable for each in fields) > 1:
-        raise refuse(f"header type {name!r}", "more than one field of variable length")
+        raise refuse(f"header type {name!r}", "it has more than one field of variable length")
     return HeaderType(
         name,
         tuple(fields),

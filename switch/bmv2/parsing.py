@@ -71,7 +71,7 @@ class Parsing:
         """Lines of the body of ``parse`` up to the point where checksums are verified."""
         start = self._parser["init_state"]
         if start not in self._states:
-            raise refuse(f"parser {self._parser['name']!r}", f"no state {start!r}")
+            raise refuse(f"parser {self._parser['name']!r}", f"it has no state {start!r}")
         entered = Counter(
             transition["next_state"]
             for state in self._states.values()
@@ -80,7 +80,7 @@ class Parsing:
         )
         for name in entered:
             if name not in self._states:
-                raise refuse(f"parser {self._parser['name']!r}", f"no state {name!r}")
+                raise refuse(f"parser {self._parser['name']!r}", f"it has no state {name!r}")
         self._numbers = {start: 0}
         self._circles = self._in_circles()
         self._entered = entered
@@ -188,9 +188,9 @@ class Parsing:
     def _source_bytes(self, place: Place) -> None:
         size = place.type.bits // 8
         if place.type.bits % 8:
-            raise refuse(f"header type {place.type.name!r}", "not a whole number of bytes")
+            raise refuse(f"header type {place.type.name!r}", "it is not a whole number of bytes")
         if place.type.variable is not None:
-            raise refuse(f"header type {place.type.name!r}", "its length is not given")
+            raise refuse(f"header type {place.type.name!r}", "its length is missing")
         if size:
             self._need(str(size))
             read_header(self._source, place, "o")
@@ -231,7 +231,7 @@ class Parsing:
         place, stack = self._extracted(target)
         variable = place.type.variable
         if variable is None:
-            raise refuse(f"header type {place.type.name!r}", "no field of variable length")
+            raise refuse(f"header type {place.type.name!r}", "it has no field of variable length")
         bits = self._source.fresh("n")
         code = self._expressions.data(length).code
         self._primitives.note_reads()

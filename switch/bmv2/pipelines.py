@@ -56,7 +56,7 @@ class Pipelines:
         pipeline = pipelines[name]
         for profile in pipeline.get("action_profiles", ()):
             what = f"action profile {profile['name']!r}"
-            raise refuse(what, "action profiles and selectors do not run here")
+            raise refuse(what, "action profiles and selectors are not supported")
         nodes: dict[str, Callable[[Follow], None]] = {}
         next_of: dict[str, list[str | None]] = {}
         for table in pipeline.get("tables", ()):

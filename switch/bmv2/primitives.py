@@ -95,12 +95,12 @@ class Primitives:
         if kind == "expression" and value["op"] == "access_field":
             place, form = self.expressions.member(value)
             return place.slot(form.offset), form, place.guard
-        raise refuse(f"value of type {kind!r}", "nothing can be assigned to it")
+        raise refuse(f"value of type {kind!r}", "it cannot be assigned to")
 
     def store(self, node: Json, value: Value) -> None:
         slot, form, guard = self.target(node)
         if form.variable:
-            raise refuse(f"field {form.name!r}", "a number is assigned to what has no width")
+            raise refuse(f"field {form.name!r}", "a number is assigned to a field without a width")
         self.note_reads()
         with self.source.only_if(guard):
             self.source.line(f"{slot} = {_bare(stored(value, form))}")
@@ -119,7 +119,9 @@ class Primitives:
             if node["type"] == "expression":
                 code, _, guard = self.target(node)
                 if guard is not None:
-                    raise refuse("primitive 'assign_VL'", "an element chosen by a variable")
+                    raise refuse(
+                        "primitive 'assign_VL'", "an element with a variable index is not supported"
+                    )
                 slots.append(int(code[2:-1]))
             else:
                 slots.append(self.layout.field(*node["value"])[0])
@@ -133,7 +135,7 @@ class Primitives:
         to, of = self.expressions.place(target), self.expressions.place(value)
         self.note_reads()
         if to.type.size != of.type.size:
-            raise refuse("primitive 'assign_header'", "headers of different types")
+            raise refuse("primitive 'assign_header'", "the headers have different types")
         with self._existing(of, to):
             with self.source.block(f"if {of.valid}:"):
                 self.validate(to)
@@ -242,7 +244,7 @@ class Primitives:
         place = self.expressions.place(node)
         fields = place.type.by_name
         if "egress_spec" not in fields:
-            raise refuse("primitive 'mark_to_drop'", f"no egress_spec in {place.type.name!r}")
+            raise refuse("primitive 'mark_to_drop'", f"{place.type.name!r} has no egress_spec")
         self.source.line(f"{place.slot(fields['egress_spec'].offset)} = {DROP_PORT}")
         if "mcast_grp" in fields:
             self.source.line(f"{place.slot(fields['mcast_grp'].offset)} = 0")

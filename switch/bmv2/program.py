@@ -54,7 +54,7 @@ class Program:
     def _write(self, config: Mapping[str, Any], layout: Layout, wanted: bool) -> None:
         if config.get("extern_instances"):
             name = config["extern_instances"][0].get("name")
-            raise refuse(f"extern {name!r}", "extern objects do not run here")
+            raise refuse(f"extern {name!r}", "extern objects are not supported")
         source = PythonSource()
         functions: list[list[str]] = []
         coverage = Coverage(source, wanted)
@@ -195,7 +195,10 @@ def _slot_lists(layout: Layout, lists: Any) -> dict[int, tuple[int, ...]]:
         slots: list[int] = []
         for element in each["elements"]:
             if element["type"] != "field":
-                raise refuse(f"field list {each.get('name')!r}", f"{element['type']} in it")
+                raise refuse(
+                    f"field list {each.get('name')!r}",
+                    f"elements of type {element['type']} are not supported",
+                )
             slot, form = layout.field(*element["value"])
             slots += [slot, slot + 1] if form.variable else [slot]
         found[each["id"]] = tuple(slots)
@@ -230,7 +233,7 @@ _MOST_BITS = 1 << 16
 
 
 def _no_float(text: str) -> None:
-    raise ValueError(f"{text} in it, where only integers are known")
+    raise ValueError(f"it contains {text}, but only integers are supported")
 
 
 def _check_numbers(config: Any) -> None:
@@ -242,9 +245,9 @@ def _check_numbers(config: Any) -> None:
             for key in _NUMBERS:
                 number = each.get(key, 0)
                 if number is not None and type(number) is not int:
-                    raise refuse(f"{key} {number!r}", "it is no integer")
+                    raise refuse(f"{key} {number!r}", "it is not an integer")
                 if key == "size" and number is not None and number > _MOST_CELLS:
-                    raise refuse(f"{each.get('name')!r}", f"more than {_MOST_CELLS} cells")
+                    raise refuse(f"{each.get('name')!r}", f"it has more than {_MOST_CELLS} cells")
             todo += each.values()
         elif isinstance(each, list):
             todo += each
@@ -260,11 +263,11 @@ def _check_widths(config: Any) -> None:
             if width == ANY_LENGTH:
                 continue
             if type(width) is not int or not 0 < width <= _MOST_BITS:
-                raise refuse(f"header type {name!r}", f"field {member!r} of {width!r} bits")
+                raise refuse(f"header type {name!r}", f"field {member!r} has {width!r} bits")
             bits[name] += width
     for header in config["headers"]:
         if not header.get("metadata") and bits[header["header_type"]] % 8:
-            raise refuse(f"header {header['name']!r}", "its fields are not whole bytes together")
+            raise refuse(f"header {header['name']!r}", "its fields do not add up to whole bytes")
 
 
 def load_program(config: bytes, *, coverage: bool = False) -> Program:
@@ -272,13 +275,13 @@ def load_program(config: bytes, *, coverage: bool = False) -> Program:
     try:
         parsed = json.loads(config, parse_float=_no_float, parse_constant=_no_float)
     except (ValueError, RecursionError) as error:
-        raise refuse("BMv2 JSON", f"it is no JSON ({error})") from None
+        raise refuse("BMv2 JSON", f"it is not valid JSON ({error})") from None
     if not isinstance(parsed, dict):
-        raise refuse("BMv2 JSON", "it is no object")
+        raise refuse("BMv2 JSON", "it is not an object")
     with reading("BMv2 JSON: __meta__"):
         version = list((parsed.get("__meta__") or {}).get("version") or [_MAJOR])
     if version[0] != _MAJOR:
-        raise refuse("BMv2 JSON", f"format {version} instead of {_MAJOR}.x")
+        raise refuse("BMv2 JSON", f"it has format {version} instead of {_MAJOR}.x")
     _check_numbers(parsed)
     with reading("BMv2 JSON"):
         _check_widths(parsed)

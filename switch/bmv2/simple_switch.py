@@ -140,7 +140,7 @@ class SimpleSwitch:
             except Exception:
                 # It must not cost the frames that come after it.
                 if not self.drops["program_failed"]:
-                    log.exception("a frame of port %d made the program fail", ingress_port)
+                    log.exception("the program failed on a frame of port %d", ingress_port)
                 self.drops["program_failed"] += 1
                 return []
         # Not under the lock, which whoever is told may wait for.
@@ -222,7 +222,9 @@ class SimpleSwitch:
 
     def _running(self) -> SwitchState:
         if self._state is None:
-            raise SwitchError("BAD_ENTRY", "the switch runs no program yet: load one first", key="")
+            raise SwitchError(
+                "BAD_ENTRY", "the switch does not have a program yet: load one first", key=""
+            )
         return self._state
 
     def _forget(self) -> None:

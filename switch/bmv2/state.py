@@ -198,14 +198,16 @@ class SwitchState:
     def _cell(self, table: str, key: str) -> list[int]:
         held = self._rows.get(key)
         if held is None or held[0].name != table or not held[0].counted:
-            raise SwitchError("BAD_ENTRY", f"table {table!r} counts no entry {key!r}", key=key)
+            raise SwitchError(
+                "BAD_ENTRY", f"table {table!r} has no counter for entry {key!r}", key=key
+            )
         cell: list[int] = held[3][-1]
         return cell
 
     def write_register(self, name: str, index: int, value: int) -> None:
         """Set a cell of a register array, cut to its width."""
         if name not in self.registers or not 0 <= index < len(self.registers[name]):
-            raise SwitchError("BAD_ENTRY", f"there is no register {name}[{index}]", name=name)
+            raise SwitchError("BAD_ENTRY", f"register {name}[{index}] does not exist", name=name)
         self.registers[name][index] = value & ((1 << self._register_widths[name]) - 1)
 
     def set_parse_vset(self, name: str, values: Iterable[int]) -> None:
@@ -274,7 +276,7 @@ class Replication:
             if port > _MAX_PORT or instance > _MAX_INSTANCE:
                 raise _bad(entry, f"ports are 0..{_MAX_PORT}, instances 0..{_MAX_INSTANCE}")
         if len(set(copies)) < len(copies):
-            raise _bad(entry, "the same port and instance are there twice")
+            raise _bad(entry, "the same port and instance occur twice")
 
     def set(self, key: str, entry: SwitchEntry | None) -> None:
         """Make the group or session of a key be that of ``entry``, or none."""

@@ -54,7 +54,7 @@ class Arbitration:
         if client not in self._clients and len(self._clients) >= self.most:
             raise Refusal(
                 code_pb2.RESOURCE_EXHAUSTED,
-                f"device {self.device_id} has {self.most} clients already",
+                f"device {self.device_id} already has {self.most} clients",
             )
         before = self._primary
         self._clients[client] = election_id

@@ -43,7 +43,7 @@ class WriteBatch:
         """Add an update. Raises `Refusal`; the batch is then as before."""
         kind = update.entity.WhichOneof("entity")
         if kind is None:
-            raise invalid("an update needs an entity")
+            raise invalid("the update has no entity")
         if update.type not in (_Update.INSERT, _Update.MODIFY, _Update.DELETE):
             raise invalid(f"unknown type of update {update.type}")
         handler = {
@@ -54,7 +54,7 @@ class WriteBatch:
             "register_entry": self._register,
         }.get(kind)
         if handler is None:
-            raise unimplemented(f"this switch takes no {kind}")
+            raise unimplemented(f"this switch does not support {kind}")
         handler(update.type, getattr(update.entity, kind))
 
     def commit(self) -> None:
@@ -87,14 +87,14 @@ class WriteBatch:
             return
         name = key.entry.key
         if kind == _Update.INSERT and not table.fields:
-            raise invalid(f"table {table.name!r} has no key: it has a default action only")
+            raise invalid(f"table {table.name!r} has no key, so it has only a default action")
         if table.constant and (kind != _Update.MODIFY or wire.HasField("action")):
             raise Refusal(_CONSTANT, f"the entries of table {table.name!r} are constant")
         fixed = table.name in self._holdings.fixed
         if fixed and not table.constant:
             raise unimplemented(
-                f"table {table.name!r} begins with entries of the program, which stay here as they "
-                "are in BMv2: no others can be added"
+                f"table {table.name!r} contains entries of the program, so other entries cannot be "
+                "added, as in BMv2"
             )
         present = self._present(kind, name)
         if kind == _Update.DELETE:
@@ -106,7 +106,9 @@ class WriteBatch:
         values = _counts(counts, name) if counts is not None else None
         if fixed:
             if values is not None:
-                raise unimplemented(f"table {table.name!r}: its own entries are not counted here")
+                raise unimplemented(
+                    f"table {table.name!r}: entries of the program have no counters here"
+                )
             return
         if kind == _Update.INSERT:
             full = self._holdings.sizes[table.name] + self._grown[table.name] >= table.size
@@ -131,7 +133,7 @@ class WriteBatch:
         if table.constant_default:
             raise Refusal(_CONSTANT, f"the default action of table {table.name!r} is constant")
         if wire.HasField("counter_data"):
-            raise unimplemented(f"table {table.name!r}: default actions have no counter here")
+            raise unimplemented(f"table {table.name!r}: default actions have no counters here")
         if not wire.HasField("action"):
             self._change(key.entry.key, None, table.name, 0)
             return
@@ -170,7 +172,7 @@ class WriteBatch:
         self._must_be_modify(kind, what)
         cells = _cells_of(wire, register.size, what)
         if wire.data.WhichOneof("data") != "bitstring":
-            raise invalid(f"{what}: a bitstring of {register.bits} bits is needed")
+            raise invalid(f"{what}: a bitstring of {register.bits} bits is required")
         value = number(wire.data.bitstring, register.bits, what)
 
         def change(data_plane: DataPlane) -> None:
@@ -181,17 +183,19 @@ class WriteBatch:
 
     def _direct_counter(self, kind: int, wire: Any) -> None:
         if not wire.HasField("table_entry"):
-            raise invalid("a direct counter needs the entry that it is of")
+            raise invalid("a direct counter needs its table entry")
         table = self._index.table(wire.table_entry.table_id)
         self._must_be_modify(kind, f"direct counter of table {table.name!r}")
         if not table.counted:
             raise invalid(f"table {table.name!r} has no direct counter")
         if wire.table_entry.is_default_action:
-            raise unimplemented(f"table {table.name!r}: default actions have no counter here")
+            raise unimplemented(f"table {table.name!r}: default actions have no counters here")
         key = table_entries.key_entry(self._holdings.switch, table, wire.table_entry).entry.key
         held = self._present(kind, key)
         if held is not None and held.own:
-            raise unimplemented(f"table {table.name!r}: its own entries are not counted here")
+            raise unimplemented(
+                f"table {table.name!r}: entries of the program have no counters here"
+            )
         if wire.HasField("data"):
             self._direct_cell(table.name, key, _counts(wire.data, key))
 
@@ -213,9 +217,9 @@ class WriteBatch:
     def _present(self, kind: int, key: str) -> HeldEntry | None:
         held = self._held(key)
         if kind == _Update.INSERT and held is not None:
-            raise Refusal(code_pb2.ALREADY_EXISTS, f"entry {key} is there already")
+            raise Refusal(code_pb2.ALREADY_EXISTS, f"entry {key} already exists")
         if kind != _Update.INSERT and held is None:
-            raise Refusal(code_pb2.NOT_FOUND, f"no entry {key}")
+            raise Refusal(code_pb2.NOT_FOUND, f"entry {key} does not exist")
         return held
 
     def _check(self, held: HeldEntry) -> None:
@@ -241,5 +245,5 @@ def _cells_of(wire: Any, size: int, what: str) -> range:
 
 def _counts(data: Any, what: str) -> tuple[int, int]:
     if data.packet_count < 0 or data.byte_count < 0:
-        raise invalid(f"{what}: counts are 0 or more")
+        raise invalid(f"{what}: counts must not be negative")
     return data.packet_count, data.byte_count

@@ -108,12 +108,12 @@ class Device:
         with self.lock:
             if role and (role not in self.roles or role in self._program_roles()):
                 raise Refusal(
-                    code_pb2.PERMISSION_DENIED, f"role {role!r}: the program is not its to set"
+                    code_pb2.PERMISSION_DENIED, f"role {role!r}: it may not set the program"
                 )
             self._must_be_primary(election_id, role)
             if action == _Config.COMMIT:
                 if config is not None:
-                    raise invalid("COMMIT is about the saved config: it takes none")
+                    raise invalid("COMMIT applies the saved config: it must not contain one")
                 if self._saved is None:
                     raise Refusal(code_pb2.NOT_FOUND, "there is no saved config to commit")
                 self._commit(self._saved)
@@ -126,7 +126,7 @@ class Device:
             ):
                 raise invalid(f"unknown action {action}")
             if config is None:
-                raise invalid("a config is needed")
+                raise invalid("a config is required")
             kept = p4runtime_pb2.ForwardingPipelineConfig()
             kept.CopyFrom(config)
             if action == _Config.RECONCILE_AND_COMMIT:
@@ -153,7 +153,7 @@ class Device:
             if role not in self.roles and role not in self._program_roles():
                 raise Refusal(
                     code_pb2.NOT_FOUND,
-                    f"role {role!r}: no table is of this role, and none is configured",
+                    f"role {role!r}: no table has this role, and no such role is configured",
                 )
             arbitration = Arbitration(self.arbitration.device_id, role=role)
             # Replaced, not changed: the thread of frames reads it without the lock.
@@ -168,9 +168,9 @@ class Device:
         """Send what a client gives out, as the program says."""
         with self.lock:
             if self.arbitration_of(role).primary is not client:
-                raise Refusal(code_pb2.PERMISSION_DENIED, "only a primary client sends packets")
+                raise Refusal(code_pb2.PERMISSION_DENIED, "only a primary client may send packets")
             if self._inject is None:
-                raise unimplemented("this switch takes no packet of a controller")
+                raise unimplemented("this switch does not accept packets of a controller")
             if self._running is None:
                 raise self._no_program()
             data = packet_out(self._running.index.packet_out, packet)
@@ -207,8 +207,8 @@ class Device:
         if len(updates) > MOST_UPDATES:
             raise Refusal(
                 code_pb2.RESOURCE_EXHAUSTED,
-                f"{len(updates)} updates in one Write: this switch takes {MOST_UPDATES} at most, "
-                "send them in several",
+                f"{len(updates)} updates in one Write, but this switch accepts {MOST_UPDATES} at "
+                "most: split them into several",
             )
         with self.lock:
             self._must_be_primary(election_id, role)
@@ -219,7 +219,7 @@ class Device:
             answers: list[Refusal | None] = []
             for position, update in enumerate(updates):
                 if not position % _CHECK_EACH and not wanted():
-                    raise Refusal(code_pb2.CANCELLED, "nobody waits for the Write any more")
+                    raise Refusal(code_pb2.CANCELLED, "the client no longer waits for the Write")
                 try:
                     self._must_be_of(role, holdings, update)
                     batch.update(update)
@@ -227,7 +227,7 @@ class Device:
                 except Refusal as refusal:
                     answers.append(refusal)
             if any(answers) and atomicity != _Write.CONTINUE_ON_ERROR:
-                aborted = Refusal(code_pb2.ABORTED, "another update of the batch was refused")
+                aborted = Refusal(code_pb2.ABORTED, "another update of the batch was rejected")
                 return [answer or aborted for answer in answers]
             batch.commit()
             return answers
@@ -262,14 +262,15 @@ class Device:
     def _no_program(self) -> Refusal:
         return Refusal(
             code_pb2.FAILED_PRECONDITION,
-            f"switch {self.name!r} runs no program yet: set its forwarding pipeline config",
+            f"switch {self.name!r} does not have a program yet: set its forwarding pipeline config",
         )
 
     def _must_be_primary(self, election_id: int | None, role: str = "") -> None:
         if not self.arbitration_of(role).is_primary(election_id):
             raise Refusal(
                 code_pb2.PERMISSION_DENIED,
-                f"election id {election_id} is not the primary client's of switch {self.name!r}",
+                f"election id {election_id} is not that of the primary client of switch "
+                f"{self.name!r}",
             )
 
     def _must_be_of(self, role: str, holdings: Holdings, update: p4runtime_pb2.Update) -> None:
@@ -281,7 +282,7 @@ class Device:
             table = holdings.index.tables.get(entity.table_entry.table_id)
             of = table.role if table is not None else ""
         if of != (role if role in holdings.index.roles else ""):
-            raise Refusal(code_pb2.PERMISSION_DENIED, f"this is not for role {role!r} to write")
+            raise Refusal(code_pb2.PERMISSION_DENIED, f"role {role!r} may not write this")
 
     def _verified(self, config: p4runtime_pb2.ForwardingPipelineConfig) -> Holdings:
         """The config read and compared, holding nothing but the program's own entries."""

@@ -22,21 +22,21 @@ def check_listen(listen: str) -> None:
     """
     host, _, port = listen.rpartition(":")
     if not (host and port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-        raise _bad_address(listen, "give HOST:PORT with a port of 0 to 65535")
+        raise _bad_address(listen, "expected HOST:PORT with a port from 0 to 65535")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
         try:
             IPv6Address(host)
         except AddressValueError:
-            raise _bad_address(listen, f"{host!r} is no IPv6 address") from None
+            raise _bad_address(listen, f"{host!r} is not an IPv6 address") from None
     elif ":" in host or "/" in host:
-        raise _bad_address(listen, f"{host!r} is no host; an IPv6 address is written in brackets")
+        raise _bad_address(listen, f"{host!r} is not a host; write an IPv6 address in brackets")
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise _bad_address(listen, f"there is no host {host!r}") from None
+        raise _bad_address(listen, f"host {host!r} was not found") from None
     if not any(_is_ours(family, address) for family, _, _, _, address in found):
-        raise _bad_address(listen, f"{host!r} is no address of this machine")
+        raise _bad_address(listen, f"{host!r} is not an address of this machine")
 
 
 def _is_ours(family: int, address: object) -> bool:
@@ -49,7 +49,7 @@ def _is_ours(family: int, address: object) -> bool:
 
 
 def _bad_address(listen: str, why: str) -> LabError:
-    return LabError("BAD_ADDRESS", f"{listen} cannot be listened on: {why}", listen=listen)
+    return LabError("BAD_ADDRESS", f"cannot listen on {listen}: {why}", listen=listen)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _LockedError(Exception):
 
 def _no_password() -> str:
     # Without this, the ssl module would ask at the terminal.
-    raise _LockedError("the key has a password; give one without")
+    raise _LockedError("the key has a password; use a key without one")
 
 
 def _read(path: Path) -> bytes:
@@ -105,5 +105,5 @@ def _read(path: Path) -> bytes:
 
 
 def _bad_tls(what: str, error: Exception) -> LabError:
-    reason = getattr(error, "reason", None) or str(error) or "no PEM file"
+    reason = getattr(error, "reason", None) or str(error) or "not a PEM file"
     return LabError("BAD_TLS", f"{what} cannot be used for TLS: {reason}", path=what)

@@ -27,8 +27,8 @@ def parse_p4info(text: str, name: str) -> p4info_pb2.P4Info:
         reason = str(error).removeprefix(f"{line}:{column} : ")
         hint = ""
         if text.lstrip().startswith("{"):
-            hint = "; it begins with '{', as JSON does: the P4Info is the other file of a program"
-        raise _unreadable(name, line, column, "no P4Info in text format", reason, hint) from None
+            hint = "; it starts with '{' like JSON: use the P4Info file of the program"
+        raise _unreadable(name, line, column, "not a P4Info in text format", reason, hint) from None
     return p4info
 
 
@@ -37,9 +37,9 @@ def parse_json(text: bytes, name: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise _unreadable(name, error.lineno, error.colno, "no JSON", error.msg) from None
+        raise _unreadable(name, error.lineno, error.colno, "not valid JSON", error.msg) from None
     except (ValueError, RecursionError) as error:
-        raise _unreadable(name, 1, 1, "no JSON", str(error)) from None
+        raise _unreadable(name, 1, 1, "not valid JSON", str(error)) from None
 
 
 def _unreadable(

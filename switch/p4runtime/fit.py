@@ -22,7 +22,7 @@ def check_fit(index: P4InfoIndex, program: JsonProgram) -> None:
     # A P4Info that somebody wrote may leave it out.
     arch = index.p4info.pkg_info.arch
     if arch and arch != _ARCH:
-        raise invalid(f"the P4Info is of a program for {arch!r}: this switch runs {_ARCH!r}")
+        raise invalid(f"the P4Info is for architecture {arch!r}, but this switch runs {_ARCH!r}")
     for table in index.tables.values():
         if table.name not in program.tables:
             raise _lacks("JSON", f"table {table.name!r}")
@@ -120,10 +120,10 @@ def _check_names(what: str, name: str, known: Mapping[str, Any], other: Mapping[
 
 
 def _lacks(where: str, what: str) -> Refusal:
-    return invalid(f"P4Info and JSON do not fit each other: the {where} lacks {what}")
+    return invalid(f"P4Info and JSON do not match: {what} is missing in the {where}")
 
 
 def _differs(what: str, one: str, other: str) -> Refusal:
     return invalid(
-        f"P4Info and JSON do not fit each other: {what} is {one} in the P4Info, {other} in the JSON"
+        f"P4Info and JSON do not match: {what} is {one} in the P4Info, but {other} in the JSON"
     )

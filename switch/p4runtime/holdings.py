@@ -101,7 +101,7 @@ class Holdings:
             if table.size and self.sizes[table.name] > table.size:
                 raise invalid(
                     f"the {self.sizes[table.name]} entries of table {table.name!r} cannot be kept: "
-                    f"it holds {table.size}"
+                    f"its size is {table.size}"
                 )
 
     def _adopted(self, held: HeldEntry) -> HeldEntry:
@@ -110,9 +110,9 @@ class Holdings:
             return held
         table = self.index.tables_by_name.get(entry.table)
         if table is None:
-            raise invalid(f"there is no table {entry.table!r}")
+            raise invalid(f"table {entry.table!r} does not exist")
         if table.constant_default if is_default(entry) else entry.table in self.fixed:
-            raise invalid(f"table {entry.table!r} is constant there")
+            raise invalid(f"table {entry.table!r} is constant in the new program")
         wire = from_names(table, entry).wire
         wire.controller_metadata = held.wire.controller_metadata
         wire.metadata = held.wire.metadata
@@ -143,7 +143,7 @@ class Holdings:
         action = next((each for each in table.actions.values() if each.name == name), None)
         if action is None or len(action.params) != len(values):
             raise invalid(
-                f"table {table.name!r}: the program's own call of {name!r} does not fit the P4Info"
+                f"table {table.name!r}: the program's call of {name!r} does not match the P4Info"
             )
         return name, tuple(
             (param.name, canonical(value))

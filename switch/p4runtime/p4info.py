@@ -117,7 +117,9 @@ class P4InfoIndex:
         )
         for number, name in counted.items():
             if number not in self.tables:
-                raise invalid(f"direct counter {name!r} is of table {number:#x}, which is missing")
+                raise invalid(
+                    f"direct counter {name!r} belongs to table {number:#x}, which is missing"
+                )
         self.counters = _by_id("counter", (self._cells(each) for each in p4info.counters))
         self.registers = _by_id("register", (self._register(each) for each in p4info.registers))
         self.roles = frozenset(table.role for table in self.tables.values() if table.role)
@@ -149,13 +151,15 @@ class P4InfoIndex:
     def _table(self, table: Any, counted: str, metered: bool) -> Table:
         name = table.preamble.name
         if table.implementation_id:
-            raise unimplemented(f"table {name!r} has an action profile, which this switch lacks")
+            raise unimplemented(
+                f"table {name!r} has an action profile, which this switch does not support"
+            )
         fields = tuple(self._field(name, field) for field in table.match_fields)
         _no_twins(f"match field of table {name!r}", fields)
         for reference in table.action_refs:
             if reference.id not in self.actions:
                 raise invalid(
-                    f"table {name!r} refers to action {reference.id:#x}, which the P4Info lacks"
+                    f"table {name!r} refers to action {reference.id:#x}, which is not in the P4Info"
                 )
         return Table(
             table.preamble.id,
@@ -177,7 +181,7 @@ class P4InfoIndex:
         what = f"match field {field.name!r} of table {table!r}"
         kind = _KINDS.get(field.match_type) if field.WhichOneof("match") == "match_type" else None
         if kind is None:
-            raise unimplemented(f"{what} has a kind of match that this switch lacks")
+            raise unimplemented(f"{what} has a match kind that this switch does not support")
         self._untranslated(field.type_name.name, what)
         if kind == LPM and field.bitwidth > _WIDEST_LPM:
             raise unimplemented(f"{what}: a prefix of {field.bitwidth} bits is too long")
@@ -200,7 +204,7 @@ class P4InfoIndex:
             if spec.WhichOneof("type_spec") == "new_type" and spec.new_type.name in self._types:
                 spec = self._types[spec.new_type.name].original_type
         if spec.WhichOneof("type_spec") != "bitstring" or not spec.bitstring.HasField("bit"):
-            raise unimplemented(f"register {name!r} is no array of bit<W>")
+            raise unimplemented(f"register {name!r} is not an array of bit<W>")
         return Cells(register.preamble.id, name, register.size, spec.bitstring.bit.bitwidth)
 
 
@@ -217,7 +221,7 @@ def _header(header: Any) -> tuple[Parameter, ...]:
     fields = tuple(Parameter(each.id, each.name, each.bitwidth) for each in header.metadata)
     _no_twins(f"metadata of {name!r}", fields)
     if sum(field.bits for field in fields) % 8:
-        raise invalid(f"the metadata of {name!r} are not whole bytes together")
+        raise invalid(f"the metadata of {name!r} do not add up to whole bytes")
     return fields
 
 
@@ -234,12 +238,12 @@ def _no_twins(what: str, parts: tuple[Any, ...]) -> None:
         if part.id in ids:
             raise invalid(f"{what} {part.name!r} has the id of {ids[part.id]!r}: {part.id:#x}")
         if part.name in names:
-            raise invalid(f"there are two of {what} {part.name!r}")
+            raise invalid(f"{what} {part.name!r} occurs twice")
         ids[part.id] = part.name
         names.add(part.name)
 
 
 def _found(known: Mapping[int, Any], number: int, what: str) -> Any:
     if number not in known:
-        raise invalid(f"no {what} has the id {number:#x}")
+        raise invalid(f"{what} with id {number:#x} does not exist")
     return known[number]

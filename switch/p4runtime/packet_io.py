@@ -37,11 +37,11 @@ def packet_out(fields: tuple[Parameter, ...], packet: p4runtime_pb2.PacketOut) -
     OUT_OF_RANGE for a value that is too wide.
     """
     if not fields:
-        raise invalid("the program takes no packets of its controller")
+        raise invalid("the program does not accept packets of its controller")
     given: dict[int, bytes] = {}
     for each in packet.metadata:
         if each.metadata_id in given:
-            raise invalid(f"metadata {each.metadata_id} is there twice")
+            raise invalid(f"metadata {each.metadata_id} occurs twice")
         given[each.metadata_id] = each.value
     head = 0
     for field in fields:

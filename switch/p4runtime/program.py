@@ -62,7 +62,7 @@ def read_program(config: bytes) -> JsonProgram:
     try:
         program = json.loads(config)
     except (ValueError, RecursionError) as error:
-        raise invalid(f"the device config is no JSON: {error}") from None
+        raise invalid(f"the device config is not valid JSON: {error}") from None
     where = "its top level"
     try:
         widths = _widths(program)
@@ -90,7 +90,7 @@ def read_program(config: bytes) -> JsonProgram:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise invalid(
-            f"the device config is no BMv2 JSON: {where} cannot be read ({error!r})"
+            f"the device config is not BMv2 JSON: {where} cannot be read ({error!r})"
         ) from None
 
 
@@ -183,13 +183,13 @@ def _match(name: str, kind: str, bits: int, given: Any) -> Match | None:
 def _name(part: Any) -> str:
     name = part["name"]
     if not isinstance(name, str):
-        raise ValueError(f"{name!r} is no name")
+        raise ValueError(f"{name!r} is not a name")
     return name
 
 
 def _size(value: Any) -> int:
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no size")
+        raise ValueError(f"{value!r} is not a size")
     return value
 
 

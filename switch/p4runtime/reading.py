@@ -51,11 +51,11 @@ class EntityReader:
         """
         kind = entity.WhichOneof("entity")
         if kind is None:
-            raise invalid("a Read needs an entity")
+            raise invalid("the Read has no entity")
         wanted = getattr(entity, kind)
         if kind in _ABSENT:
             if getattr(self._index.p4info, _ABSENT[kind]):
-                raise unimplemented(f"this switch gives no {kind}")
+                raise unimplemented(f"this switch cannot read {kind}")
             return iter(())
         return {
             "table_entry": self._table_entries,
@@ -79,7 +79,7 @@ class EntityReader:
         """Entries by table, match, action, priority and metadata, each of them if it is given."""
         if not wanted.table_id:
             if wanted.match or wanted.HasField("action") or wanted.priority or wanted.metadata:
-                raise invalid("a Read of all tables takes no other filter")
+                raise invalid("a Read of all tables must not have other filters")
             tables = list(self._index.tables.values())
         else:
             tables = [self._index.table(wanted.table_id)]
@@ -115,7 +115,7 @@ class EntityReader:
         if any(getattr(part, number) for part, number in _numbers(wanted)):
             key = replication.key_entry(self._holdings.switch, wanted).key
             if key not in self._holdings.held:
-                raise Refusal(code_pb2.NOT_FOUND, f"no entry {key}")
+                raise Refusal(code_pb2.NOT_FOUND, f"entry {key} does not exist")
             found: Iterable[HeldEntry] = [self._holdings.held[key]]
         else:
             found = self._holdings.of_table(table)
@@ -151,10 +151,10 @@ class EntityReader:
 
     def _direct_counters(self, wanted: Any) -> Iterator[Any]:
         if not wanted.HasField("table_entry"):
-            raise invalid("a direct counter needs the entry that it is of")
+            raise invalid("a direct counter needs its table entry")
         entry = wanted.table_entry
         if entry.is_default_action:
-            raise unimplemented("default actions have no counter here")
+            raise unimplemented("default actions have no counters here")
         if entry.table_id and not self._index.table(entry.table_id).counted:
             raise invalid(f"table {self._index.table(entry.table_id).name!r} has no direct counter")
         found = [held for held in self._found(entry, False) if self._counted(held)]

@@ -57,10 +57,10 @@ def whole_entry(switch: str, wire: Any) -> HeldEntry:
     session = wire.clone_session_entry
     what = f"clone session {_session(session.session_id)}"
     if session.class_of_service:
-        raise unimplemented(f"{what}: this switch has no classes of service")
+        raise unimplemented(f"{what}: this switch does not support classes of service")
     length = session.packet_length_bytes
     if not 0 <= length < _LONGEST:
-        raise invalid(f"{what}: a packet is not cut to {length} bytes")
+        raise invalid(f"{what}: truncation of packets to {length} bytes is not supported")
     ports = _replicas(session.replicas, what)
     _store_replicas(stored.clone_session_entry.replicas, session.replicas)
     stored.clone_session_entry.session_id = session.session_id
@@ -70,7 +70,7 @@ def whole_entry(switch: str, wire: Any) -> HeldEntry:
 
 def _number(group: int) -> int:
     if not group:
-        raise invalid("0 is no multicast group: it means that nothing is replicated")
+        raise invalid("0 is not a multicast group: it disables replication")
     if group >= _GROUPS:
         raise Refusal(code_pb2.OUT_OF_RANGE, f"multicast group {group} does not fit 16 bits")
     return group
@@ -78,7 +78,7 @@ def _number(group: int) -> int:
 
 def _session(session: int) -> int:
     if not 0 < session < _SESSIONS:
-        raise invalid(f"clone sessions are 1 to {_SESSIONS - 1}, not {session}")
+        raise invalid(f"a clone session must be 1 to {_SESSIONS - 1}, not {session}")
     return session
 
 
@@ -101,7 +101,7 @@ def _replicas(replicas: Any, what: str) -> list[tuple[int, int]]:
         if replica.instance >= _INSTANCES:
             raise invalid(f"{what}: instance {replica.instance} does not fit 16 bits")
         if (port, replica.instance) in ports:
-            raise invalid(f"{what}: port {port}, instance {replica.instance} comes twice")
+            raise invalid(f"{what}: port {port}, instance {replica.instance} occurs twice")
         ports[port, replica.instance] = None
     return list(ports)
 

@@ -40,7 +40,7 @@ class Roles:
         if takers is None or ANYBODY in takers or not takers.isdisjoint(client):
             return
         who = " or ".join(sorted(client)) or "a client without a certificate"
-        raise Refusal(code_pb2.PERMISSION_DENIED, f"{_named(role)} is not for {who} to take")
+        raise Refusal(code_pb2.PERMISSION_DENIED, f"{who} may not use {_named(role)}")
 
 
 def _named(role: str) -> str:
@@ -56,8 +56,8 @@ def read_roles(words: Collection[str]) -> Roles:
         if not equals or not found or role in takers:
             raise LabError(
                 "BAD_SWITCH",
-                f"--role {each}: give ROLE=NAME,NAME with names of certificates, or ROLE=* for "
-                "anybody, each role once; no ROLE is the default one",
+                f"--role {each}: expected ROLE=NAME,NAME with names of certificates, or ROLE=* for "
+                "all clients, each role once; an empty ROLE is the default role",
             )
         takers[role] = found
     return Roles(takers)

@@ -55,7 +55,7 @@ class P4RuntimeServer:
     ----------
     listen: ``HOST:PORT``; port 0 takes a free one. tls: none by default.
 
-    patience: seconds within which a stream must begin with arbitration.
+    patience: seconds within which a stream must start with arbitration.
 
     ``address`` is where it listens: ``"127.0.0.1:port"``. Raises LabError ``BAD_ADDRESS``,
     ``PORT_TAKEN``, ``BAD_TLS``.
@@ -88,10 +88,8 @@ class P4RuntimeServer:
             bound = 0
         if not bound:
             self._threads.shutdown(wait=False)
-            root = "; ports below 1024 need root" if 0 < int(port) < 1024 else ""
-            raise LabError(
-                "PORT_TAKEN", f"port {port} of {host} is taken, or not ours to take{root}"
-            )
+            root = "; ports below 1024 require root" if 0 < int(port) < 1024 else ""
+            raise LabError("PORT_TAKEN", f"port {port} of {host} is in use or not permitted{root}")
         self.address = f"{host}:{bound}"
 
     def start(self) -> P4RuntimeServer:
@@ -220,7 +218,7 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         except Refusal as refusal:
             last = refusal
         except grpc.RpcError:
-            log.debug("a client's stream broke off")
+            log.debug("a client's stream was interrupted")
         finally:
             begun.set()
             if device is not None and joined is not None:
@@ -241,7 +239,7 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         device = self._device(message.device_id)
         _no_number(message.role.id)
         if message.role.HasField("config"):
-            raise Refusal(code_pb2.INVALID_ARGUMENT, "a role takes no configuration")
+            raise Refusal(code_pb2.INVALID_ARGUMENT, "roles with a configuration are not supported")
         device.roles.check(message.role.name, client)
         # A Write of the primary that this client succeeds holds the lock until it is done.
         with device.lock:
@@ -258,7 +256,7 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
 
     def _device(self, device_id: int) -> Device:
         if device_id not in self._devices:
-            raise Refusal(code_pb2.NOT_FOUND, f"there is no device {device_id} here")
+            raise Refusal(code_pb2.NOT_FOUND, f"device {device_id} does not exist")
         return self._devices[device_id]
 
 
@@ -277,11 +275,13 @@ def _names(context: Any) -> frozenset[str]:
 
 def _no_number(number: int) -> None:
     if number:
-        raise Refusal(code_pb2.NOT_FOUND, f"role {number}: a role has a name here, and no number")
+        raise Refusal(
+            code_pb2.NOT_FOUND, f"role {number}: a role must have a name instead of a number"
+        )
 
 
 def _no_arbitration(when: str = "") -> Refusal:
-    words = f"a stream must begin with arbitration{when}"
+    words = f"a stream must start with arbitration{when}"
     return Refusal(code_pb2.FAILED_PRECONDITION, words)
 
 
@@ -304,7 +304,9 @@ def _unsupported(request: Any) -> Any:
     response = p4runtime_pb2.StreamMessageResponse()
     kind = request.WhichOneof("update")
     response.error.canonical_code = code_pb2.UNIMPLEMENTED if kind else code_pb2.INVALID_ARGUMENT
-    response.error.message = f"this switch takes no {kind}" if kind else "the message is empty"
+    response.error.message = (
+        f"this switch does not support {kind}" if kind else "the message is empty"
+    )
     if kind == "digest_ack":
         response.error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
     else:

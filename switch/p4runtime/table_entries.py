@@ -58,10 +58,10 @@ def key_entry(switch: str, table: Table, wire: Any) -> HeldEntry:
     if table.ranked and wire.priority <= 0:
         raise invalid(
             f"table {table.name!r} has ternary, range or optional matches: priority must be 1 "
-            f"or more, and is {wire.priority}"
+            f"or more, but is {wire.priority}"
         )
     if not table.ranked and wire.priority:
-        raise invalid(f"table {table.name!r} has exact and lpm matches only: priority must be 0")
+        raise invalid(f"table {table.name!r} has only exact and lpm matches: priority must be 0")
     stored.priority = wire.priority
     return HeldEntry(SwitchEntry(switch, table.name, match, "", (), wire.priority), entity, stored)
 
@@ -133,22 +133,22 @@ def _check_options(table: Table, wire: Any) -> None:
         raise invalid(f"table {table.name!r} has no direct counter")
     if wire.idle_timeout_ns or wire.HasField("time_since_last_hit"):
         if not table.ages or wire.is_default_action:
-            raise invalid(f"table {table.name!r} has no idle timeout here")
+            raise invalid(f"table {table.name!r} does not support idle timeouts")
         raise unimplemented(f"table {table.name!r}: this switch's entries do not age")
 
 
 def _match(table: Table, wire: Any, stored: Any) -> list[tuple[str, str, bytes]]:
     given = {field.field_id: field for field in wire.match}
     if len(given) < len(wire.match):
-        raise invalid(f"table {table.name!r}: a match field comes twice")
+        raise invalid(f"table {table.name!r}: a match field occurs twice")
     if unknown := given.keys() - {field.id for field in table.fields}:
-        raise invalid(f"table {table.name!r} has no match field of id {min(unknown)}")
+        raise invalid(f"table {table.name!r} has no match field with id {min(unknown)}")
     match = []
     for field in table.fields:
         what = f"table {table.name!r}, match field {field.name!r}"
         if field.id not in given:
             if field.kind == EXACT:
-                raise invalid(f"{what} is missing: an exact match cannot be left out")
+                raise invalid(f"{what} is missing: an exact match cannot be omitted")
             continue
         if given[field.id].WhichOneof("field_match_type") != field.kind:
             raise invalid(f"{what} must be {field.kind}")
@@ -165,7 +165,7 @@ def _exact(given: Any, field: Field, what: str) -> Match:
 def _lpm(given: Any, field: Field, what: str) -> Match:
     value, length = number(given.value, field.bits, what), given.prefix_len
     if not 0 < length <= field.bits:
-        hint = ": leave the field out to match all" if length == 0 else ""
+        hint = ": omit the field to match all values" if length == 0 else ""
         raise invalid(f"{what}: a prefix has 1 to {field.bits} bits, not {length}{hint}")
     if value & ((1 << field.bits - length) - 1):
         raise invalid(f"{what}: {value:#x} has bits beyond its prefix of {length}; they must be 0")
@@ -176,7 +176,7 @@ def _ternary(given: Any, field: Field, what: str) -> Match:
     value = number(given.value, field.bits, what)
     mask = number(given.mask, field.bits, f"{what}, mask")
     if not mask:
-        raise invalid(f"{what}: leave the field out to match all, instead of a mask of 0")
+        raise invalid(f"{what}: omit the field to match all values, instead of a mask of 0")
     if value & ~mask:
         raise invalid(f"{what}: {value:#x} has bits that the mask {mask:#x} hides; they must be 0")
     return Match(field.name, TERNARY, canonical(value), canonical(mask))
@@ -188,7 +188,7 @@ def _range(given: Any, field: Field, what: str) -> Match:
     if low > high:
         raise invalid(f"{what}: low end {low:#x} is above high end {high:#x}")
     if not low and high == (1 << field.bits) - 1:
-        raise invalid(f"{what}: leave the field out to match all, instead of a range of all")
+        raise invalid(f"{what}: omit the field to match all values, instead of a full range")
     return Match(field.name, RANGE, canonical(low), canonical(high))
 
 
@@ -211,13 +211,13 @@ def _add_match(wire: Any, field: Field, value: Match) -> None:
 def _action(table: Table, wire: Any, stored: Any) -> tuple[str, _Params]:
     kind = wire.action.WhichOneof("type")
     if kind is None:
-        raise invalid(f"table {table.name!r}: an action is needed")
+        raise invalid(f"table {table.name!r}: an action is required")
     if kind != "action":
-        raise invalid(f"table {table.name!r} takes an action, no {kind}")
+        raise invalid(f"table {table.name!r} takes an action, not {kind}")
     chosen = wire.action.action
     action = table.actions.get(chosen.action_id)
     if action is None:
-        raise invalid(f"table {table.name!r} has no action of id {chosen.action_id:#x}")
+        raise invalid(f"table {table.name!r} has no action with id {chosen.action_id:#x}")
     scope = table.scopes[action.id]
     default = bool(wire.is_default_action)
     banned = p4info_pb2.ActionRef.TABLE_ONLY if default else p4info_pb2.ActionRef.DEFAULT_ONLY
@@ -225,7 +225,7 @@ def _action(table: Table, wire: Any, stored: Any) -> tuple[str, _Params]:
         place = "entries" if default else "the default action"
         raise Refusal(
             code_pb2.PERMISSION_DENIED,
-            f"table {table.name!r} has action {action.name!r} for {place} only",
+            f"table {table.name!r} permits action {action.name!r} only for {place}",
         )
     return action.name, _parameters(action, chosen, stored.action.action)
 
@@ -233,9 +233,9 @@ def _action(table: Table, wire: Any, stored: Any) -> tuple[str, _Params]:
 def _parameters(action: Action, chosen: Any, stored: Any) -> _Params:
     given: Mapping[int, Any] = {param.param_id: param for param in chosen.params}
     if len(given) < len(chosen.params):
-        raise invalid(f"action {action.name!r}: a parameter comes twice")
+        raise invalid(f"action {action.name!r}: a parameter occurs twice")
     if unknown := given.keys() - {param.id for param in action.params}:
-        raise invalid(f"action {action.name!r} has no parameter of id {min(unknown)}")
+        raise invalid(f"action {action.name!r} has no parameter with id {min(unknown)}")
     stored.action_id = action.id
     params = []
     for param in action.params:

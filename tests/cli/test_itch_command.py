@@ -265,7 +265,7 @@ def test_the_module_writes_the_same_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("packets", "option", "hint"),
-    [(True, [], "add --packets"), (False, ["--packets"], "leave out")],
+    [(True, [], "add --packets"), (False, ["--packets"], "omit --packets")],
 )
 def test_publish_says_when_records_are_of_the_other_kind(tmp_path, packets, option, hint):
     write_records(tmp_path / "file", packetize(SESSION[:50]) if packets else SESSION[:50])

@@ -292,7 +292,8 @@ class TestFirstCommand:
         report = read_report(program.lab)
         assert report["seconds"] == pytest.approx(sum(report["parts"].values()), abs=0.5)
         assert {"Spark and tables", "publishing", "verification"} <= report["parts"].keys()
-        assert re.search(r"^event to wire +median [0-9,.]+ ms, 99th percentile", program.output, re.M)
+        latency = r"^event to wire +median [0-9,.]+ ms, 99th percentile"
+        assert re.search(latency, program.output, re.M)
 
     def test_records_are_published_at_a_steady_pace_once_the_stream_is_ready(
         self, program: Program

@@ -48,7 +48,7 @@ def test_a_child_that_ends_instead_is_reported_with_the_end_of_its_log(tmp_path:
 
 def test_a_child_that_prints_nothing_is_ended(tmp_path: Path) -> None:
     child = python("mute", f"import time; time.sleep({LIMIT})", tmp_path)
-    with pytest.raises(LabError, match="nothing within") as failure:
+    with pytest.raises(LabError, match="did not respond within") as failure:
         child.start(0.2)
     assert failure.value.code == "LAB.CHILD_SILENT"
     assert not child.alive()

@@ -224,7 +224,7 @@ def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> 
     assert "GOOGL @ 50.5000" in detail
     assert "0x80000003" in detail, "labels are shown as wide as they are on the wire"
     assert "0xc0000005" in detail
-    assert detail.count("does not send out of it") == 1, "what a stop is must be said once"
+    assert detail.count("does not send on it") == 1, "what a stop is must be said once"
     assert "1,234 matches" in detail
     page = window.text("body")
     for told in ("2026-11-23 12:00:00 UTC", "version 0.1.0", "--seed", "32 bits"):

@@ -536,11 +536,11 @@ def field_of(config: Any, name: str) -> Any:
                 words,
             )
             for width, words in (
-                (0, "'signed_comparisons' of 0 bits"),
-                (True, "'signed_comparisons' of True bits"),
-                (7, "are not whole bytes"),
-                (1 << 40, "'signed_comparisons' of"),
-                ("*", "not whole bytes"),
+                (0, "'signed_comparisons' has 0 bits"),
+                (True, "'signed_comparisons' has True bits"),
+                (7, "do not add up to whole bytes"),
+                (1 << 40, "'signed_comparisons' has"),
+                ("*", "not add up to whole bytes"),
             )
         ),
         (

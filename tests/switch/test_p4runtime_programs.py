@@ -107,18 +107,18 @@ MISFITS: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (
         lambda i: setattr(action(i).params[0], "name", "x"),
-        "(x: 9 bits) in the P4Info, with (port: 9",
+        "(x: 9 bits) in the P4Info, but with (port: 9",
     ),
     (lambda i: action(i, "lose").params.add(id=1, name="y", bitwidth=3), "(y: 3 bits)"),
     (
         lambda i: setattr(table(i), "size", 65),
-        "'ingress.lpm_table' is of 65 entries in the P4Info, of 64",
+        "'ingress.lpm_table' is of 65 entries in the P4Info, but of 64",
     ),
     (
         lambda i: setattr(table(i), "size", 5),
-        "'ingress.lpm_table' is of 5 entries in the P4Info, of 64",
+        "'ingress.lpm_table' is of 5 entries in the P4Info, but of 64",
     ),
-    (lambda i: setattr(i.pkg_info, "arch", "psa"), "a program for 'psa'"),
+    (lambda i: setattr(i.pkg_info, "arch", "psa"), "architecture 'psa'"),
     (
         lambda i: setattr(table(i), "const_default_action_id", 3),
         "the default action of table 'ingress.lpm_table' is constant",
@@ -130,15 +130,15 @@ MISFITS: list[tuple[Callable[[Any], Any], str]] = [
         "'ingress.const_table' is without",
     ),
     (lambda i: renamed(i.counters[0]), "counter 'ingress.other'"),
-    (lambda i: i.counters.pop(), "the P4Info lacks counter 'ingress.seen'"),
+    (lambda i: i.counters.pop(), "counter 'ingress.seen' is missing in the P4Info"),
     (
         lambda i: setattr(i.counters[0], "size", 7),
-        "counter 'ingress.seen' is of 7 cells in the P4Info, of 8",
+        "counter 'ingress.seen' is of 7 cells in the P4Info, but of 8",
     ),
     (lambda i: i.direct_counters.pop(), "with"),
     (lambda i: renamed(i.direct_counters[0]), "direct counter 'ingress.other'"),
-    (lambda i: renamed(i.registers[0]), "P4Info lacks register 'ingress.cells'"),
-    (lambda i: i.registers.pop(), "the P4Info lacks register 'ingress.cells'"),
+    (lambda i: renamed(i.registers[0]), "register 'ingress.cells' is missing in the P4Info"),
+    (lambda i: i.registers.pop(), "register 'ingress.cells' is missing in the P4Info"),
     (lambda i: setattr(i.registers[0], "size", 17), "register 'ingress.cells' is of 17 cells"),
     (
         lambda i: setattr(i.registers[0].type_spec.bitstring.bit, "bitwidth", 32),
@@ -146,17 +146,17 @@ MISFITS: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (
         lambda i: i.meters.add().preamble.MergeFrom(p4info_pb2.Preamble(id=5, name="m")),
-        "JSON lacks meter 'm'",
+        "meter 'm' is missing in the JSON",
     ),
     (
         lambda i: i.digests.add().preamble.MergeFrom(p4info_pb2.Preamble(id=5, name="d")),
-        "lacks digest 'd'",
+        "digest 'd' is missing",
     ),
     (lambda i: setattr(table(i).action_refs[0], "id", 77), "refers to action 0x4d"),
     (lambda i: setattr(i.tables[1].preamble, "id", i.tables[0].preamble.id), "has the id of"),
     (
         lambda i: setattr(i.tables[1].preamble, "name", i.tables[0].preamble.name),
-        "there are two of table",
+        "occurs twice",
     ),
 ]
 
@@ -184,7 +184,7 @@ def translate(info: Any) -> None:
     ("change", "words"),
     [
         (lambda i: setattr(table(i), "implementation_id", 5), "action profile"),
-        (lambda i: setattr(table(i).match_fields[0], "other_match_type", "fuzzy"), "kind of match"),
+        (lambda i: setattr(table(i).match_fields[0], "other_match_type", "fuzzy"), "match kind"),
         (lambda i: i.registers[0].type_spec.struct.SetInParent(), "register 'ingress.cells'"),
         (translate, "translated type 'port_t'"),
     ],
@@ -200,15 +200,15 @@ def test_what_this_switch_cannot_serve_is_unimplemented_by_name(change: Any, wor
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (None, "a config is needed"),
+        (None, "a config is required"),
         (p4runtime_pb2.ForwardingPipelineConfig(p4_device_config=JSON), "no P4Info"),
         (config(program=b""), "no device config"),
-        (config(program=b"garbage"), "no JSON"),
-        (config(program=b"\xff\xfe\x00"), "no JSON"),
-        (config(program=b"[" * 100_000), "no JSON"),
-        (config(program=b"[]"), "no BMv2 JSON"),
-        (config(program=b"{}"), "no BMv2 JSON"),
-        (config(program=b'{"tables": 5}'), "no BMv2 JSON"),
+        (config(program=b"garbage"), "not valid JSON"),
+        (config(program=b"\xff\xfe\x00"), "not valid JSON"),
+        (config(program=b"[" * 100_000), "not valid JSON"),
+        (config(program=b"[]"), "not BMv2 JSON"),
+        (config(program=b"{}"), "not BMv2 JSON"),
+        (config(program=b'{"tables": 5}'), "not BMv2 JSON"),
         (
             config(program=json.dumps({**json.loads(JSON), "program": "cannot run"}).encode()),
             "primitive 'fly' is unknown",
@@ -469,8 +469,8 @@ def test_a_device_can_begin_with_a_program_of_files() -> None:
 @pytest.mark.parametrize(
     ("info", "words"),
     [
-        ("pkg_info {\n  arch: 5\n}", r"P4Info:2:9: no P4Info in text format: "),
-        (JSON.decode(), r"P4Info:1:1: .*; it begins with '\{', as JSON does"),
+        ("pkg_info {\n  arch: 5\n}", r"P4Info:2:9: not a P4Info in text format: "),
+        (JSON.decode(), r"P4Info:1:1: .*; it starts with '\{' like JSON"),
     ],
 )
 def test_a_p4info_that_cannot_be_read_is_told_by_line_and_column_in_few_words(
@@ -504,7 +504,7 @@ def test_before_there_is_a_program_nothing_is_written_or_read() -> None:
         lambda: device.read([]),
         device.config,
     ):
-        with pytest.raises(Refusal, match="runs no program") as answer:
+        with pytest.raises(Refusal, match="does not have a program") as answer:
             call()
         assert answer.value.code == code_pb2.FAILED_PRECONDITION
 
@@ -517,4 +517,4 @@ def test_the_products_of_each_program_fit_each_other_and_not_those_of_the_other(
     text_format.Parse(info.read_text(), made.p4info)
     device.set_config(Set.VERIFY, made, 1)
     code, message = refused(device, "VERIFY", config(program=program.read_bytes()))
-    assert code == "INVALID_ARGUMENT" and "the JSON lacks table 'ingress." in message
+    assert code == "INVALID_ARGUMENT" and "is missing in the JSON" in message

@@ -362,7 +362,7 @@ def test_a_status_has_the_words_of_each_part_as_long_as_they_have_room() -> None
             found.append(part.message)
         return found
 
-    why = invalid("table 'ingress.one' has no action of id 7, and that is a long word of it")
+    why = invalid("table 'ingress.one' has no action with id 7, and that is a long word of it")
     assert words([None, why]) == ["", why.message]
     assert words([why] * 65) == [f"{why.message[:57]}..."] * 65
     assert words([None, why] * 40)[1].startswith("table 'ingress.one'")
@@ -572,15 +572,15 @@ def test_a_port_that_is_taken_is_named() -> None:
 @pytest.mark.parametrize(
     ("listen", "words"),
     [
-        ("nonsense", "give HOST:PORT"),
-        (":9559", "give HOST:PORT"),
-        ("127.0.0.1:70000", "give HOST:PORT"),
-        ("127.0.0.1:22:1", "'127.0.0.1:22' is no host"),
+        ("nonsense", "expected HOST:PORT"),
+        (":9559", "expected HOST:PORT"),
+        ("127.0.0.1:70000", "expected HOST:PORT"),
+        ("127.0.0.1:22:1", "'127.0.0.1:22' is not a host"),
         ("::1:9559", "in brackets"),
-        ("[::x]:9559", "'::x' is no IPv6 address"),
-        ("no such host:0", "no host 'no such host'"),
+        ("[::x]:9559", "'::x' is not an IPv6 address"),
+        ("no such host:0", "host 'no such host' was not found"),
         # Kept for documentation, so that no machine has it.
-        ("203.0.113.1:9559", "'203.0.113.1' is no address of this machine"),
+        ("203.0.113.1:9559", "'203.0.113.1' is not an address of this machine"),
     ],
 )
 def test_an_address_to_listen_at_that_cannot_be_is_told(listen: str, words: str) -> None:

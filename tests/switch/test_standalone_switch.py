@@ -157,7 +157,7 @@ def test_options_that_do_not_belong_together_are_told(wrong: dict[str, Any], wor
 
 
 def test_an_address_that_cannot_be_served_at_is_told():
-    with pytest.raises(LabError, match="give HOST:PORT") as caught:
+    with pytest.raises(LabError, match="expected HOST:PORT") as caught:
         serve(options(grpc="nowhere"), pytest.fail)
     assert caught.value.code == "LAB.BAD_ADDRESS"
 
@@ -166,11 +166,11 @@ def test_files_of_a_program_that_are_swapped_or_no_files_are_told_in_few_words(t
     json, p4info = COMPILED_P4 / "virtual_trees.json", COMPILED_P4 / "virtual_trees.p4info.txtpb"
     with pytest.raises(SwitchError) as swapped:
         serve(options(json=p4info, p4info=json), pytest.fail)
-    assert swapped.value.message.startswith(f"{p4info}:1:1: no JSON: ")
+    assert swapped.value.message.startswith(f"{p4info}:1:1: not valid JSON: ")
     with pytest.raises(SwitchError) as twice:
         serve(options(json=json, p4info=json), pytest.fail)
-    assert twice.value.message.startswith(f"{json}:1:1: no P4Info in text format: ")
-    assert "begins with '{'" in twice.value.message
+    assert twice.value.message.startswith(f"{json}:1:1: not a P4Info in text format: ")
+    assert "starts with '{'" in twice.value.message
     for error in (swapped.value, twice.value):
         assert error.code == "SWITCH.WRONG_PROGRAM"
         assert len(error.message) < 250 + len(str(json))

@@ -362,7 +362,7 @@ def test_an_address_that_is_taken_is_told():
 def test_an_address_that_cannot_be_is_told():
     # Kept for documentation, so that no machine has it.
     line = refused("--grpc", "203.0.113.1:9559")
-    assert line.startswith("LAB.BAD_ADDRESS: --grpc: ") and "no address of this machine" in line
+    assert line.startswith("LAB.BAD_ADDRESS: --grpc: ") and "not an address of this machine" in line
     line = refused(*FREE, "--port", "1=udp:203.0.113.1:5001/127.0.0.1:5002")
     assert line.startswith("LAB.BAD_ADDRESS") and "near end" in line
 

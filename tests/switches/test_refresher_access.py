@@ -150,10 +150,10 @@ def test_a_refresher_fills_and_follows_under_a_role_that_is_its_certificates_alo
     with deployment.refresher("reader") as reader:
         assert not any(reader.compare().values())
     refused = [
-        ("reader", "", "NOT_ALLOWED", "the default role is not for"),
-        ("client", "", "NOT_ALLOWED", "the default role is not for"),
-        ("reader", ROLE, "NO_ROLE", "is not for"),
-        ("operator", ROLE, "NO_ROLE", "is not for"),
+        ("reader", "", "NOT_ALLOWED", "may not use the default role"),
+        ("client", "", "NOT_ALLOWED", "may not use the default role"),
+        ("reader", ROLE, "NO_ROLE", "may not use"),
+        ("operator", ROLE, "NO_ROLE", "may not use"),
         ("expired", ROLE, "BAD_TLS", "certificate has expired"),
         ("stranger", ROLE, "UNREACHABLE", "none of 4 switches answers"),
     ]

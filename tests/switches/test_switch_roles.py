@@ -59,7 +59,7 @@ def test_what_a_role_may_not_write_is_told_update_by_update(address: str) -> Non
     assert (result.in_sync, result.written) == (False, 1)
     (error,) = result.errors
     assert OURS[0].key in error
-    assert f"not for role '{STATES_ROLE}' to write" in error
+    assert f"role '{STATES_ROLE}' may not write this" in error
 
 
 @pytest.mark.parametrize(
