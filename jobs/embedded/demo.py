@@ -60,7 +60,7 @@ def running(
         finally:
             stop.set()
             lifecycle.stopping.set()
-            progress.say("taking all down")
+            progress.say("stopping the lab")
             for part in (publishing, refreshing, streaming):
                 part.result()
 
@@ -68,9 +68,8 @@ def running(
 def _stream(up: RunningLab, lifecycle: Lifecycle, progress: Progress, stop: StopRequest) -> None:
     """Starts the stream, and delivers until a stop is requested."""
     try:
-        with progress.stage("the stream: plan and workers") as stage:
+        with progress.stage("starting the stream", "started the stream"):
             query, delivery = micro_batches.start(up.spark, up.settings, lifecycle)
-            stage.text = "the stream is ready: plan and workers"
         try:
             lifecycle.run(query, stop.is_set, delivery.last_batch.check)
         finally:
@@ -85,8 +84,9 @@ def _demonstrated(settings: Settings) -> Settings:
     if not settings.embedded or settings.match != "spark" or settings.format != "itch":
         raise SettingsError(
             "BAD_VALUE",
-            "--demo brings up a lab of its own, whose stream matches a trading session: leave out "
-            "spark.stackcast.kafka.bootstrap.servers, .match and .format",
+            "--demo starts its own lab, in which the stream matches a trading session: remove "
+            "spark.stackcast.kafka.bootstrap.servers, spark.stackcast.match and "
+            "spark.stackcast.format from the settings",
         )
     own = {
         "trigger": ("trigger", TRIGGER),

@@ -64,7 +64,7 @@ ALL = Share()
 
 
 def _log(messages: int, packets: int) -> None:
-    log.info("%d messages in %d packets are in the network", messages, packets)
+    log.info("sent %d messages in %d packets into the network", messages, packets)
 
 
 def feed(

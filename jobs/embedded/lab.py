@@ -75,10 +75,11 @@ def bring_up(
         progress.log_to(folder / "log" / "run.log")
         wait = stack.enter_context(kind.source(settings, folder))
         spark_and_tables = in_background(lambda: open_tables(settings, progress))
-        with progress.stage(f"switches and hosts{', broker' * broker}") as stage:
+        started = f"{'broker, ' * broker}switches and hosts"
+        with progress.stage(f"starting {started}") as stage:
             lab.up()
             at = f", broker {lab.bootstrap_servers}" if broker else ""
-            stage.text = f"{len(network.switches)} switches at {lab.p4runtime}{at}"
+            stage.finished = f"started {len(network.switches)} switches at {lab.p4runtime}{at}"
         progress.parts.begin("Spark and tables")
         spark, tables = spark_and_tables.result()
         if not keep_spark:
@@ -97,10 +98,11 @@ def bring_up(
         rows = kind.rows(settings, network, lab.p4runtime)
         fill(tables, rows)
         count, hosts = len(rows["subscriptions"]), {r["subscriber"] for r in rows["subscriptions"]}
-        progress.parts.begin("entries on switches")
-        with progress.stage(f"{count} subscriptions by {len(hosts)} hosts, entries on switches"):
+        progress.parts.begin("switch entries")
+        entries = f"switch entries for {count} subscriptions of {len(hosts)} hosts"
+        with progress.stage(f"writing {entries}", f"wrote {entries}"):
             refresh(tables, settings, lifecycle)
-        with progress.stage(f"{kind.noun} to deliver, made"):
+        with progress.stage(f"generating {kind.noun}", f"generated {kind.noun}"):
             source = wait()
         yield RunningLab(settings, lab, spark, tables, source)
 
@@ -113,10 +115,9 @@ def check_publishers(settings: Settings, network: Network) -> None:
         number = len(unknown)
         raise SettingsError(
             "BAD_VALUE",
-            f"{PREFIX}publisher is {settings.publisher!r}, but {', '.join(unknown)} "
-            f"{'is no publisher' if number == 1 else 'are no publishers'} of the embedded lab, "
-            f"which has {', '.join(names)}: choose from these, or start the lab with more by "
-            "--publishers NUMBER",
+            f"{PREFIX}publisher is {settings.publisher!r}, but the embedded lab has no "
+            f"{'publisher' if number == 1 else 'publishers'} {', '.join(unknown)}: use "
+            f"{', '.join(names)}, or start the lab with more publishers (--publishers NUMBER)",
             key=f"{PREFIX}publisher",
         )
 
@@ -137,21 +138,21 @@ def prepare(settings: Settings, options: RunOptions) -> tuple[Path, Network]:
     if settings.sink != "udp":
         raise SettingsError(
             "BAD_VALUE",
-            f"spark.stackcast.sink is {settings.sink!r}, but the embedded lab is reached by udp "
-            "only: configure a broker and tables of your own for other sinks",
+            f"spark.stackcast.sink is {settings.sink!r}, but the embedded lab supports only "
+            "the udp sink: configure your own broker and tables for other sinks",
         )
     if options.session and folder in Path(options.session).absolute().parents:
         raise SettingsError(
             "BAD_VALUE",
-            f"--session names {options.session}, which is in the lab's own folder, and every run "
-            "empties that folder: move the file to another one",
+            f"--session names {options.session}, which is in the folder of the lab, and each run "
+            "empties that folder: move the file to another folder",
         )
     return folder, load_network(options.network_options(settings.encoding, settings.label_bits))
 
 
 def open_tables(settings: Settings, progress: Progress) -> tuple[SparkSession, Tables]:
-    """Starts Spark and makes the tables. Raises SettingsError, TableError."""
-    with progress.stage("Spark and its tables"):
+    """Start Spark and create the tables. Raises SettingsError, TableError."""
+    with progress.stage("starting Spark and creating tables", "started Spark and created tables"):
         return _open_tables(settings)
 
 
@@ -178,5 +179,5 @@ def refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:
     for name, why in behind.items():
         raise LabError(
             "SWITCHES_OUT_OF_SYNC",
-            f"{len(behind)} switches do not hold their entries, the first: {name}: {why}",
+            f"{len(behind)} switches are out of sync with the tables, the first is {name}: {why}",
         )

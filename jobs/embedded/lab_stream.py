@@ -58,20 +58,20 @@ def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -
     checks.beside_switches(settings)
     state = json.loads((asked.folder / "lab.json").read_text())
     network = read_description(asked.folder / "network.json")
-    _say(stage="Spark starts")
+    _say(stage="starting Spark")
     spark = session.start("stackcast lab")
     lifecycle.hold_jvm(spark)
     # One worker compiles missing kernels, and leaves a core to the other steps.
     warm_up(spark, workers=1)
-    _say(stage="tables are created and filled")
+    _say(stage="creating and filling tables")
     tables = Tables(spark, settings.tables)
     tables.create()
     count, seed = asked.subscriptions, asked.seed
     rows = deployment.rows(network, state["p4runtime"], count, seed, match=settings.match)
     fill(tables, rows)
-    _say(stage=f"{len(network.switches)} switches get their entries")
+    _say(stage=f"writing the entries of {len(network.switches)} switches")
     refresh(tables, settings, lifecycle)
-    _say(stage="the stream makes its plan")
+    _say(stage="computing the plan of the stream")
     stop = StopRequest()
     refreshing: list[Future[None]] = []
 

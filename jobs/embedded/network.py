@@ -65,18 +65,21 @@ def run(
     progress.parts = Parts()
     beside = kind.in_topic
     with bring_up(settings, lifecycle, kind, progress, broker=beside, keep_spark=keep_spark) as up:
-        text = f"{kind.noun} into the network"
+        texts = f"sending {kind.noun} into the network", f"sent {kind.noun} into the network"
         if beside:
-            fed = _feed_beside(up, lifecycle, kind, progress, text)
+            fed = _feed_beside(up, lifecycle, kind, progress, texts)
         else:
             progress.parts.begin("publishing and delivery")
-            with progress.stage(text) as stage:
+            with progress.stage(*texts) as stage:
                 fed = _feed(
                     *(up, lifecycle.stopping, kind),
                     lambda done, _: progress.count(stage, done, done),
                 )
         progress.parts.begin("verification")
-        with progress.stage("what hosts received, compared with what they were owed"):
+        with progress.stage(
+            "comparing received with expected deliveries",
+            "compared received with expected deliveries",
+        ):
             network, folder, status = up.lab.network, up.lab.folder, up.lab.settle()
             proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, status)
         proof.write(progress.parts)
@@ -84,7 +87,7 @@ def run(
 
 
 def _feed_beside(
-    up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Progress, text: str
+    up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Progress, texts: tuple[str, str]
 ) -> Fed:
     """Sends the records as `_feed` does, each packet once it is in the stream's topic."""
     servers, topic = up.settings.kafka["bootstrap.servers"], up.settings.topic
@@ -94,7 +97,7 @@ def _feed_beside(
         with TopicLog(servers, topic, partitions=len(publishers)) as log:
             return _feed(up, stop, kind, lambda _, packets: told(packets), log)
 
-    return drain(up, lifecycle, kind, progress, text, feed)[0]
+    return drain(up, lifecycle, kind, progress, texts, feed)[0]
 
 
 def _feed(
@@ -132,7 +135,13 @@ def _feed(
         time.monotonic() - began,
         topic and topic.topic,
     )
-    log.info("%d frames, %d %s in %.1f s", len(fed.packets), fed.messages, kind.noun, fed.seconds)
+    log.info(
+        "sent %d frames with %d %s in %.1f s",
+        len(fed.packets),
+        fed.messages,
+        kind.noun,
+        fed.seconds,
+    )
     return fed
 
 

@@ -1,4 +1,4 @@
-"""What a run of the embedded default tells a person: a line a stage, a bar while records flow."""
+"""Progress of an embedded run for people: one line per stage, and a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -19,27 +19,34 @@ from rich.progress import Progress as Bars
 
 from stackcast.jobs.adapters.app.logs import hide_stops
 
-#: Where nobody looks at a terminal, what is under way is told so often, seconds.
+#: Seconds between two lines on a stage in progress, if the output is not a terminal.
 TELL_SECONDS = 5.0
 
 
 @dataclass
 class Stage:
-    """A stage under way. ``text`` is what its line will say; whoever runs it may say more.
+    """A stage in progress.
 
-    done, total: of what is counted; nothing is where ``total`` is 0.
+    Attributes:
+        text: what the stage is doing, such as "starting Spark".
+        finished: what the stage has done, such as "started Spark".
+        began: monotonic time at which it began.
+        done: number of items that are done.
+        total: number of all items; 0 if they are not counted.
     """
 
     text: str
+    finished: str
     began: float
     done: int = 0
     total: int = 0
     told: float = field(default=0.0)
     bar: TaskID | None = None
 
-    def words(self) -> str:
-        """Returns what is waited for, with its count."""
-        return f"{self.text}: {self.done:,} of {self.total:,}" if self.total else self.text
+    def words(self, *, finished: bool = False) -> str:
+        """Return what the stage is doing or, if it is finished, has done, with its count."""
+        text = self.finished if finished else self.text
+        return f"{text}: {self.done:,} of {self.total:,}" if self.total else text
 
 
 class Parts:
@@ -61,7 +68,7 @@ class Parts:
 
 
 class Progress:
-    """Tells each stage as it ends, and on a terminal what is under way below.
+    """Prints each stage when it ends, and draws a bar for stages in progress on a terminal.
 
     A context manager, and while it is one, log lines below WARNING go to the file of `log_to`
     alone. stream: standard error by default. tell: seconds, as `TELL_SECONDS`.
@@ -144,16 +151,24 @@ class Progress:
             self._console.print(line, markup=False)
 
     @contextmanager
-    def stage(self, text: str) -> Iterator[Stage]:
-        """Tells a stage, and how long it took, when it has ended well."""
-        stage = Stage(text, time.monotonic())
+    def stage(self, text: str, finished: str = "") -> Iterator[Stage]:
+        """Run a stage, and print it with its duration unless it fails.
+
+        Args:
+            text: what the stage is doing.
+            finished: what it has done, printed at its end; empty: ``text``.
+
+        Yields:
+            The stage; its texts may be changed while it runs.
+        """
+        stage = Stage(text, finished or text, time.monotonic())
         stage.told = stage.began
         if self._bars is not None:
             stage.bar = self._bars.add_task(text, total=None)
         self._stages.append(stage)
         try:
             yield stage
-            self.say(f"{stage.words()} ({time.monotonic() - stage.began:.1f} s)")
+            self.say(f"{stage.words(finished=True)} ({time.monotonic() - stage.began:.1f} s)")
         finally:
             self._stages.remove(stage)
             if self._bars is not None and stage.bar is not None:
@@ -172,7 +187,7 @@ class Progress:
             for stage in tuple(self._stages):
                 if time.monotonic() - stage.told >= self._tell:
                     stage.told = time.monotonic()
-                    self.say(f"waiting: {stage.words()}")
+                    self.say(f"still {stage.words()}")
 
 
 class _LogLines(logging.Handler):

@@ -54,7 +54,7 @@ def _sensors(
 ) -> int:
     kind = SensorRun(_at_once(options) if settings.match == "network" else options)
     if options.network is None:
-        progress.say("sensors on a line of three switches, which match")
+        progress.say("delivering sensor events on a line of three switches, which match them")
         code = network.run(
             dataclasses.replace(settings, match="network"),
             lifecycle,
@@ -64,7 +64,7 @@ def _sensors(
         )
         if code or lifecycle.stopping.is_set():
             return code
-    progress.say(f"sensors on the network {kind.options.network}")
+    progress.say(f"delivering sensor events on the network {kind.options.network}")
     if settings.match == "network":
         return network.run(settings, lifecycle, kind, progress)
     if "attributes.unknown" not in settings.given:
@@ -94,7 +94,8 @@ def _print_next(code: int, options: RunOptions) -> None:
         console = "./spark-submit.sh jobs/console.py"
     print(
         f"\nNext: open {report} in a browser, and choose a notification to see its path.\n"
-        f"      {console} --demo shows a running system, in which you put a rule of your own live "
-        "(docs/tutorial.md).\n"
-        "      docs/operations.md describes a deployment with your own Kafka, switches and cluster."
+        f"      {console} --demo starts a running system, in which you can write your own rule "
+        "(docs/tutorials/write-a-rule.md).\n"
+        "      docs/how-to/deploy-on-your-kafka.md describes a deployment with your own Kafka and "
+        "switches."
     )

@@ -51,7 +51,10 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progr
     with bring_up(settings, lifecycle, kind, progress) as up:
         published, mode = _deliver(up, lifecycle, kind, progress)
         progress.parts.begin("verification")
-        with progress.stage("what hosts received, compared with what they were owed"):
+        with progress.stage(
+            "comparing received with expected deliveries",
+            "compared received with expected deliveries",
+        ):
             status = up.lab.settle()
             proof = StreamProof(
                 up.spark,
@@ -76,7 +79,8 @@ def _deliver(
     def publish(stop: StopRequest, told: Callable[[int], None]) -> Published:
         return kind.publish(up.settings, up.source, stop, lambda sent: told(sent.packets))
 
-    return drain(up, lifecycle, kind, progress, "records published", publish)
+    texts = "publishing records", "published records"
+    return drain(up, lifecycle, kind, progress, texts, publish)
 
 
 def drain(
@@ -84,7 +88,7 @@ def drain(
     lifecycle: Lifecycle,
     kind: RunKind,
     progress: Progress,
-    text: str,
+    texts: tuple[str, str],
     publish: Callable[[StopRequest, Callable[[int], None]], T],
 ) -> tuple[T, str]:
     """Have records published once the stream is ready, and run it until it has read all of them.
@@ -94,7 +98,7 @@ def drain(
         lifecycle: lifecycle of the job.
         kind: kind of the run; creates the topic.
         progress: shows the stages.
-        text: name of the stage in which records are published.
+        texts: what the stage that publishes the records is doing, and has done at its end.
         publish: publishes the records; gets a request to stop, and a function to call now and then
             with the number of records so far.
 
@@ -106,15 +110,15 @@ def drain(
     # The topic must be there before the stream looks for it.
     kind.publish(settings, None, stop)
     progress.parts.begin("stream: plan, header stacks, workers")
+    publishing_text, published_text = texts
     with ExitStack() as ending:
-        with progress.stage("the stream: plan and workers") as stage:
+        with progress.stage("starting the stream", "started the stream"):
             query, delivery = micro_batches.start(up.spark, settings, lifecycle)
             # An interrupt may come at any time from here on.
             ending.callback(_close, delivery, progress)
-            stage.text = "the stream is ready: plan and workers"
         progress.parts.begin("publishing")
         stages = ending.enter_context(ExitStack())
-        stage = stages.enter_context(progress.stage(text))
+        stage = stages.enter_context(progress.stage(*texts))
         ending.callback(stop.set)
         sent: list[int] = []
         ended: list[T] = []
@@ -129,14 +133,18 @@ def drain(
             nonlocal stage
             done = sum(delivery.processed.values())
             if not publishing.done():
-                stage.text = f"{text}: {sent[-1]:,}" if sent else text
+                if sent:
+                    stage.text = f"{publishing_text}: {sent[-1]:,}"
+                    stage.finished = f"{published_text}: {sent[-1]:,}"
                 progress.count(stage, 0, 0)
                 return False
             if not ended:
                 ended.append(publishing.result())
-                progress.parts.begin("delivery of the rest")
+                progress.parts.begin("remaining deliveries")
                 stages.close()
-                stage = stages.enter_context(progress.stage("records delivered"))
+                stage = stages.enter_context(
+                    progress.stage("delivering records", "delivered records")
+                )
             progress.count(stage, done, sum(ends().values()))
             return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
 
@@ -146,7 +154,7 @@ def drain(
 
 
 def _close(delivery: BatchDelivery, progress: Progress) -> None:
-    with progress.stage("ledger and tables, written"):
+    with progress.stage("writing ledger and tables", "wrote ledger and tables"):
         delivery.close()
 
 

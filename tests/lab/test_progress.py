@@ -34,7 +34,7 @@ def test_a_stage_is_one_line_with_its_time_and_what_it_came_to():
     assert re.fullmatch(r" *\d+\.\d s  20 \[switches\] are up \(\d+\.\d s\)", line)
 
 
-def test_a_stage_that_fails_is_not_told_as_done():
+def test_a_failed_stage_is_not_printed():
     stream = io.StringIO()
     with (
         pytest.raises(ValueError, match="no"),
@@ -46,16 +46,19 @@ def test_a_stage_that_fails_is_not_told_as_done():
     assert stream.getvalue() == ""
 
 
-def test_without_a_terminal_what_is_waited_for_is_told_now_and_then_with_its_count():
+def test_without_a_terminal_a_stage_in_progress_is_printed_periodically_with_its_count():
     stream = io.StringIO()
-    with Progress(stream, tell=0.01) as progress, progress.stage("records") as stage:
+    with (
+        Progress(stream, tell=0.01) as progress,
+        progress.stage("reading records", "read records") as stage,
+    ):
         progress.count(stage, 1_500, 4_000)
         deadline = time.monotonic() + 600
-        while stream.getvalue().count("waiting: records: 1,500 of 4,000") < 2:
+        while stream.getvalue().count("still reading records: 1,500 of 4,000") < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         progress.count(stage, 4_000, 4_000)
-    assert re.search(r"s  records: 4,000 of 4,000 \(", stream.getvalue().splitlines()[-1])
+    assert re.search(r"s  read records: 4,000 of 4,000 \(", stream.getvalue().splitlines()[-1])
     assert "\x1b" not in stream.getvalue()
 
 
