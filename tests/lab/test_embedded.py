@@ -304,8 +304,8 @@ class TestFirstCommand:
         report = read_report(program.lab)
         # A busy machine may be slower, and is never faster.
         assert 0 < report["messages_per_second"] < 12_000
-        (known,) = re.findall(r"header stacks of ([0-9]+) receiver sets worked out", program.log)
-        assert f"{known} receiver sets to work out" in program.log
+        (known,) = re.findall(r"computed the header stacks of ([0-9]+) receiver sets", program.log)
+        assert f"header stacks of {known} receiver sets to compute" in program.log
         before, _, after = program.log.partition("stream ready")
         assert "workers ready" in before and "batch 0:" in after
 

@@ -187,7 +187,7 @@ def test_a_job_that_fails_costs_no_batch_and_the_next_plan_tries_again(caplog):
     jobs.broken = True
     (plan,) = plans(5)
     jobs.submit(plan).result()
-    assert "could not be worked out" in caplog.text and len(plan.unknown()) == 5
+    assert "could not be computed in advance" in caplog.text and len(plan.unknown()) == 5
     jobs.broken = False
     jobs.submit(plan).result()
     assert not plan.unknown() and jobs.written

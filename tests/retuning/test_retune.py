@@ -444,7 +444,9 @@ def test_in_tree_published_sets_have_trees_in_addition_to_one_per_host(
             assert reached == Counter(receivers)
 
     # There is a tree to each host whatever the record says; otherwise some hosts are unreachable.
-    with pytest.raises(SettingsError, match=r"BAD_VALUE: .*tree to each host alone: 8 in switch"):
+    with pytest.raises(
+        SettingsError, match=r"BAD_VALUE: .*tree for each single host, which takes 8 trees"
+    ):
         deployment.run(*retune, "--rules", "7")
     with deployment.refreshed():
         assert deployment.run(*retune, "--wait", "600") == retune_trees.NO_RECORD
@@ -478,7 +480,7 @@ def test_an_encoding_without_trees_is_compared_with_others_and_nothing_is_writte
     assert deployment.tables.version("virtual_trees") == before
     content = deployment.report()
     assert content["encodings"][0]["name"] == "bitmask" and content["encoding"] != "bitmask"
-    assert "bitmask name no stored trees" in content["objective"]["reason"]
+    assert "bitmask contain no tree ids" in content["objective"]["reason"]
     change = content["change"]
     assert change["rules"] == 0 and content["now"]["bytes"] == change["bytes_after"]
 

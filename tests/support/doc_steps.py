@@ -231,7 +231,7 @@ WRITE_SQL = Step('echo "SHOW TABLES; SELECT count(*) FROM hosts" > statements.sq
 PUBLISH = Step("stackcast itch publish --generate 100000")
 #: Commands that use a lab with a stream on it.
 ON_A_STREAM = (
-    Step(f"{MINE} jobs/rerequest.py", ready="re-requests are taken"),
+    Step(f"{MINE} jobs/rerequest.py", ready="listening for re-requests"),
     *RULES,
     PUBLISH,
     Step("stackcast itch publish day.itch", after=(GENERATE,)),

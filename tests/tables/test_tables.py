@@ -501,7 +501,9 @@ def test_the_progress_of_summaries_is_recorded_unless_it_is_complete(
     for batch in (5, 6):
         again.put(batch, {0: first})
     ToldHosts(spark, str(tmp_path)).put(KEPT + 5, {0: Told.all(99)})
-    assert [path.name for path in (tmp_path / "stackcast-summary-progress").glob("*.json")] == ["6.json"]
+    assert [path.name for path in (tmp_path / "stackcast-summary-progress").glob("*.json")] == [
+        "6.json"
+    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"versions": 3}'])
@@ -512,7 +514,7 @@ def test_a_damaged_pin_is_one_clear_error_and_says_what_to_do(
     pins.put(7, Pin({}, {}, {}, {}))
     (tmp_path / "stackcast-pins" / "7.json").write_bytes(content)
     for read in (pins.newest, lambda: pins.get(7)):
-        with pytest.raises(StreamError, match=r"7\.json .* restore the file, or remove") as refused:
+        with pytest.raises(StreamError, match=r"7\.json .* restore the file or remove") as refused:
             read()
         assert refused.value.what == "PIN_UNREADABLE"
 

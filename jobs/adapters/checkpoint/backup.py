@@ -78,13 +78,13 @@ def restore(spark: SparkSession, settings: Settings, folder: Path) -> dict[str, 
         layout = int(manifest["layout"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(
-            "NO_BACKUP", f"{folder} is no backup, or not a whole one: {MANIFEST}: {error}"
+            "NO_BACKUP", f"{folder} is not a complete backup: cannot read {MANIFEST}: {error}"
         ) from error
     if layout > LAYOUT:
         raise TableError(
             "NEWER_LAYOUT",
-            f"the backup in {folder} is of layout {layout}, and this version of Stackcast knows "
-            f"layouts up to {LAYOUT}: run the version that wrote it, or a newer one",
+            f"the backup in {folder} has layout {layout}, but this version of Stackcast supports "
+            f"layouts up to {LAYOUT}: use the version that wrote the backup, or a newer one",
         )
     tables, places = _places(spark, settings)
     for place in places.values():
@@ -110,8 +110,8 @@ def _places(spark: SparkSession, settings: Settings) -> tuple[Tables, dict[str, 
     if not tables.local or not isinstance(checkpoint, LocalFolder):
         raise TableError(
             "NOT_LOCAL",
-            f"{PREFIX}tables and {PREFIX}checkpoint must be folders of this machine to be copied: "
-            "elsewhere stop the stream, and take the storage's own copy of both",
+            f"cannot copy {PREFIX}tables and {PREFIX}checkpoint, because they are not both local "
+            "folders: stop the stream, and copy both with the tools of the storage",
         )
     return tables, {TABLES: Path(tables.location), CHECKPOINT: Path(checkpoint.path(""))}
 
@@ -128,7 +128,11 @@ def _claim(
 def _refuse_existing(place: Path) -> None:
     if place.exists() and any(place.iterdir()):
         raise TableError(
-            "NOT_EMPTY", f"{place} has files already: nothing is written over; name another folder"
+            "NOT_EMPTY",
+            (
+                f"{place} is not empty, and existing files are never overwritten: name another "
+                "folder"
+            ),
         )
 
 

@@ -64,8 +64,8 @@ class LocalFolder:
         if sums.exists() and not _is_of(sums.read_bytes(), content):
             raise StreamError(
                 "CHECKPOINT_UNREADABLE",
-                f"{self.path(name)} is not what its checksum {sums} is of: one of them is damaged. "
-                "Restore both, or, where the file is as it should be, remove the checksum",
+                f"{self.path(name)} does not match its checksum in {sums}, so one of them is "
+                "damaged: restore both files, or remove the checksum if the file is intact",
             )
         return content
 

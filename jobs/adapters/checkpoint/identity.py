@@ -106,23 +106,24 @@ class Identity:
             if values["layout"] < LAYOUT:
                 raise StreamError(
                     "OLDER_LAYOUT",
-                    f"{name}: the checkpoint has layout {values['layout']}, and this version of "
-                    f"Stackcast needs layout {LAYOUT}: set {PREFIX}checkpoint to a new folder and "
-                    f"{PREFIX}startingOffsets to where egress_ledger ends",
+                    f"{name}: the checkpoint has layout {values['layout']}, but this version of "
+                    f"Stackcast requires layout {LAYOUT}: set {PREFIX}checkpoint to a new folder "
+                    f"and {PREFIX}startingOffsets to the offsets at which egress_ledger ends",
                 )
             if values["layout"] > LAYOUT:
                 raise StreamError(
                     "NEWER_LAYOUT",
-                    f"{name}: the checkpoint is of layout {values['layout']}, and this version of "
-                    f"Stackcast knows layouts up to {LAYOUT}: run the version that wrote it, or a "
-                    f"newer one, or set {PREFIX}checkpoint to a new folder",
+                    f"{name}: the checkpoint has layout {values['layout']}, but this version of "
+                    f"Stackcast supports layouts up to {LAYOUT}: use the version that wrote the "
+                    f"checkpoint, or a newer one, or set {PREFIX}checkpoint to a new folder",
                 )
             return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise StreamError(
                 "CHECKPOINT_UNREADABLE",
-                f"{name}: {error!r}; restore the file, or remove it: the next start then writes it "
-                "anew and takes it that topic, format and tables are the right ones",
+                f"{name} cannot be read ({error!r}): restore the file or remove it; if it is "
+                "missing, the next start writes a new one and assumes that topic, format and "
+                "tables belong to this checkpoint",
             ) from error
 
     def check(self, now: Identity, onward: str) -> None:
@@ -131,45 +132,49 @@ class Identity:
         Raises StreamError OTHER_TOPIC, OTHER_CLUSTER, TOPIC_RECREATED, OTHER_FORMAT,
         OTHER_SPECIFICATION, OTHER_PUBLISHER, OTHER_TABLES.
         """
-        from_start = f"set {PREFIX}checkpoint to a new folder to read it from its start"
+        from_start = f"set {PREFIX}checkpoint to a new folder to read the topic from its beginning"
         if self.topic != now.topic:
             raise other_topic(self.topic, now.topic)
         if self.cluster != now.cluster and self.cluster and now.cluster:
             raise StreamError(
                 "OTHER_CLUSTER",
-                f"the checkpoint is for topic {self.topic} of Kafka cluster {self.cluster}, and "
-                f"{PREFIX}kafka.bootstrap.servers leads to cluster {now.cluster}, whose records "
-                f"have other offsets: correct that setting, or {from_start}",
+                f"the checkpoint is for topic {self.topic} of Kafka cluster {self.cluster}, but "
+                f"{PREFIX}kafka.bootstrap.servers points to cluster {now.cluster}, where the "
+                f"same offsets are other records: correct the setting, or {from_start}",
             )
         if self.topic_id != now.topic_id and self.topic_id and now.topic_id:
             raise StreamError(
                 "TOPIC_RECREATED",
-                f"topic {self.topic} was deleted and made anew since the checkpoint began (id "
-                f"{self.topic_id} then, {now.topic_id} now), so its offsets mean other records: "
-                f"{from_start}. Its sessions are new ones, so hosts take no event for an old one",
+                f"topic {self.topic} was deleted and created again after the checkpoint was "
+                f"created (topic id {self.topic_id} then, {now.topic_id} now), so the same "
+                f"offsets are other records: {from_start}. The stream then sends in new "
+                "sessions, so hosts do not confuse old and new events",
             )
         if self.format != now.format:
             raise StreamError(
                 "OTHER_FORMAT",
-                f"the checkpoint is for format {self.format}, and {PREFIX}format is {now.format}: "
-                "correct the setting, or give the other format a topic, tables and a checkpoint of "
-                "its own",
+                f"the checkpoint is for format {self.format}, but {PREFIX}format is "
+                f"{now.format}: correct the setting, or give the other format its own topic, "
+                "tables and checkpoint",
             )
         if self.specification != now.specification:
             raise StreamError(
                 "OTHER_SPECIFICATION",
-                f"messages/{self.format}.spec has changed since the checkpoint began, so a batch "
-                "that runs again would not send what it sent, and state cells may mean other "
-                f"fields: put the specification back, or {onward}",
+                f"messages/{self.format}.spec has changed since the checkpoint was created, so a "
+                "repeated batch would send other bytes, and state cells may refer to other "
+                f"fields: restore the specification, or {onward}",
             )
         if self.publisher != now.publisher:
             raise StreamError(
                 "OTHER_PUBLISHER",
-                f"the checkpoint is for publisher {self.publisher}, and {PREFIX}publisher, with "
-                f"{PREFIX}publisher.by, is {now.publisher}: correct the setting, or {onward}",
+                f"the checkpoint is for publisher {self.publisher}, but {PREFIX}publisher "
+                f"together with {PREFIX}publisher.by is {now.publisher}: correct the setting, or "
+                f"{onward}",
             )
         if anew := [name for name in now.tables if self.tables.get(name) != now.tables[name]]:
-            raise other_tables(f"{', '.join(anew)} made anew since the checkpoint began", onward)
+            raise other_tables(
+                f"{', '.join(anew)} created again since the checkpoint was created", onward
+            )
 
 
 def _publisher(settings: Settings) -> str:
@@ -191,16 +196,16 @@ def specification_digest(settings: Settings) -> str:
 def other_topic(then: str, now: str) -> StreamError:
     return StreamError(
         "OTHER_TOPIC",
-        f"the checkpoint is for topic {then}, and {PREFIX}topic is {now}: correct the setting, or "
-        f"give each topic a checkpoint of its own ({PREFIX}checkpoint)",
+        f"the checkpoint is for topic {then}, but {PREFIX}topic is {now}: correct the setting, "
+        f"or set {PREFIX}checkpoint to a separate folder for each topic",
     )
 
 
 def other_tables(what: str, onward: str) -> StreamError:
     return StreamError(
         "OTHER_TABLES",
-        f"{PREFIX}tables has {what}, so versions that batches are pinned to mean other rows: "
-        f"correct the setting, or {onward}",
+        f"{PREFIX}tables leads to other tables ({what}), so the versions to which batches are "
+        f"pinned contain other rows: correct the setting, or {onward}",
     )
 
 

@@ -97,7 +97,9 @@ class Journal:
         now = time.monotonic()
         self._waiting.extend(_Waiting(report, now) for report in left)
         numbers = [report.batch_id for report in left]
-        log.info("batches %s were not in ledger and statistics yet: writing them", numbers)
+        log.info(
+            "writing batches %s to ledger and statistics, where they were still missing", numbers
+        )
         if not self._flush():
             self._start()
 
@@ -117,16 +119,20 @@ class Journal:
         with self._changed:
             while len(self._waiting) >= self._most:
                 before = len(self._waiting)
-                log.warning("%d batches wait to be written to the ledger: waiting", before)
+                log.warning(
+                    "%d batches are not in the ledger yet: no new batch starts until they are "
+                    "written",
+                    before,
+                )
                 self._changed.wait_for(lambda: len(self._waiting) < self._most, self._patience)
                 if len(self._waiting) >= before:
                     raise StreamError(
                         "LEDGER_BEHIND",
-                        f"{before} batches wait to be written to ledger and statistics, and for "
-                        f"{self._patience:g} s none was: "
-                        f"{self._failure or 'the tables are too slow'}. Their rows are safe in the "
-                        "checkpoint; put right what keeps the tables from being written, and start "
-                        "again",
+                        f"{before} batches are not in ledger and statistics yet, and none was "
+                        f"written for {self._patience:g} s: "
+                        f"{self._failure or 'the tables are too slow'}. Their rows are safe in "
+                        "the checkpoint: fix what prevents writing to the tables, and start the "
+                        "stream again",
                     )
 
     def put(self, report: Report) -> None:
@@ -167,8 +173,8 @@ class Journal:
             if self._closing:
                 if failed >= LAST_TRIES:
                     log.error(
-                        "%d batches are not in ledger and statistics; the next start of the stream "
-                        "writes them from the checkpoint",
+                        "%d batches are not in ledger and statistics; the next start of the "
+                        "stream writes them from the checkpoint",
                         len(self._waiting),
                     )
                     return
@@ -195,8 +201,8 @@ class Journal:
             self._known.clear()  # a commit may have gone in all the same
             self._failure = one_line(error)
             log.error(
-                "batches %d to %d could not be written to ledger and statistics, another try "
-                "follows: %s",
+                "batches %d to %d could not be written to ledger and statistics and will be "
+                "retried: %s",
                 group[0].batch_id,
                 group[-1].batch_id,
                 self._failure,
@@ -204,7 +210,7 @@ class Journal:
             self._told()
             return False
         if self._failure:
-            log.info("ledger and statistics are written again")
+            log.info("writing to ledger and statistics works again")
             self._failure = ""
         self._forget(group)
         return True
@@ -233,7 +239,11 @@ class Journal:
             try:
                 self._files.remove(report.batch_id)
             except Exception as error:  # its rows are known to be there, at the next start too
-                log.warning("the report of batch %d stays: %s", report.batch_id, one_line(error))
+                log.warning(
+                    "the report of batch %d could not be removed: %s",
+                    report.batch_id,
+                    one_line(error),
+                )
         with self._changed:
             for _ in group:
                 self._waiting.popleft()

@@ -63,10 +63,11 @@ class Pins:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "PIN_UNREADABLE",
-                f"{self._files.name(batch_id)} does not hold what batch {batch_id} was made from "
-                f"({error!r}), as after a power failure: restore the file, or remove it. The batch "
-                "is then sent by the tables of now; if it had begun, hosts may get other bytes "
-                "under numbers that they have seen, and should take the first",
+                f"{self._files.name(batch_id)} does not contain the versions and settings of "
+                f"batch {batch_id} ({error!r}), as can happen after a power failure: restore the "
+                "file or remove it. Without it, the batch is sent with the current tables; if "
+                "it had already sent frames, hosts may get other bytes under sequence numbers "
+                "that they have seen, and should keep the first",
             ) from error
 
     def newest(self) -> tuple[int, Pin] | None:
@@ -87,15 +88,23 @@ class Pins:
         """
         name = self._files.name(batch_id)
         if self._files.read(batch_id) is not None:
-            raise TableError("PIN_NOT_WRITTEN", f"batch {batch_id} has its versions in {name}")
+            raise TableError(
+                "PIN_NOT_WRITTEN",
+                f"the versions of batch {batch_id} are already recorded in {name}",
+            )
         since = {p: told.packed() for p, told in pin.since.items()}
         held = pin._asdict() | {"since": since, "epochs": dict(pin.epochs)}
         try:
             written = self._files.write(batch_id, json.dumps(held).encode())
         except FILE_ERRORS as error:
-            raise TableError("PIN_NOT_WRITTEN", f"{name}: {one_line(error)}") from error
+            raise TableError(
+                "PIN_NOT_WRITTEN", f"{name} could not be written: {one_line(error)}"
+            ) from error
         if not written:
-            raise TableError("PIN_NOT_WRITTEN", f"{name} could not get its name")
+            raise TableError(
+                "PIN_NOT_WRITTEN",
+                f"{name} could not be written: a file with this name already exists",
+            )
 
     def useless(self, batch_id: int, error: TableError) -> StackcastError:
         """Returns the error to raise where a batch cannot be computed from what it is pinned to."""
@@ -103,8 +112,8 @@ class Pins:
             return error
         return StreamError(
             "PIN_GONE",
-            f"batch {batch_id} was cut off and cannot be computed again as it was: "
-            f"{error.message}. To send it by the tables of now, remove "
-            f"{self._files.name(batch_id)}: hosts may then get other bytes under numbers that "
-            "they have seen, and should take the first",
+            f"batch {batch_id} was interrupted and cannot be computed again with the same "
+            f"tables: {error.message}. To send it with the current tables, remove "
+            f"{self._files.name(batch_id)}: hosts may then get other bytes under sequence "
+            "numbers that they have seen, and should keep the first",
         )

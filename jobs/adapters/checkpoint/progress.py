@@ -63,7 +63,7 @@ def position(spark: SparkSession, checkpoint: str) -> Position | None:
     if content is None:
         if begun is None:
             return None
-        raise _unreadable(files.name(number), "it is not there")
+        raise _unreadable(files.name(number), "the file is missing")
     topic, start = _offsets(content, files.name(number))
     # Spark reads that of the batch before, too.
     before = offsets.read(number - 1) if begun is not None and begun == done else None
@@ -89,7 +89,9 @@ def mend(spark: SparkSession, checkpoint: str) -> None:
         lines = (commits.read(last) or b"").decode().splitlines()
         if lines[0].startswith("v") and isinstance(json.loads(lines[1]), dict):
             return
-    log.warning("%s was damaged, and is written anew: batch %d is done", commits.name(last), last)
+    log.warning(
+        "%s was damaged and is written again: batch %d is complete", commits.name(last), last
+    )
     commits.remove(last)
     commits.write(last, _DONE)
 
@@ -116,8 +118,9 @@ class Progress:
         except (ValueError, KeyError, TypeError) as error:
             raise StreamError(
                 "CHECKPOINT_UNREADABLE",
-                f"{self._home.path('metadata')}: {error!r}; restore it, or write into it "
-                '{"id": "OWNER"}, with the newest owner that table writers has of this checkpoint',
+                f"{self._home.path('metadata')} cannot be read ({error!r}): restore the file, or "
+                'write {"id": "OWNER"} into it, where OWNER is the newest owner of this '
+                "checkpoint in table writers",
             ) from error
 
     def begin(self, offsets: Mapping[int, int]) -> None:
@@ -152,7 +155,7 @@ class Progress:
     def _write(self, files: BatchFiles, number: int, content: bytes) -> None:
         with _not_written(files.name(number)):
             if not files.write(number, content):
-                raise FileExistsError("it could not get its name")
+                raise FileExistsError("a file with this name already exists")
 
 
 @contextmanager
@@ -160,7 +163,9 @@ def _not_written(name: str) -> Iterator[None]:
     try:
         yield
     except FILE_ERRORS as error:
-        raise StreamError("PROGRESS_NOT_WRITTEN", f"{name}: {one_line(error)}") from error
+        raise StreamError(
+            "PROGRESS_NOT_WRITTEN", f"{name} could not be written: {one_line(error)}"
+        ) from error
 
 
 def _offsets(content: bytes, name: str) -> tuple[str, dict[int, int]]:
@@ -178,6 +183,7 @@ def _offsets(content: bytes, name: str) -> tuple[str, dict[int, int]]:
 def _unreadable(name: str, why: str) -> StreamError:
     return StreamError(
         "CHECKPOINT_UNREADABLE",
-        f"{name}: {why}; restore the checkpoint, or set spark.stackcast.checkpoint to a new folder "
-        "and spark.stackcast.startingOffsets to where egress_ledger ends",
+        f"{name} cannot be used: {why}; restore the checkpoint, or set "
+        "spark.stackcast.checkpoint to a new folder and spark.stackcast.startingOffsets to the "
+        "offsets at which egress_ledger ends",
     )

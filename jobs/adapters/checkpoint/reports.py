@@ -97,8 +97,9 @@ class Report:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "REPORT_UNREADABLE",
-                f"{name}: {error!r}; restore the file, or remove it: egress_ledger and statistics "
-                "then lack its batch, and what was sent in it cannot be asked for again",
+                f"{name} cannot be read ({error!r}): restore the file or remove it. Without it, "
+                "its batch is missing from egress_ledger and statistics, and hosts cannot "
+                "request its notifications again",
             ) from error
 
 
@@ -147,9 +148,14 @@ class Reports:
                 self._files.remove(report.batch_id)
                 written = self._files.write(report.batch_id, content)
         except FILE_ERRORS as error:
-            raise StreamError("REPORT_NOT_WRITTEN", f"{name}: {one_line(error)}") from error
+            raise StreamError(
+                "REPORT_NOT_WRITTEN", f"{name} could not be written: {one_line(error)}"
+            ) from error
         if not written:
-            raise StreamError("REPORT_NOT_WRITTEN", f"{name} could not get its name")
+            raise StreamError(
+                "REPORT_NOT_WRITTEN",
+                f"{name} could not be written: a file with this name already exists",
+            )
 
     def remove(self, batch_id: int) -> None:
         """Forget a report whose rows are in all tables."""
@@ -178,4 +184,4 @@ def _scalar(name: str, value: Any) -> Any:
 def _text(value: Any) -> str:
     if isinstance(value, dt.datetime):
         return value.isoformat()
-    raise TypeError(f"{value!r} has no place in a report")
+    raise TypeError(f"a report cannot contain {value!r}")

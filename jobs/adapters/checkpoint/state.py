@@ -44,8 +44,8 @@ class CarriedState:
         except StreamError as error:
             raise StreamError(
                 "STATE_UNREADABLE",
-                f"{self._files.name(batch_id - 1)}: {error.message}; restore it, or remove it: the "
-                f"cells are then empty when batch {batch_id} begins",
+                f"{self._files.name(batch_id - 1)} cannot be read: {error.message}; restore the "
+                f"file or remove it. Without it, batch {batch_id} begins with empty state cells",
             ) from error
         return found
 
@@ -66,9 +66,9 @@ class CarriedState:
         if most[1] > 1:
             raise StreamError(
                 "PARTITION_SPLIT",
-                f"partition {most[0]} was the work of {most[1]} tasks, and rules with state need "
-                "one that takes it in order: do not set minPartitions or maxRecordsPerPartition "
-                "for the Kafka source",
+                f"{most[1]} tasks processed parts of partition {most[0]}, but rules with state "
+                "need one task that processes it in order: do not set minPartitions or "
+                "maxRecordsPerPartition for the Kafka source",
             )
         kept = dict(before)
         live = frozenset(names)
@@ -89,10 +89,15 @@ class CarriedState:
             written = self._files.write(batch_id, pack_sources(kept))
         except FILE_ERRORS as error:
             raise StreamError(
-                "STATE_NOT_WRITTEN", f"{self._files.name(batch_id)}: {one_line(error)}"
+                "STATE_NOT_WRITTEN",
+                f"{self._files.name(batch_id)} could not be written: {one_line(error)}",
             ) from error
         if not written:
             raise StreamError(
-                "STATE_NOT_WRITTEN", f"{self._files.name(batch_id)} could not get its name"
+                "STATE_NOT_WRITTEN",
+                (
+                    f"{self._files.name(batch_id)} could not be written: a file with this name "
+                    "already exists"
+                ),
             )
         self._last = (batch_id, kept)

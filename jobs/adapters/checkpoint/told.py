@@ -22,7 +22,9 @@ class ToldHosts:
     all hosts were told up to the end of the batch."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._files = BatchFiles(spark, checkpoint, "stackcast-summary-progress", ".json", kept=None)
+        self._files = BatchFiles(
+            spark, checkpoint, "stackcast-summary-progress", ".json", kept=None
+        )
         self._there: set[int] | None = None
 
     def after(self, batch_id: int, ends: Mapping[int, int]) -> dict[int, Told]:
@@ -39,9 +41,10 @@ class ToldHosts:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "SUMMARIES_UNREADABLE",
-                f"{self._files.name(batch_id)} does not say how far hosts were told ({error!r}), "
-                "as after a power failure: restore the file, or remove it. Hosts that batch "
-                f"{batch_id} did not tell then see a hole in their summaries, and ask for it",
+                f"{self._files.name(batch_id)} does not contain the progress of summaries "
+                f"({error!r}), as can happen after a power failure: restore the file or remove "
+                f"it. Without it, hosts to which batch {batch_id} sent no summary find a gap in "
+                "their summaries and request it",
             ) from error
         # A try that was cut off may have ended elsewhere.
         return found | {p: told for p, told in held.items() if ends.get(p) == told.until}
@@ -63,7 +66,8 @@ class ToldHosts:
                     self._files.write(batch_id, content)
             except FILE_ERRORS as error:
                 raise StreamError(
-                    "TOLD_NOT_WRITTEN", f"{self._files.name(batch_id)}: {one_line(error)}"
+                    "TOLD_NOT_WRITTEN",
+                    f"{self._files.name(batch_id)} could not be written: {one_line(error)}",
                 ) from error
             self._there.add(batch_id)
         for done in [batch for batch in self._there if batch <= batch_id - KEPT]:

@@ -186,7 +186,7 @@ class Fetcher:
                 failures += 1
                 if failures > 1:
                     log.warning(
-                        "partition %d of %s at offset %d: %r; trying again in %.2f s",
+                        "partition %d of %s, offset %d: %r; retrying in %.2f s",
                         *(wanted.partition, wanted.topic, offset, error, wait),
                     )
                 time.sleep(wait)
@@ -199,8 +199,9 @@ class Fetcher:
             elif time.monotonic() > deadline:
                 raise KafkaError(
                     "BROKER_UNREACHABLE",
-                    f"partition {wanted.partition} of topic {wanted.topic} was planned up to "
-                    f"offset {wanted.until}, and its leader has nothing from {offset} on",
+                    f"the batch was planned up to offset {wanted.until} of partition "
+                    f"{wanted.partition} of topic {wanted.topic}, but its leader has no records "
+                    f"from offset {offset} on: check that the brokers are in sync",
                 )
             if len(found.offset):
                 yield found
@@ -251,8 +252,8 @@ class Fetcher:
             # A broker sends one whole batch at least.
             raise KafkaError(
                 "RECORDS_DAMAGED",
-                f"partition {wanted.partition} of topic {wanted.topic} has a batch at offset "
-                f"{offset} whose length is wrong; look at the broker's disk",
+                f"partition {wanted.partition} of topic {wanted.topic} has a record batch with a "
+                f"wrong length at offset {offset}: check the disk of the broker",
                 offset=offset,
             )
         return found, last
@@ -421,11 +422,11 @@ class _Connection:
         (_, request), self._asked = self._asked, None
         size = int.from_bytes(self._receive(4))
         if not 0 < size < _LARGEST:
-            raise kafka_errors.InvalidReceiveError(f"an answer of {size} bytes")
+            raise kafka_errors.InvalidReceiveError(f"received a response of {size} bytes")
         answer = _Answer(self._receive(size))
         kind = request.header.get_response_class()
         if kind.parse_header(answer).correlation_id != request.header.correlation_id:
-            raise kafka_errors.CorrelationIdError("the answer is to another request")
+            raise kafka_errors.CorrelationIdError("received a response to another request")
         return kind.decode(answer)
 
     def _receive(self, size: int) -> memoryview:
@@ -437,7 +438,7 @@ class _Connection:
         while left:
             count = self._socket.recv_into(left)
             if not count:
-                raise ConnectionResetError("the broker has closed the connection")
+                raise ConnectionResetError("the broker closed the connection")
             left = left[count:]
         return whole
 
@@ -473,18 +474,18 @@ def _other_leader(wanted: Range, reached: Reached) -> bool:
 def unreachable(wanted: Range, seconds: float, why: str) -> KafkaError:
     return KafkaError(
         "BROKER_UNREACHABLE",
-        f"no leader of partition {wanted.partition} of topic {wanted.topic} gave a record from "
-        f"offset {wanted.first} on in {seconds:.0f} s: {why}; check that the brokers are up and "
-        "can be reached from Spark's executors",
+        f"no leader of partition {wanted.partition} of topic {wanted.topic} returned a record "
+        f"from offset {wanted.first} on within {seconds:.0f} s: {why}; check that the brokers "
+        "are running and can be reached from Spark's executors",
     )
 
 
 def _truncated(wanted: Range, end: int, offset: int) -> KafkaError:
     return KafkaError(
         "LOG_TRUNCATED",
-        f"Kafka has truncated partition {wanted.partition} of topic {wanted.topic} to offset "
-        f"{end}, and records up to offset {offset - 1} were read: another broker became leader "
-        "that lacked them",
+        f"Kafka truncated partition {wanted.partition} of topic {wanted.topic} to offset {end}, "
+        f"but records up to offset {offset - 1} were read: a broker without these records became "
+        "leader",
         partition=wanted.partition,
         end=end,
     )
@@ -501,10 +502,11 @@ def _refused(wanted: Range, offset: int, error: Exception) -> KafkaError:
     if isinstance(error, kafka_errors.OffsetOutOfRangeError):
         return KafkaError(
             "OFFSET_GONE",
-            f"{where} has offset {offset} no more, which was there when the batch was planned",
+            f"offset {offset} of {where} was deleted after the batch was planned: keep records "
+            "longer with retention.ms and retention.bytes",
         )
     return KafkaError(
         "FETCH_REFUSED",
-        f"the broker gives no records of {where} at offset {offset}: {error!r}; check "
-        "spark.stackcast.kafka.*, and what its user may read",
+        f"the broker refused to return records of {where} at offset {offset}: {error!r}; check "
+        "the spark.stackcast.kafka.* settings and the read permissions of the user",
     )

@@ -98,12 +98,12 @@ def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:
             try:
                 found[name] = read(value)
             except ValueError:
-                raise _not_fetched(key, f"is {value!r}, and must be a number") from None
+                raise _not_fetched(key, f"is {value!r}, but must be a number") from None
         elif key not in _NEEDLESS:
-            raise _not_fetched(key, "is not known to them")
+            raise _not_fetched(key, "is not supported")
     for key in ("ssl.truststore", "ssl.keystore"):
         if f"{key}.location" in kafka and kafka.get(f"{key}.type", "JKS") != "PEM":
-            raise _not_fetched(f"{key}.type", "must be PEM for them")
+            raise _not_fetched(f"{key}.type", "must be PEM")
     if "ssl.keystore.location" in kafka:
         # One file of PEM has both.
         client["ssl_keyfile"] = client["ssl_certfile"]
@@ -115,17 +115,20 @@ def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:
 def _login(kafka: Mapping[str, str]) -> dict[str, str]:
     mechanism = kafka.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MECHANISMS:
-        raise _not_fetched("sasl.mechanism", f"is {mechanism}; they know {sorted(_MECHANISMS)}")
+        raise _not_fetched(
+            "sasl.mechanism",
+            f"is {mechanism}, but only {', '.join(sorted(_MECHANISMS))} are supported",
+        )
     found = {part: form.search(kafka.get("sasl.jaas.config", "")) for part, form in _JAAS.items()}
     words = {part: re.sub(r"\\(.)", r"\1", match[1]) for part, match in found.items() if match}
     if len(words) < len(_JAAS):
-        raise _not_fetched("sasl.jaas.config", "must name username and password for them")
+        raise _not_fetched("sasl.jaas.config", "must contain a username and a password")
     return {f"sasl_plain_{part}": word for part, word in words.items()}
 
 
 def _not_fetched(key: str, why: str) -> KafkaError:
     return KafkaError(
         "CONNECTOR_USED",
-        f"tasks cannot fetch by themselves: spark.stackcast.kafka.{key} {why}",
+        f"tasks cannot fetch records themselves, because spark.stackcast.kafka.{key} {why}",
         key=key,
     )

@@ -40,15 +40,17 @@ def of_settings(settings: Settings, job: str) -> Settings:
         other = "attribute_stream" if settings.format == ATTRIBUTES else "itch_stream"
         raise SettingsError(
             "BAD_VALUE",
-            f"{PREFIX}format is {settings.format!r}: that is for jobs/{other}.py",
+            f"{PREFIX}format is {settings.format!r}, but this job delivers format {job!r}: start "
+            f"jobs/{other}.py, or change the setting",
         )
     if job != ATTRIBUTES:
         return settings
     if settings.attributes_unknown == "register" and settings.attributes_input != "json":
         raise SettingsError(
             "BAD_VALUE",
-            f"{PREFIX}attributes.unknown is 'register', but records in {settings.attributes_input} "
-            "have numbers and no names: register them in table attributes, or take json",
+            f"{PREFIX}attributes.unknown is 'register', but records in "
+            f"{settings.attributes_input} contain attribute ids without names: register "
+            f"attributes in table attributes, or set {PREFIX}attributes.input to json",
         )
     made = dataclasses.replace(settings, format=ATTRIBUTES)
     if "filters.order" not in settings.given:
@@ -65,8 +67,8 @@ def of_settings(settings: Settings, job: str) -> Settings:
     if (lacking := made.widths.longest - longest_event(made)) > 0:
         raise SettingsError(
             "BAD_VALUE",
-            f"{PREFIX}mtu is {made.mtu}: {lacking} bytes more are needed for an event of "
-            f"{made.widths.bitmask} attributes beside a full stack",
+            f"{PREFIX}mtu is {made.mtu}, which is {lacking} bytes too small for an event of "
+            f"{made.widths.bitmask} attributes with a full header stack: increase it",
         )
     return made
 

@@ -135,13 +135,13 @@ class StackJobs:
         except SQL_ERRORS as error:
             # Batches work out what they use; the next plan brings the rest up again.
             log.error(
-                "header stacks of %s could not be worked out ahead: %s",
+                "header stacks of %s could not be computed in advance: %s",
                 named(compilation.versions),
                 one_line(error),
             )
         except Exception:
             log.exception(
-                "header stacks of %s could not be worked out ahead", named(compilation.versions)
+                "header stacks of %s could not be computed in advance", named(compilation.versions)
             )
 
     def _work_out_used(
@@ -157,7 +157,9 @@ class StackJobs:
             if len(compilation.header_stacks.remembered()) >= 2 * len(self._written or ()):
                 self._write(compilation)
         except Exception:
-            log.exception("header stacks in use of %s are not known", named(compilation.versions))
+            log.exception(
+                "the used header stacks of %s could not be determined", named(compilation.versions)
+            )
 
     def _work_out(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
         if not self._restored:
@@ -171,8 +173,8 @@ class StackJobs:
             made, seconds = self._run(some, min(slots, len(some)), handle)
             if not compilation.header_stacks.learn(made):
                 log.warning(
-                    "%d of %d receiver sets have no room in memory for their header stacks: they "
-                    "are worked out where they are used; %s",
+                    "the header stacks of %d of %d receiver sets do not fit into memory and are "
+                    "computed when they are used; %s",
                     len(compilation.unknown()),
                     len(compilation.receiver_sets),
                     named(compilation.versions),
@@ -184,7 +186,7 @@ class StackJobs:
             self._size = max(_LEAST, min(fitting, _GROWTH * self._size))
         if total and not waiting:
             log.info(
-                "header stacks of %d receiver sets worked out in %.2f s; %s",
+                "computed the header stacks of %d receiver sets in %.2f s; %s",
                 total,
                 time.monotonic() - clock,
                 named(compilation.versions),
@@ -207,12 +209,15 @@ class StackJobs:
             return
         made, _ = self._run(sample, 1, handle)
         if any(made[each] != kept[each] for each in sample):
-            log.info("header stacks are worked out anew: those of the table were made otherwise")
+            log.info(
+                "computing all header stacks again, because those in the table were computed "
+                "with other settings or by another version"
+            )
             return
         compilation.header_stacks.learn(kept)
         self._written = rows
         log.info(
-            "header stacks of %d receiver sets taken from table %s in %.2f s; %s",
+            "loaded the header stacks of %d receiver sets from table %s in %.2f s; %s",
             len(kept),
             TABLE,
             time.monotonic() - clock,
@@ -241,7 +246,12 @@ class StackJobs:
         for host, reason in compilation.cut_off.items():
             if host not in self._told[1]:
                 self._told[1].add(host)
-                log.error("host %s is left out: %s; %s", host, reason, named(compilation.versions))
+                log.error(
+                    "host %s is excluded from delivery: %s; %s",
+                    host,
+                    reason,
+                    named(compilation.versions),
+                )
 
     def _write(self, compilation: Compilation) -> None:
         rows = compilation.stack_rows(self._publisher)

@@ -110,7 +110,8 @@ class PlanTables:
         lost = list(dict.fromkeys(r["subscriber"] for r in rows if r["subscriber"] not in some))
         if lost:
             log.warning(
-                "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
+                "with %s, the subscriptions of %d hosts match nothing that %s advertises; the "
+                "first of them: %s",
                 named(made.compilation.versions),
                 len(lost),
                 self._publisher,

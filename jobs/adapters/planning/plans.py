@@ -212,9 +212,9 @@ def _kept(table: str, version: int | None) -> Iterator[None]:
             raise
         raise TableError(
             "VERSION_GONE",
-            f"Delta has version {version} of table {table} no more, or files of it: VACUUM or a "
-            "clean-up of its log has removed them; keep versions for longer "
-            "(docs/operations.md, Checkpoints)",
+            f"version {version} of table {table}, or a file of it, was deleted by VACUUM or by "
+            "the clean-up of the Delta log: keep old versions longer "
+            "(docs/reference/checkpoint.md)",
             table=table,
             version=version,
         ) from error

@@ -93,8 +93,8 @@ def _duplicates(draft: Subscription, rows: Iterable[Mapping[str, Any]]) -> list[
         if row["id"] == draft.id and row["subscriber"] != draft.subscriber:
             error = SubscriptionError(
                 "DUPLICATE_ID",
-                f"id {draft.id!r} belongs to a row of subscriber {row['subscriber']!r}: write "
-                "this rule under another id, or delete that row first",
+                f"id {draft.id!r} belongs to a subscription of {row['subscriber']!r}: use "
+                "another id for this rule, or delete that row first",
             )
             return [rejection(draft.id, error, draft.subscriber)]
     return []

@@ -69,7 +69,7 @@ class StreamPlan:
             )
         log.info(
             "plan of %s: %d rules, %d rejected, %d entries, %d leaves, %d terms in the indexes, "
-            "%d receiver sets to work out, in %.2f s",
+            "header stacks of %d receiver sets to compute, in %.2f s",
             named(versions),
             len(compilation.rules),
             len(compilation.rejections),

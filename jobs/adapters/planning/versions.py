@@ -116,8 +116,8 @@ class BatchVersions:
         if ready is None:
             if not self._warned:
                 log.warning(
-                    "refresh_switches has not said yet that the switches are ready: frames may be "
-                    "lost or go astray until it runs"
+                    "no version of the network is marked as ready by refresh_switches: frames "
+                    "may be lost or reach wrong hosts until it runs"
                 )
                 self._warned = True
             self._unready = version, newest

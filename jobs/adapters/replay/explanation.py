@@ -58,15 +58,15 @@ class SentExplanation:
         if known.until is not None and offset >= known.until:
             raise ReplayError(
                 "SESSION_ENDED",
-                f"session {session} ended at offset {known.until} of partition {partition}: the "
-                "topic was created again, or Kafka truncated its log. The record at offset "
-                f"{offset} is gone",
+                f"session {session} ended at offset {known.until} of partition {partition}, "
+                "because the topic was created again or Kafka truncated its log: the record at "
+                f"offset {offset} no longer exists",
             )
         if offset < known.begin:
             raise ReplayError(
                 "NOT_SENT",
-                f"session {session} began at offset {known.begin} of partition {partition}; what "
-                "was sent before has an earlier session",
+                f"session {session} began at offset {known.begin} of partition {partition}: "
+                "earlier notifications have another session",
             )
         found = self._range(partition, offset)
         run = self._replay.prepare(partition, offset)
@@ -113,8 +113,8 @@ class SentExplanation:
         if session not in ledger.sessions:
             raise ReplayError(
                 "NO_SESSION",
-                f"no batch on record has read partition {partition} of topic "
-                f"{self._settings.topic}. Give the properties of the stream that did",
+                f"no batch in the ledger has read partition {partition} of topic "
+                f"{self._settings.topic}: use the properties file of the stream that delivers it",
             )
         return session.decode()
 
@@ -122,11 +122,11 @@ class SentExplanation:
         sessions = self._replay.ledger.sessions
         found = sessions.get(session.encode())
         if found is None:
-            known = ", ".join(sorted(s.decode() for s in sessions)[:8]) or "none: no batch is there"
+            known = ", ".join(sorted(s.decode() for s in sessions)[:8]) or "no sessions"
             raise ReplayError(
                 "NO_SESSION",
-                f"{session!r} is no session of topic {self._settings.topic} on record; there are "
-                f"{known}. Give the properties of the stream that sent it",
+                f"session {session!r} is not a recorded session of topic {self._settings.topic}, "
+                f"which has {known}: use the properties file of the stream that sent it",
             )
         return found
 
@@ -155,8 +155,8 @@ class SentExplanation:
             if index >= len(messages):
                 return ReplayError(
                     "NOT_SENT",
-                    f"{where} is asked for, and the record has {len(messages)}; sequence numbers "
-                    f"of its notifications: {others}",
+                    f"{where} does not exist, because the record contains only {len(messages)} "
+                    f"messages; sequence numbers of its notifications: {others}",
                 )
             event = {} if _attributes(prepared) else self._event(prepared, messages[index])[0]
         except MessageError as error:
@@ -164,8 +164,9 @@ class SentExplanation:
         shown = ", ".join(f"{name} = {text}" for name, text in event.items())
         return ReplayError(
             "NO_RECEIVER",
-            f"{where} starts no notification: no subscription matched it, or it travels with an "
-            f"earlier message of its record (notifications of the record: {others}). {shown}",
+            f"no notification begins with {where}: no subscription matched it, or it was sent "
+            "together with an earlier message of its record (notifications of the record: "
+            f"{others}). {shown}",
         )
 
     def _event(self, prepared: Prepared, message: bytes) -> tuple[dict[str, str], dict[str, int]]:
@@ -330,17 +331,17 @@ def _gap(where: str, gap: Gap) -> ReplayError:
     if gap.until is None:
         return ReplayError(
             "NOT_RECORDED",
-            f"{where} is in no batch of the ledger (yet): the last one of the partition ends "
+            f"{where} is not in the ledger yet: the last recorded batch of its partition ends "
             "before it",
         )
     if gap.missing:
         return ReplayError(
             "NOT_RECORDED",
-            f"{where} is in no batch of the ledger, and the ledger lacks batches between those "
-            "before and behind it",
+            f"{where} is in a gap of the ledger: batches before and after it are recorded, but "
+            "its own batch is missing",
         )
     return ReplayError(
         "NOT_SENT",
-        f"{where} was read by no batch: the next one begins at offset {gap.until}, and none is "
-        "missing before it",
+        f"no batch has read {where}: the next batch begins at offset {gap.until}, and no batch "
+        "before it is missing",
     )

@@ -94,9 +94,9 @@ class History:
             if begins[partition] < start:
                 raise ReplayError(
                     "RECORDS_GONE",
-                    f"topic {self._settings.topic}, partition {partition}: records from offset "
-                    f"{begins[partition]} on are not there any more; it has offsets from {start} "
-                    "on. Ask from there, and keep them longer: retention.ms, retention.bytes",
+                    f"partition {partition} of topic {self._settings.topic} no longer contains "
+                    f"offset {begins[partition]}; its first offset is {start}: begin there, and "
+                    "keep records longer with retention.ms and retention.bytes",
                 )
         self._live = self._live_since() if until is None else LiveSince()
         stop = self._live.offsets if until is None else self._offsets(until)
@@ -110,16 +110,15 @@ class History:
         """Return a sentence on why the last call of `spans` has returned no offsets."""
         if not self._live.offsets:
             topic = self._settings.topic
-            return f"nothing to deliver: topic {topic} has no records between these bounds"
+            return f"nothing to deliver: topic {topic} has no records in this range"
         places = ", ".join(
             f"partition {partition} from offset {offset}"
             for partition, offset in sorted(self._live.offsets.items())
         )
         return (
             f"nothing to deliver: subscription {self._name} has been live since version "
-            f"{self._live.version} of subscriptions, and the stream itself has delivered what it "
-            f"matches since then ({places}); to deliver these records again, give --until "
-            "OFFSET|TIME"
+            f"{self._live.version} of subscriptions, and the stream has delivered its matches "
+            f"since then ({places}); to deliver these records again, set --until OFFSET|TIME"
         )
 
     def deliver(self, spans: Mapping[int, tuple[int, int]], stopping: StopRequest) -> Counter[str]:
@@ -158,7 +157,7 @@ class History:
             left = {p: (done.get(p, start), end) for p, (start, end) in left.items()}
             left = {p: span for p, span in left.items() if span[0] < span[1]}
             log.info(
-                "subscription %s: offsets %s: %s",
+                "subscription %s, offsets %s: %s",
                 self._name,
                 ", ".join(f"{p}: {start} to {end}" for p, (start, end) in some.items()),
                 ", ".join(f"{count} {name}" for name, count in sums.items()),
@@ -172,8 +171,8 @@ class History:
             where = ", ".join(f"partition {p} at offset {end}" for p, end in truncated.items())
             raise ReplayError(
                 "LOG_TRUNCATED",
-                f"Kafka has truncated topic {self._settings.topic}, {where}, and its offsets may "
-                "mean other records: start the stream first, which says how to continue",
+                f"Kafka truncated topic {self._settings.topic} ({where}), so the same offsets "
+                "may be other records: start the stream first, and follow its error message",
             )
 
     def _next(
@@ -204,8 +203,8 @@ class History:
                 )
         raise ReplayError(
             "NO_SUBSCRIPTION",
-            f"there is no subscription {self._name!r} of format {self._settings.format} that "
-            f"is enabled, in {named({'subscriptions': versions['subscriptions']})}",
+            f"there is no enabled subscription {self._name!r} of format {self._settings.format} "
+            f"in {named({'subscriptions': versions['subscriptions']})}",
         )
 
     def _offsets(self, bound: Bound) -> dict[int, int]:

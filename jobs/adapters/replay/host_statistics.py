@@ -78,6 +78,6 @@ class HostStatistics:
         try:
             self._tables.append(REREQUESTS, rows)
         except (StackcastError, *SQL_ERRORS, OSError) as error:
-            log.error("%s was not written: %s", REREQUESTS, one_line(error))
+            log.error("table %s could not be written: %s", REREQUESTS, one_line(error))
             for host, sums in counts.items():
                 self._add(host, **sums)

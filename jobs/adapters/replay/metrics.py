@@ -36,35 +36,35 @@ class RerequestMetrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._requests = Counter(
-            "stackcast_rerequests", "Requests, by how they ended", ["outcome"], registry=registry
+            "stackcast_rerequests", "Requests by outcome", ["outcome"], registry=registry
         )
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
         self._datagrams = Counter(
-            "stackcast_rerequest_notifications", "Notifications sent again", registry=registry
+            "stackcast_rerequest_notifications", "Notifications sent in answers", registry=registry
         )
         self._bytes = Counter(
-            "stackcast_rerequest_bytes", "Bytes of these datagrams", registry=registry
+            "stackcast_rerequest_bytes", "Bytes of notifications sent in answers", registry=registry
         )
         self._most_hosts = hosts
         self._hosts: set[str] = set()
         self._of_host = Counter(
-            "stackcast_host_rerequests", "Gaps that a host asked for", ["host"], registry=registry
+            "stackcast_host_rerequests", "Requests of a host for a gap", ["host"], registry=registry
         )
         self._sent_to_host = Counter(
             "stackcast_host_rerequest_notifications",
-            "Notifications that a host was sent again",
+            "Notifications sent in answers to a host",
             ["host"],
             registry=registry,
         )
         self._seconds = Histogram(
             "stackcast_rerequest_seconds",
-            "From a request to the end of its answer",
+            "Time from a request to the end of its answer",
             buckets=BUCKETS,
             registry=registry,
         )
         self._waiting = Gauge(
-            "stackcast_rerequests_pending", "Requests not answered yet", registry=registry
+            "stackcast_rerequests_pending", "Requests that are not answered yet", registry=registry
         )
 
     def answered(

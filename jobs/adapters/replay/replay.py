@@ -213,9 +213,10 @@ class Replay:
                 raise
             raise ReplayError(
                 "VERSIONS_GONE",
-                f"the tables of {named(origin.versions)} cannot be read any more: "
+                f"the tables of {named(origin.versions)} can no longer be read: "
                 f"{error.message if isinstance(error, StackcastError) else error}. Keep old "
-                "versions longer: VACUUM with a longer RETAIN, delta.logRetentionDuration",
+                "versions longer: VACUUM with a longer RETAIN, and a longer "
+                "delta.logRetentionDuration",
             ) from error
         compilation = planned.compilation
         prepared = Prepared(
@@ -258,19 +259,19 @@ class Replay:
         carried: Mapping[int, bytes] = {}
         fault = ""
         if newest is None or newest[0] != first.started:
-            fault = "the checkpoint was begun anew since"
+            fault = "a new checkpoint was created after the batch"
         else:
             try:
                 carried = self._state.before(first.batch)
             except StreamError as error:
                 fault = str(error)
         if not fault and not carried and not self._began_without(first.batch):
-            fault = "the checkpoint has it no more, as it keeps that of the last batches only"
+            fault = "the checkpoint keeps the state of the last batches only"
         if fault:
             raise ReplayError(
                 "STATE_GONE",
-                f"batch {first.batch} had rules with state, and what they held before it is not "
-                f"there: {fault}",
+                f"batch {first.batch} had rules with state, and the state before it is not "
+                f"available: {fault}",
                 until=first.until,
             )
         return carried
@@ -318,8 +319,9 @@ class Replay:
         ``read``."""
         return ReplayError(
             "LOG_TRUNCATED",
-            f"Kafka has truncated partition {partition} of topic {self._settings.topic} to offset "
-            f"{end}, and records up to offset {read - 1} were sent: those from {end} on are gone",
+            f"Kafka truncated partition {partition} of topic {self._settings.topic} to offset "
+            f"{end}, but records up to offset {read - 1} were sent: records from offset {end} on "
+            "no longer exist",
             until=read,
         )
 
@@ -343,12 +345,17 @@ def records_gone(
         counts: number of records that are left of these offsets, and that there were, if rules
             that keep state need all of them.
     """
-    why = f": {counts[0]} of {counts[1]} records are left, and rules keep state" if counts else ""
+    why = (
+        f", and rules with state need all of them ({counts[0]} of {counts[1]} are left)"
+        if counts
+        else ""
+    )
     return ReplayError(
         "RECORDS_GONE",
-        f"topic {topic}, partition {partition}: records with offsets {begin} to {until - 1} are "
-        f"gone, or are not the same{why}; the topic now has offsets {there[0]} to {there[1] - 1}. "
-        "Keep them longer: retention.ms, retention.bytes, and cleanup.policy=delete",
+        f"records {begin} to {until - 1} of partition {partition} of topic {topic} no longer "
+        f"exist or have been replaced{why}; the topic now has offsets {there[0]} to "
+        f"{there[1] - 1}. Keep records longer with retention.ms, retention.bytes and "
+        "cleanup.policy=delete",
         until=max(until, begin + 1),
     )
 
@@ -369,7 +376,7 @@ def settings_then(settings: Settings, recorded: Mapping[str, str]) -> Settings:
     if then is not None and then != specification_digest(made):
         raise ReplayError(
             "OTHER_SPECIFICATION",
-            f"messages/{made.format}.spec has changed since the batch was sent: put the "
-            "specification back to compute it again",
+            f"messages/{made.format}.spec has changed since the batch was sent: restore the "
+            "specification to compute the batch again",
         )
     return made

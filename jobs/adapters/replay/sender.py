@@ -103,6 +103,6 @@ class Sender:
                 self._socket.sendto(datagram, answer.address)
             except OSError as error:
                 # As lost on the way: the host asks again.
-                log.warning("an answer to %s:%d could not be sent: %s", *answer.address, error)
+                log.warning("the answer to %s:%d could not be sent: %s", *answer.address, error)
                 return False
         return True

@@ -164,7 +164,7 @@ class Rerequests:
         """
         listener = threading.Thread(target=self._listen, args=(stopping,), name="rerequest-listen")
         listener.start()
-        log.info("re-requests are taken at %s:%d", *self.address)
+        log.info("listening for re-requests at %s:%d", *self.address)
         announced = False
         try:
             with ThreadPoolExecutor(self._slots, "rerequest-compute") as pool:
@@ -209,7 +209,11 @@ class Rerequests:
             now = time.monotonic()
             if now - self._dropped_told > _DROPPED_SECONDS:
                 self._dropped_told = now
-                log.warning("%d requests were dropped unread; the hosts will ask again", number)
+                log.warning(
+                    "%d requests were dropped before they were read; the hosts will send them "
+                    "again",
+                    number,
+                )
 
     @property
     def _idle(self) -> bool:
@@ -281,24 +285,27 @@ class Rerequests:
         host = self._hosts.identify(address[0], request.name)
         if host is None:
             who = f"{address[0]}:{address[1]}, name {request.name!r}"
-            self._refuse("unknown_host", f"no host is known at {who}")
+            self._refuse("unknown_host", f"no host in table hosts matches {who}")
             return
         session = self._replay.ledger.sessions.get(request.session)
         if session is None:
-            self._refuse("unknown_session", f"host {host} asks for session {request.session!r}")
+            self._refuse(
+                "unknown_session",
+                f"host {host} requested session {request.session!r}, which is not in the ledger",
+            )
             return
         now = time.monotonic()
         if not self._cookies.proves(request.cookie, address, now):
             self._challenge(request, address, now)
             return
-        rate = f"over {RATE:.0f} times a second"
+        rate = f"sends more than {RATE:.0f} requests per second"
         if self._rate_limiter.allows(host, now):
-            rate = f"for over {BYTES_RATE:.0f} bytes a second"
+            rate = f"requests more than {BYTES_RATE:.0f} bytes per second"
             if self._byte_limiter.left(host, now) > 0:
                 rate = ""
         if rate:
             self._statistics.refused(host)
-            self._refuse("limited", f"host {host} asks {rate}")
+            self._refuse("limited", f"host {host} {rate}")
             return
         key = host, request.session
         if self._sender.busy(key):
@@ -317,10 +324,8 @@ class Rerequests:
         """
         prefix = network_prefix(address[0])
         if not self._challenge_limiter.allows(prefix, now):
-            text = (
-                f"addresses of {prefix} ask without a valid cookie over {CHALLENGE_RATE:.0f} times"
-            )
-            self._refuse("challenge_limited", f"{text} a second")
+            text = f"addresses of {prefix} send more than {CHALLENGE_RATE:.0f} requests"
+            self._refuse("challenge_limited", f"{text} per second without a valid cookie")
             return
         self._metrics.answered("challenged")
         self._sender.send_one(address, challenge(request, self._cookies.make(address, now)))
@@ -365,7 +370,7 @@ class Rerequests:
         elif time.time() - gap.after / 1e6 < LATE_SECONDS:
             answer.end()
         else:
-            answer.take(Gone(gap.from_, gap.until, "batches are not in the ledger"))
+            answer.take(Gone(gap.from_, gap.until, "batches are missing from the ledger"))
 
     def _compute(self, pool: ThreadPoolExecutor) -> None:
         """Computes what those need whose turn it is, and takes what is done; waits for one of
@@ -412,8 +417,8 @@ class Rerequests:
                 each.answer.computed += 1
         batches = [r.batch for r in run.span.ranges]
         log.info(
-            "partition %d, offsets %d to %d: %d notifications computed again, of batches %d to %d "
-            "with %s",
+            "partition %d, offsets %d to %d: computed %d notifications of batches %d to %d "
+            "again, with %s",
             run.span.partition,
             piece.from_,
             piece.until,
@@ -513,7 +518,7 @@ def _listen(settings: Settings) -> socket.socket:
     except (StackcastError, OSError) as error:
         raise SettingsError(
             "BAD_VALUE",
-            f"{key} is {settings.rerequest_listen!r}, and requests cannot be taken there: "
+            f"{key} is {settings.rerequest_listen!r}, but the job cannot listen there: "
             f"{error.message if isinstance(error, StackcastError) else error}",
             key=key,
         ) from error

@@ -52,7 +52,11 @@ def clients_by_tables(
             "auto" if specification.optional else "specification",
         )
     except StackcastError as error:
-        log.warning("who may receive what is taken from the statistics: %s", error)
+        log.warning(
+            "cannot compute the potential receivers from the tables, so they are taken from the "
+            "statistics: %s",
+            error,
+        )
         found = Clients({})
     received: dict[str, frozenset[str]] = {name: frozenset() for name in known}
     for each in record.publications:

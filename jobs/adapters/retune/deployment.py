@@ -63,9 +63,9 @@ class Deployment:
             if left < 0 and self.base:
                 raise SettingsError(
                     "BAD_VALUE",
-                    f"encoding {self.network.labels.encoding} needs a tree to each host alone: "
-                    f"{self.budget[name] - left} in switch {name!r}, which may hold "
-                    f"{self.budget[name]} by --rules, max_rules and its program's tables",
+                    f"encoding {self.network.labels.encoding} needs a tree for each single host, "
+                    f"which takes {self.budget[name] - left} trees in switch {name!r}, but "
+                    f"--rules, max_rules and its program allow {self.budget[name]}",
                 )
         return capacity.left
 

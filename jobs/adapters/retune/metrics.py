@@ -30,24 +30,24 @@ class RetuneMetrics:
         self._failed = 0
         self._outcome = self._why = ""
         self._rounds = Counter(
-            "stackcast_retune_rounds", "Rounds, by how they ended", ["outcome"], registry=registry
+            "stackcast_retune_rounds", "Rounds by outcome", ["outcome"], registry=registry
         )
         for outcome in OUTCOMES:
             self._rounds.labels(outcome)
         self._seconds = Histogram(
             "stackcast_retune_seconds",
-            "A round, with what it waits for switches",
+            "Duration of a round, including the time that it waits for switches",
             buckets=BUCKETS,
             registry=registry,
         )
         Gauge(
             "stackcast_retune_running_seconds",
-            "How long the round in progress has run; 0 between rounds",
+            "Duration of the round in progress; 0 between rounds",
             registry=registry,
         ).set_function(self._running)
         self._trees = Counter(
             "stackcast_retune_trees",
-            "Trees that steps moved, by the state that they have now",
+            "Trees that steps have moved, by their new state",
             ["state"],
             registry=registry,
         )
@@ -55,7 +55,7 @@ class RetuneMetrics:
             self._trees.labels(state)
         self._saving = Gauge(
             "stackcast_retune_saved_ratio",
-            "Share of the cost that the last change saves; below 0 where limits cost more",
+            "Share of the cost that the last change saves; negative if limits increase the cost",
             registry=registry,
         )
 
@@ -90,7 +90,7 @@ class RetuneMetrics:
 
         A round that failed is a remark, as the next may not; `FAILURES` of them are a problem.
         """
-        told = (f"{self._failed} rounds failed in a row, the last by: {self._why}",)
+        told = (f"{self._failed} consecutive rounds failed, the last one with: {self._why}",)
         problem = self._failed >= FAILURES
         return Health(
             told if problem else (),

@@ -39,7 +39,7 @@ class RetuneOptions:
             if name not in known:
                 raise SettingsError(
                     "BAD_VALUE",
-                    f"there is no strategy {name!r} for encoding {labels.encoding}: there are "
-                    f"{', '.join(known) or 'none, as its stacks name no trees'}",
+                    f"there is no strategy {name!r} for encoding {labels.encoding}; available: "
+                    f"{', '.join(known) or 'none, because its stacks contain no tree ids'}",
                 )
         return list(dict.fromkeys(self.strategies)) or list(known)

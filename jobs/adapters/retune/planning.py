@@ -85,7 +85,7 @@ class Planner:
         )
         standing = there.chosen
         now = record.replay(list(standing))
-        log.info("%-16s %s", "as they are", measured(now))
+        log.info("%-16s %s", "current trees", measured(now))
         outcomes = self._compared(situation, free, record, stopping)
         usable = [edges for edges in standing if all_up(network, edges)]
         choice = self._chosen(record, outcomes, free, usable, now, stopping)
@@ -118,7 +118,7 @@ class Planner:
         ):
             outcomes.append(outcome)
             if outcome.error:
-                log.warning("%-16s cannot be used here: %s", outcome.name, outcome.error)
+                log.warning("%-16s cannot be used: %s", outcome.name, outcome.error)
                 continue
             log.info(
                 "%-16s %s, %3d trees, %.1f s",
@@ -133,8 +133,9 @@ class Planner:
         if self._names and all(outcome.error for outcome in outcomes):
             raise SettingsError(
                 "BAD_VALUE",
-                f"none of the strategies {', '.join(self._names)} has an outcome, the log says why "
-                "of each: ask for others with --strategies, or give them more time",
+                f"none of the strategies {', '.join(self._names)} returned trees (see the log "
+                "for the reasons): choose others with --strategies, or increase "
+                "--strategy-seconds",
             )
         return outcomes
 
@@ -156,8 +157,8 @@ class Planner:
             choice = ChosenTrees("no trees", {}, now, now.cost)
         if not choice.complete:
             log.warning(
-                "the search for a mixture took longer than %g s (--strategy-seconds): the best "
-                "strategy is taken as it is",
+                "the search for a mixture took longer than %g s (--strategy-seconds): using the "
+                "trees of the best strategy",
                 seconds,
             )
         log.info(
@@ -183,8 +184,9 @@ class Planner:
         best, now = least(costs), costs[0]
         if best is not now:
             log.info(
-                "encoding %s, in labels of %d bits, would take %s bytes on links for what %s takes "
-                "%s, with %d rows of labels in a switch: spark.stackcast.encoding sets it",
+                "encoding %s with labels of %d bits would need %s bytes on links, but %s needs "
+                "%s; a switch would have %d rows of labels (set spark.stackcast.encoding to "
+                "change it)",
                 best.encoding,
                 best.bits,
                 f"{best.bytes:,}",
@@ -204,8 +206,8 @@ class Planner:
         busy = under_way(there.network, there.trees)
         if busy:
             log.info(
-                "%d rules of an earlier run are still under way: of the %d that may change, %d are "
-                "left",
+                "%d rule changes of an earlier run are still in progress: of the %d allowed "
+                "changes, %d remain",
                 busy,
                 most,
                 max(0, most - busy),
@@ -226,14 +228,14 @@ class Planner:
 
 def _tell(recorded: RecordedPublications, record: Record) -> None:
     log.info(
-        "%d batches on record, %d different publications, %.1f %% of their bytes",
+        "%d recorded batches with %d different publications, which have %.1f %% of the bytes",
         recorded.batches,
         len(record.publications),
         100 * recorded.covered,
     )
     if record.left_out:
         log.warning(
-            "%d deliveries on record are left out: the network does not lead there any more",
+            "%d recorded deliveries are ignored, because the network no longer has a path for them",
             record.left_out,
         )
 
@@ -241,8 +243,8 @@ def _tell(recorded: RecordedPublications, record: Record) -> None:
 def measured(trial: Trial) -> str:
     """Returns the figures of a replay in words, whichever of them is the cost."""
     return (
-        f"{trial.bytes:>14,} bytes on links, {trial.labels:5.2f} labels, "
-        f"{trial.way:.2f} links to a receiver"
+        f"{trial.bytes:>14,} bytes on links, {trial.labels:5.2f} labels, {trial.way:.2f} links "
+        "per receiver"
     )
 
 

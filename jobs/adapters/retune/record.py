@@ -36,7 +36,10 @@ def parse_window(text: str) -> dt.timedelta:
     """``90m``, ``1h``, ``2d``: a number and s, m, h, d or w. Raises SettingsError BAD_VALUE."""
     found = re.fullmatch(r"([1-9]\d{0,5})([smhdw])", text)
     if found is None:
-        raise SettingsError("BAD_VALUE", f"span {text}: a number and s, m, h, d or w, as in 1d")
+        raise SettingsError(
+            "BAD_VALUE",
+            f"time span {text!r} must be a number followed by s, m, h, d or w, such as 1d",
+        )
     return dt.timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 

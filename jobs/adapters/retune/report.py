@@ -22,10 +22,10 @@ from stackcast.udfs.trees.strategies.strategy import Edges
 #: Above so many switches no map is drawn: nobody could read it.
 MOST_SWITCHES = 600
 #: What became of a plan. A run that was killed leaves the second.
-DRY_RUN = "dry run: nothing is written"
+DRY_RUN = "dry run: nothing was written"
 BEGUN = "begun"
 DONE = "done"
-UNFINISHED = "not finished: run again"
+UNFINISHED = "not finished: run it again"
 
 
 def write(folder: Path, plan: RetunePlan, figures: Mapping[str, Any], outcome: str) -> None:
@@ -146,26 +146,26 @@ def _reason(plan: RetunePlan, after: Trial) -> str:
     unit = UNITS[options.objective]
     labels = plan.deployment.network.labels
     if not labels.trees:
-        return f"Stacks of encoding {labels.encoding} name no stored trees: none are chosen."
+        return f"Stacks of encoding {labels.encoding} contain no tree ids, so no trees are chosen."
     standing = plan.deployment.in_use
     new = [edges for edges in choice.trees if edges not in standing]
     left = len(new) - len(change.added)
     if not new:
-        return f"What is chosen for the fewest {unit} stands already."
+        return f"The trees with the fewest {unit} are already installed."
     words = (
-        f"{len(change.added)} of {len(new)} new trees come, chosen for the fewest {unit}: "
-        f"{after.labels:.2f} labels, {after.bytes:,} bytes on links and {after.way:.2f} links to a "
-        "receiver, on average."
+        f"{len(change.added)} of {len(new)} new trees are added to reduce {unit}: on average, "
+        f"{after.labels:.2f} labels, {after.bytes:,} bytes on links and {after.way:.2f} links "
+        "per receiver."
     )
     if left:
         words += (
-            f" The other {left} save no more than {options.min_saving:.1%} of it together, or do "
-            f"not fit --max-changed-rules; with all: {choice.trial.labels:.2f} labels, "
-            f"{choice.trial.bytes:,} bytes and {choice.trial.way:.2f} links."
+            f" The other {left} trees together save at most {options.min_saving:.1%} of the "
+            f"cost, or exceed --max-changed-rules; with all trees: {choice.trial.labels:.2f} "
+            f"labels, {choice.trial.bytes:,} bytes and {choice.trial.way:.2f} links."
         )
     if change.forced:
         words += (
-            f" Limits force {change.forced} rules out, which takes the cost from "
+            f" Limits require the removal of {change.forced} rules, which changes the cost from "
             f"{change.before:,} to {change.left:,}."
         )
     return words

@@ -1,29 +1,29 @@
-// What the report of a retuning shows: figures, the strategies compared, and the trees on the map.
+// Draws the report of a retuning: figures, a comparison of strategies, and the trees on the map.
 (() => {
   const { objective, record, change, choice, now, budget, strategies, trees } = data;
   const cost = (value) => (objective.name === "latency" ? plural(value, "link") : bytes(value));
   const heads = [`${plural(record.publications, "different publication")}, ${plural(record.notifications, "notification")} of ${plural(record.batches, "batch", "batches")}`];
   if (record.first) heads[0] += `, ${record.first.slice(0, 19)} to ${record.last.slice(0, 19)} UTC`;
-  if (record.bytes_covered < 1) heads.push(`the heaviest, ${percent(record.bytes_covered)} of the bytes`);
-  if (record.deliveries_left_out) heads.push(`${plural(record.deliveries_left_out, "delivery", "deliveries")} left out, as the network leads there no more`);
+  if (record.bytes_covered < 1) heads.push(`the largest publications, with ${percent(record.bytes_covered)} of the bytes`);
+  if (record.deliveries_left_out) heads.push(`${plural(record.deliveries_left_out, "delivery", "deliveries")} ignored, because the network no longer has a path for them`);
   const best = data.encodings.find((each) => each.name === data.encoding);
-  if (best && best !== data.encodings[0]) heads.push(`encoding ${best.name}, in labels of ${best.bits} bits, would take ${bytes(best.bytes)} on links for what ${data.encodings[0].name} takes ${bytes(data.encodings[0].bytes)}`);
+  if (best && best !== data.encodings[0]) heads.push(`encoding ${best.name} with labels of ${best.bits} bits would need ${bytes(best.bytes)} on links, but ${data.encodings[0].name} needs ${bytes(data.encodings[0].bytes)}`);
   byId("about").textContent = `${heads.join("; ")}.`;
   byId("outcome").textContent = `${data.outcome}, ${data.at.replace("T", " ").replace("+00:00", " UTC")}`;
   byId("reason").textContent = objective.reason;
-  byId("cost").textContent = `Publications on record: ${objective.unit}`;
+  byId("cost").textContent = `Recorded publications: ${objective.unit}`;
 
   for (const [value, words] of [
     [percent(change.saving), `of the ${objective.unit} saved`],
-    [number(change.rules), "rules change"],
-    [number(change.added), "trees come"],
-    [number(change.removed), "trees go"],
-    [number(change.kept), "trees stay"],
-    [budget.least === budget.most ? number(budget.most) : `${budget.least} to ${budget.most}`, "trees a switch may hold"],
+    [number(change.rules), "rules changed"],
+    [number(change.added), "trees added"],
+    [number(change.removed), "trees removed"],
+    [number(change.kept), "trees kept"],
+    [budget.least === budget.most ? number(budget.most) : `${budget.least} to ${budget.most}`, "trees allowed per switch"],
   ]) byId("headline").append(figure(value, words));
 
   const rows = [
-    { name: "as they are", kind: "now", ...now },
+    { name: "current trees", kind: "now", ...now },
     { name: "after this change", kind: "own", cost: change.cost_after, labels: change.labels_after, trees: change.added + change.kept },
     { ...choice, name: choice.name === "mixture" ? "chosen: a mixture" : `chosen: ${choice.name}`, kind: "own" },
     ...strategies.slice().sort((a, b) => Boolean(a.error) - Boolean(b.error) || a.cost - b.cost),
@@ -46,7 +46,7 @@
     map?.light({ ways: tree.edges, arrows: false });
     byId("caption").textContent = `${tree.strategy || "tree"}: ${size(tree)}`;
   }
-  const states = { new: "comes", kept: "stays", goes: "goes" };
+  const states = { new: "added", kept: "kept", goes: "removed" };
   for (const tree of trees) {
     const ends = [...new Set((tree.edges ?? []).flat())];
     const some = ends.slice(0, 4).join(", ") + (ends.length > 4 ? ", …" : "");

@@ -70,7 +70,7 @@ def compare(
                     raise
                 why = f"it took longer than {seconds:g} s (--strategy-seconds)"
                 if stopping.is_set():
-                    why = "the retuning was asked to stop"
+                    why = "a stop of the retuning was requested"
                 return StrategyResult(names[number], error=why, seconds=seconds)
         outcome: StrategyResult = pickle.loads(row["outcome"])
         return outcome

@@ -72,9 +72,9 @@ class TreeWriter:
             except SQL_ERRORS as error:
                 if tried == _TRIES - 1 or not is_conflict(error):
                     raise
-                log.warning("%s was written meanwhile: %s", TREES, one_line(error))
-            log.warning("%s was written meanwhile, and is read again", TREES)
-        raise TableError("BUSY", f"{TREES} is written by others all the time: try again later")
+                log.warning("another writer changed table %s: %s", TREES, one_line(error))
+            log.warning("another writer changed table %s, which is read again", TREES)
+        raise TableError("BUSY", f"other writers keep changing table {TREES}: try again later")
 
     def _free_ids(
         self, network: Network, trees: Sequence[VirtualTree], wanted: Wanted, version: int
