@@ -385,7 +385,7 @@ def test_a_buffer_that_the_kernel_cut_is_reported_and_so_are_the_datagrams_it_dr
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire,
     ):
         command.wait_for(
-            f"requested {wanted:,} bytes, the kernel granted {limit:,}.*"
+            f"buffer of {wanted:,} bytes, but the kernel granted {limit:,}.*"
             f"sysctl -w net.core.rmem_max={wanted}"
         )
         # A receiver that does not run does not read.

@@ -161,8 +161,10 @@ def test_a_host_says_once_that_its_controller_is_gone_and_that_it_is_back(
         program.publish(b"2")
         program.flush()
     lines = [record.getMessage() for record in caplog.records]
-    assert [line.partition("(")[2].partition(")")[0] for line in lines if "no replica" in line] == [
-        "the connection ended",
+    assert [
+        line.partition("(")[2].partition(")")[0] for line in lines if "not reachable" in line
+    ] == [
+        "the connection was closed",
         "Connection refused",
     ]
 

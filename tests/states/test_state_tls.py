@@ -164,7 +164,7 @@ def test_commands_take_part_with_certificates(hosts: StateHosts, pems: Path) -> 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (None, "showed no certificate"),
+        (None, "sent no certificate"),
         ("stranger", "unable to get local issuer certificate"),
         ("expired", "certificate has expired"),
     ],
@@ -191,11 +191,11 @@ def test_no_program_connects_without_a_valid_certificate_of_the_authority(
 @pytest.mark.parametrize(
     ("name", "ca", "words"),
     [
-        ("stranger", "ca", "the other side refused our certificate: unknown ca"),
+        ("stranger", "ca", "the other side rejected our certificate: unknown ca"),
         (
             "h2",
             "other",
-            "the other side's certificate: self-signed certificate in certificate chain",
+            "the other side is not valid: self-signed certificate in certificate chain",
         ),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_server_whose_certificate_names_another_host_gets_no_signal(
         hosts.credentials = {1: shown_by(pems, "elsewhere"), 2: shown_by(pems, "h2")}
         hosts.start(1)
         hosts.start(2)
-        wrong = f"no replica controller at {endpoint(hosts.listen[1])} (STATE.BAD_TLS: "
+        wrong = f"controller at {endpoint(hosts.listen[1])} is not reachable (STATE.BAD_TLS: "
         until(lambda: wrong in caplog.text and "IP address mismatch" in caplog.text)
         assert not hosts.controller.controller._addresses
         hosts.credentials[2] = shown_by(pems, "elsewhere")
@@ -243,7 +243,7 @@ def test_tls_on_one_side_only_is_reported_on_both(
 ) -> None:
     speaks, does_not = (
         r"STATE\.BAD_TLS: the other side speaks TLS, and this one does not",
-        r"STATE\.BAD_TLS: the other side seems not to speak TLS",
+        r"STATE\.BAD_TLS: the other side does not seem to use TLS",
     )
     server, client = (does_not, speaks) if server_has_tls else (speaks, does_not)
 
@@ -258,8 +258,8 @@ def test_tls_on_one_side_only_is_reported_on_both(
         hosts.credentials = {1 if server_has_tls else 2: shown_by(pems, "h2")}
         hosts.start(1)
         hosts.start(2)
-        until(logged("no replica controller at ", client))
-        until(logged("a connection from ", server))
+        until(logged("the replica controller at ", client))
+        until(logged("closed the connection from ", server))
         assert not hosts.controller.controller._addresses
         # Between program and middleware.
         hosts.stop(2)
@@ -269,7 +269,7 @@ def test_tls_on_one_side_only_is_reported_on_both(
         shown = None if server_has_tls else shown_by(pems, "h2")
         with Replica("scanners", "a", hosts.listen[2], credentials=shown):
             until(logged("middleware at ", client))
-            until(logged("a connection from ", server))
+            until(logged("closed the connection from ", server))
         assert not hosts.services[2][0].middleware._programs
 
 
@@ -305,7 +305,7 @@ def test_a_host_speaks_only_for_the_address_in_its_certificate(
         (("ca.pem", "", ""), "set all three"),
         (("", "h2.pem", "h2.key"), "set all three"),
         (("ca.pem", "h2.pem", "h3.key"), "belongs to"),
-        (("h2.key", "h2.pem", "h2.key"), "holds no certificate"),
+        (("h2.key", "h2.pem", "h2.key"), "contains no certificate"),
         (("ca.pem", "server.pem", "locked.key"), "without password"),
         (("ca.pem", "h2.pem", "gone.key"), "No such file"),
         (("ca.pem", "h2.pem", "."), "Is a directory"),
@@ -435,12 +435,12 @@ def test_certificates_and_authority_are_replaced_while_all_runs(
         program.publish(b"1")
         program.flush(WAIT_S)
         before = {port: serial(hosts, port, client) for port in (1, 2)}
-        # A key without its certificate: the files read before stay in use.
+        # A key without its certificate: the previously loaded files remain in use.
         certificates.sign(pems, "new", names=f"IP:{LOCAL},IP:10.0.0.2")
         for port in (1, 2):
             shutil.copy(pems / "new.key", tmp_path / f"h{port}.key")
             assert serial(hosts, port, client) == before[port]
-        assert "the files read before stay in use" in caplog.text
+        assert "the previously loaded files remain in use" in caplog.text
         for port in (1, 2):
             shutil.copy(pems / "new.pem", tmp_path / f"h{port}.pem")
             assert serial(hosts, port, client) not in before.values()
@@ -475,7 +475,7 @@ def test_a_program_that_was_refused_is_served_when_its_files_are_corrected(
     shown = replace(shown_by(tmp_path, "own"), ca=f"{pems}/ca.pem")
     with Replica("scanners", "a", hosts.listen[2], credentials=shown) as program:
         program.publish(b"1")
-        until(lambda: "refused our certificate" in caplog.text)
+        until(lambda: "rejected our certificate" in caplog.text)
         for end in ("pem", "key"):
             shutil.copy(pems / f"client.{end}", tmp_path / f"own.{end}")
         program.flush(WAIT_S)

@@ -41,7 +41,7 @@ def test_a_size_that_the_kernel_cuts_is_reported_with_both_sizes_and_a_remedy(
     enlarge_receive_buffer(wire, TOO_MUCH)
     granted = wire.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
     text = shortfall(wire, TOO_MUCH)
-    assert f"requested {TOO_MUCH:,} bytes, the kernel granted {granted:,}" in text
+    assert f"receive buffer of {TOO_MUCH:,} bytes, but the kernel granted {granted:,}" in text
     assert text.endswith(f"sysctl -w net.core.rmem_max={TOO_MUCH}")
 
 
@@ -75,4 +75,4 @@ def test_the_service_of_re_requests_logs_a_buffer_that_the_kernel_cut(
     settings = replace(Settings(), rerequest_listen=f"127.0.0.1:{free_port()}")
     with caplog.at_level(logging.WARNING):
         service._listen(settings).close()
-    assert "spark.stackcast.rerequest.listen: receive buffer: requested" in caplog.text
+    assert "spark.stackcast.rerequest.listen: requested a receive buffer" in caplog.text

@@ -125,9 +125,9 @@ def test_an_executor_sends_by_the_path_of_its_place(monkeypatch):
             with closing(open_sink(options)) as sink:
                 sink.send(*frame)
             assert far_end.wait_for(1) == [b"x" * 60]
-    with pytest.raises(SettingsError, match="places: 'rack2': host:port is needed"):
+    with pytest.raises(SettingsError, match="places: 'rack2' must have the form host:port"):
         sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1=rack2"))
-    with pytest.raises(SettingsError, match="places: 'rack1' must be as in node1=eth1"):
+    with pytest.raises(SettingsError, match="places: 'rack1' must have the form node1=eth1"):
         sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1"))
 
 
@@ -193,7 +193,7 @@ def test_all_that_a_place_with_an_ingress_sends_enters_by_its_link(monkeypatch):
     raw = Settings(sink="af_packet", interface="eth1", sink_ingresses="rack1=feed1,rack2=feed2")
     monkeypatch.setenv("STACKCAST_PLACE", "rack2")
     assert Opener(sink_options(raw)).way("feed2", "s2").interface == "eth1"
-    with pytest.raises(SettingsError, match="ingresses: 'rack1' must be as in node1=eth1"):
+    with pytest.raises(SettingsError, match="ingresses: 'rack1' must have the form node1=eth1"):
         sink_options(dataclasses.replace(settings, sink_ingresses="rack1"))
     # Where switches match, plain frames find their way from anywhere.
     beside = dataclasses.replace(settings, match="network", **ways)

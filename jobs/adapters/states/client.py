@@ -137,9 +137,10 @@ class StatesClient:
                     problem = f" ({self._problem})" if self._problem else ""
                     raise StateError(
                         "NOT_CONFIRMED",
-                        f"{self._program.unacknowledged} updates of {self._program.name} are not "
-                        f"yet with the replica controller{problem}; they are tried on while the "
-                        "program runs",
+                        "the replica controller has not confirmed "
+                        f"{self._program.unacknowledged} updates of "
+                        f"{self._program.name}{problem}; they are retried as long as the program "
+                        "runs",
                     )
 
     def updates(self, timeout: float | None = None) -> Iterator[Update]:

@@ -45,8 +45,8 @@ class StateCredentials(PemFiles):
         if not (self.ca and self.certificate and self.key):
             raise StateError(
                 "BAD_TLS",
-                "states need a CA, a certificate and its key for TLS: set all three, or none for "
-                "plain text",
+                "TLS for states requires a CA, a certificate and its key: set all three, or none "
+                "of them for plain text",
             )
         context = ssl.SSLContext(
             ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
@@ -93,9 +93,9 @@ class TlsSockets:
             self._versions = versions
             try:
                 self._context = self._credentials.context(server_side=self._is_server)
-                log.info("%s and its key were read again", self._credentials.certificate)
+                log.info("reloaded %s and its key", self._credentials.certificate)
             except StateError as error:
-                log.warning("%s; the files read before stay in use", error)
+                log.warning("%s; the previously loaded files remain in use", error)
         return self._context.wrap_socket(
             peer,
             server_side=self._is_server,
@@ -119,15 +119,17 @@ def addresses_in(certificate: Mapping[str, Any] | None) -> frozenset[int]:
 def handshake_error(error: OSError) -> StateError:
     """Return the error for a handshake that failed, or a connection that TLS ended."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return StateError("BAD_TLS", f"the other side's certificate: {error.verify_message}")
+        return StateError(
+            "BAD_TLS", f"the certificate of the other side is not valid: {error.verify_message}"
+        )
     reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
     words = reason.partition("ALERT_")[2].replace("_", " ").lower()
     if words and words != "protocol version":
-        return StateError("BAD_TLS", f"the other side refused our certificate: {words}")
+        return StateError("BAD_TLS", f"the other side rejected our certificate: {words}")
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return StateError("BAD_TLS", f"the other side showed no certificate: {_SET_BOTH}")
+        return StateError("BAD_TLS", f"the other side sent no certificate: {_SET_BOTH}")
     words = reason.replace("_", " ").lower() or error.strerror or str(error)
-    return StateError("BAD_TLS", f"the other side seems not to speak TLS ({words}): {_SET_BOTH}")
+    return StateError("BAD_TLS", f"the other side does not seem to use TLS ({words}): {_SET_BOTH}")
 
 
 def refuse_plain(peer: ssl.SSLSocket, error: OSError) -> None:

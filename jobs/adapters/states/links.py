@@ -71,7 +71,7 @@ class GroupLink:
         except OSError as error:
             self._socket.close()
             raise StateError(
-                "NO_LINK", f"UDP port {port} at {address} cannot be had: {error.strerror}"
+                "NO_LINK", f"cannot listen at UDP port {port} of {address}: {error.strerror}"
             ) from None
         self._socket.setblocking(False)
 
@@ -109,7 +109,7 @@ class GroupLink:
                     continue
                 raise StateError(
                     "NO_LINK",
-                    f"{IPv4Address(group)} cannot be joined at {IPv4Address(self.address)}: "
+                    f"cannot join group {IPv4Address(group)} at {IPv4Address(self.address)}: "
                     f"{error.strerror}",
                 ) from None
             self._members[group] = maker
@@ -149,7 +149,9 @@ class GroupLink:
             for group in groups:
                 self.join(group)
             address = IPv4Address(self.address)
-            log.warning("the interface with %s was created again: joined its groups", address)
+            log.warning(
+                "the interface with address %s was created again: joined its groups again", address
+            )
         # If the interface is gone again, the next call joins all of them.
         self._members = dict.fromkeys(groups, self._makers[-1] if self._makers else maker) | (
             self._members
@@ -180,7 +182,8 @@ class TunnelLink:
             self._socket.close()
             raise StateError(
                 "NO_LINK",
-                f"no tunnel from {near[0]}:{near[1]} to {far[0]}:{far[1]}: {error.strerror}",
+                f"cannot open a tunnel from {near[0]}:{near[1]} to {far[0]}:{far[1]}: "
+                f"{error.strerror}",
             ) from None
         self._socket.setblocking(False)
 
@@ -224,11 +227,11 @@ def open_link(address: str, tunnel: str) -> StateLink:
     try:
         IPv4Address(address)
     except ValueError:
-        raise StateError("NO_LINK", f"{address!r} is no IPv4 address") from None
+        raise StateError("NO_LINK", f"{address!r} is not an IPv4 address") from None
     if not tunnel:
         return GroupLink(address)
     kind, _, ends = tunnel.partition(":")
     near, _, far = ends.partition("/")
     if kind != "udp" or not near or not far:
-        raise StateError("NO_LINK", f"{tunnel!r}: a link is udp:NEAR:PORT/FAR:PORT")
+        raise StateError("NO_LINK", f"link {tunnel!r} must have the form udp:NEAR:PORT/FAR:PORT")
     return TunnelLink(address, parse_endpoint(near), parse_endpoint(far))

@@ -48,7 +48,7 @@ class ControllerMetrics:
         behind = 0.0 if since is None else time.monotonic() - since
         problems: tuple[str, ...] = ()
         if behind > LATE_SECONDS:
-            problems = (f"the tables are {behind:.0f} s behind the facts: the log says why",)
+            problems = (f"the tables are {behind:.0f} s behind the facts: see the log",)
         return Health(problems, facts={"tables_behind_seconds": round(behind, 1)})
 
 
@@ -61,27 +61,31 @@ class _ControllerCounts(Collector):
     def collect(self) -> Iterator[Metric]:
         counts = self._controller.counts()
         for name, text, value in (
-            ("middlewares", "Middlewares that are connected", counts.middlewares),
-            ("programs", "Programs that run or whose last update is kept", counts.programs),
-            ("program_numbers_remaining", "Programs that can still start", counts.numbers_left),
+            ("middlewares", "Connected middlewares", counts.middlewares),
+            ("programs", "Programs that are running or whose last update is kept", counts.programs),
+            (
+                "program_numbers_remaining",
+                "Number of programs that can still be started",
+                counts.numbers_left,
+            ),
             ("names", "States that have a number", counts.states),
             (
                 "names_beyond_registers",
-                "States for which the registers of a switch have no room",
+                "States without space in the registers of a switch",
                 counts.beyond_registers,
             ),
-            ("backlog_updates", "Updates of the backlog", counts.kept),
-            ("backlog_bytes", "Bytes of these updates", counts.kept_bytes),
+            ("backlog_updates", "Updates in the backlog", counts.kept),
+            ("backlog_bytes", "Bytes of updates in the backlog", counts.kept_bytes),
             ("publishers_waiting", "Publishers of a state with a missing update", counts.waiting),
         ):
             yield GaugeMetricFamily(f"stackcast_state_{name}", text, value)
         yield CounterMetricFamily(
             "stackcast_state_recovered_updates",
-            "Updates that replicas were brought again",
+            "Updates that were sent to replicas again",
             counts.recovered,
         )
         dropped = CounterMetricFamily(
-            "stackcast_state_dropped", "What was not taken, by reason", labels=["reason"]
+            "stackcast_state_dropped", "Dropped signals and updates, by reason", labels=["reason"]
         )
         for reason, number in counts.dropped.items():
             dropped.add_metric([reason], number)
@@ -95,18 +99,19 @@ class PublisherMetrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._since: float | None = None
-        self._updates = Counter(
-            "stackcast_state_updates", "Updates that were published", registry=registry
-        )
+        self._updates = Counter("stackcast_state_updates", "Published updates", registry=registry)
         self._bytes = Counter(
-            "stackcast_state_update_bytes", "Bytes of these updates", registry=registry
+            "stackcast_state_update_bytes", "Bytes of published updates", registry=registry
         )
         self._refused = Counter(
-            "stackcast_state_updates_rejected", "Updates that are too large", registry=registry
+            "stackcast_state_updates_rejected",
+            "Updates that were rejected because they are too large",
+            registry=registry,
         )
         Gauge(
             "stackcast_state_unconfirmed_seconds",
-            "Since when the replica controller owes its word for an update",
+            "Time since the oldest update that the replica controller has not confirmed; 0 if "
+            "there is none",
             registry=registry,
         ).set_function(self._unconfirmed)
 
@@ -130,7 +135,7 @@ class PublisherMetrics:
         seconds = self._unconfirmed()
         problems: tuple[str, ...] = ()
         if seconds > LATE_SECONDS:
-            problems = (f"the replica controller has confirmed nothing for {seconds:.0f} s",)
+            problems = (f"the replica controller has not confirmed an update for {seconds:.0f} s",)
         return Health(problems, facts={"unconfirmed_seconds": round(seconds, 1)})
 
     def _unconfirmed(self) -> float:

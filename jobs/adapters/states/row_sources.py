@@ -49,7 +49,7 @@ class SafePublisher:
             self._client.publish(state, data)
         except StateError as error:
             self._metrics.refused()
-            log.error("state %s is not published: %s", state, error)
+            log.error("state %s was not published: %s", state, error)
             return False
         self._metrics.published(len(data))
         self._on_the_way += 1
@@ -96,8 +96,8 @@ class TableSource:
         if self._properties().get("delta.enableChangeDataFeed") != "true":
             raise TableError(
                 "NO_CHANGE_FEED",
-                f"table {name} has no change data feed, which tells what changes: ALTER TABLE ... "
-                "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+                f"table {name} has no change data feed, which is needed to follow its changes: "
+                "ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
                 table=name,
             )
 

@@ -116,7 +116,7 @@ class StateFilters:
                 rows = self._rows(version)
             except TableError as error:
                 if version == newest:
-                    log.error("the filters of %s cannot be used: %s", self._source, error)
+                    log.error("the newest filters of %s cannot be used: %s", self._source, error)
             except SQL_ERRORS as error:
                 if version == newest:
                     raise
@@ -124,10 +124,10 @@ class StateFilters:
                 break  # VACUUM has deleted the versions before it, too
             else:
                 if version != newest:
-                    log.error("the filters of %s are those of version %d", self._source, version)
+                    log.error("using the filters of %s from version %d", self._source, version)
                 return rows
         if known >= 0:
-            log.error("the filters of %s stay as they were", self._source)
+            log.error("the filters of %s remain unchanged", self._source)
         else:
             log.error(
                 "%s has no filters: none of the newest %d versions of table %s can be used",
@@ -147,7 +147,9 @@ class StateFilters:
         try:
             RowMatcher(to_arrow_schema(columns, timezone="UTC"), [rule])
         except SubscriptionError as error:
-            log.warning("a filter of %s lets nothing pass: %s", self._source, error)
+            log.warning(
+                "ignoring an invalid filter of %s, which matches no row: %s", self._source, error
+            )
             return False
         return True
 

@@ -136,12 +136,12 @@ class Service:
             self._listening = socket.create_server(listen)
         except OSError as error:
             raise StateError(
-                "PORT_TAKEN", f"TCP {listen[0]}:{listen[1]} cannot be had: {error.strerror}"
+                "PORT_TAKEN", f"cannot listen at TCP {listen[0]}:{listen[1]}: {error.strerror}"
             ) from None
         if self._tls is None and not ip_address(self.address[0]).is_loopback:
             log.warning(
                 "connections to %s:%d are neither encrypted nor authenticated: set "
-                "spark.stackcast.states.tls.* or --tls-*, or keep that network apart",
+                "spark.stackcast.states.tls.* or --tls-*, or isolate this network",
                 *self.address,
             )
         self._listening.setblocking(False)
@@ -239,7 +239,9 @@ class Service:
         self._new[number] = time.monotonic() + PATIENCE
         accepted = [each for each in self._new if each != CONTROLLER]
         if len(accepted) > MOST_NEW:
-            self._lost(accepted[0], f"{MOST_NEW} others came after it, and it has said nothing yet")
+            self._lost(
+                accepted[0], f"it sent nothing, and {MOST_NEW} newer connections are waiting"
+            )
         self._handshake(number)
 
     def _expire(self, now: float) -> None:
@@ -308,7 +310,7 @@ class Service:
         was_empty = not connection.unsent
         connection.unsent += signal.pack()
         if len(connection.unsent) > _MOST_UNSENT:
-            self._log_closed(connection.host, "it reads nothing")
+            self._log_closed(connection.host, "the other side does not read")
             connection.unsent.clear()
             self._closing.append(number)
         elif was_empty:
@@ -346,7 +348,7 @@ class Service:
         if len(self._logged) >= _MOST_LOGGED:
             self._logged.clear()
         self._logged[host, reason] = now
-        log.warning("a connection from %s is closed: %s", host, reason)
+        log.warning("closed the connection from %s: %s", host, reason)
 
     def _close(self) -> None:
         for key in list(self._selector.get_map().values()):
@@ -458,8 +460,8 @@ class MiddlewareService(Service):
         if why != self._missing:
             self._missing = why
             log.warning(
-                "no replica controller at %s:%d (%s): updates go between hosts that are subscribed "
-                "already; new programs and what was lost wait for it",
+                "the replica controller at %s:%d is not reachable (%s): subscribed hosts still "
+                "exchange updates, but new programs and lost updates wait for it",
                 *self._controller,
                 why,
             )
@@ -472,7 +474,7 @@ class MiddlewareService(Service):
     def _ended(self, connection: int, now: float, reason: str) -> None:
         if connection == CONTROLLER:
             self._stable_at = None
-            self._give_up(reason or "the connection ended")
+            self._give_up(reason or "the connection was closed")
             self.middleware.controller_down()
         else:
             self.do(self.middleware.program_ended(connection, now))
@@ -525,8 +527,8 @@ class ControllerService(Service):
             if peer.addresses is not None and address not in peer.addresses:
                 self._log_closed(
                     peer.host,
-                    "STATE.BAD_TLS: its certificate does not name "
-                    f"{IPv4Address(address)}, the address that it reports",
+                    f"STATE.BAD_TLS: its certificate is not valid for {IPv4Address(address)}, "
+                    "the address that it reports",
                 )
                 return [Close(connection)]
         return self.controller.from_middleware(connection, signal, now)
@@ -543,7 +545,8 @@ def _check_named(credentials: StateCredentials, address: int) -> None:
     if address not in addresses_in(credentials.describe_certificate()):
         raise StateError(
             "BAD_TLS",
-            f"{credentials.certificate} does not name {IPv4Address(address)}, the address of this "
-            "host in the network of states: the replica controller would refuse it",
+            f"certificate {credentials.certificate} is not valid for {IPv4Address(address)}, the "
+            "address of this host in the network of states, so the replica controller would "
+            "reject it: use a certificate for this address",
             path=credentials.certificate,
         )

@@ -55,8 +55,8 @@ class KafkaStore:
         except (ClientError, OSError, ValueError) as error:
             raise KafkaError(
                 "BROKER_UNREACHABLE",
-                f"no Kafka broker answers at {bootstrap_servers} ({error}): check the address and "
-                "that the broker runs",
+                f"no Kafka broker answers at {bootstrap_servers} ({error}): check the address "
+                "and whether the broker is running",
                 bootstrap_servers=bootstrap_servers,
             ) from error
         try:
@@ -115,12 +115,13 @@ class KafkaStore:
                 if offset != expected and self._is_claimed(topic, expected, offset):
                     raise StateError(
                         "FENCED",
-                        f"another replica controller writes to topic {topic}: this one ends",
+                        f"another replica controller writes to topic {topic}, so this one stops",
                     )
                 self._next[topic] = offset + 1
         except ClientError as error:
             raise KafkaError(
-                "NOT_PUBLISHED", f"the replica controller's facts could not be written: {error}"
+                "NOT_PUBLISHED",
+                f"the facts of the replica controller could not be written: {error}",
             ) from error
 
     def close(self) -> None:

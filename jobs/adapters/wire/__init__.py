@@ -43,7 +43,7 @@ def open_sink(options: SinkOptions) -> Sink:
             return PcapSink(options)
     raise SinkError(
         "UNKNOWN_KIND",
-        f"sink {options.kind!r}: udp, af_packet, af_xdp and pcap are known",
+        f"sink {options.kind!r} does not exist: use udp, af_packet, af_xdp or pcap",
         kind=options.kind,
     )
 
@@ -93,10 +93,11 @@ class Opener:
             if _for_each(way) == way and not whose:
                 raise SinkError(
                     "NO_TRANSPORT",
-                    f"no tunnel or interface is named for publisher {publisher!r} at {switch!r}, "
-                    "and what enters by another's goes astray: set spark.stackcast.sink.publishers "
-                    "or spark.stackcast.sink.places, or {publisher} or {switch} in the sink's own "
-                    "setting",
+                    f"no tunnel or interface is configured for publisher {publisher!r} at "
+                    f"{switch!r}, and the tunnel of another publisher would lead to the wrong "
+                    "switch: set spark.stackcast.sink.publishers or "
+                    "spark.stackcast.sink.places, or use {publisher} or {switch} in the "
+                    "setting of the sink",
                     publisher=publisher,
                 )
         found = _by(_for_each(way, publisher, switch), options)
@@ -122,8 +123,8 @@ def sink_options(settings: Settings) -> SinkOptions:
     if pairs and not several(settings.publisher):
         raise SettingsError(
             "BAD_VALUE",
-            f"{PREFIX}sink.publishers is for several publishers, and {PREFIX}publisher names one: "
-            "say its way by the sink's own setting",
+            f"{PREFIX}sink.publishers is for several publishers, but {PREFIX}publisher names "
+            "only one: use the setting of the sink instead",
         )
     needed = {
         "udp": ("sink.udp.endpoint", settings.udp_endpoint),
@@ -135,7 +136,7 @@ def sink_options(settings: Settings) -> SinkOptions:
     named = {name for name, _ in pairs}
     if not value and not (named and named >= set(listed(settings.publisher) or ("*",))):
         raise SettingsError(
-            "BAD_VALUE", f"spark.stackcast.{key} is empty, but the sink {settings.sink} needs it"
+            "BAD_VALUE", f"spark.stackcast.{key} is empty, but sink {settings.sink} requires it"
         )
     if settings.sink == "udp":
         for used, endpoint in (
@@ -175,11 +176,11 @@ def _places(settings: Settings) -> tuple[tuple[str, str], ...]:
     for name, way in found:
         why = ""
         if "@" in name and not apart:
-            why = "names a publisher, and the sink has one way at a place"
+            why = "names a publisher, but the sink has one tunnel or interface per place"
         elif apart and "@" not in name and name not in entering and _for_each(way) == way:
             why = (
-                "is one way for several publishers: write a pair for each, as in feed1@node1=eth1, "
-                "or {publisher} or {switch} in it"
+                "is the same for several publishers: write one pair per publisher, such as "
+                "feed1@node1=eth1, or use {publisher} or {switch} in it"
             )
         if why:
             raise SettingsError("BAD_VALUE", f"{PREFIX}sink.places: {name}={way} {why}")
@@ -193,7 +194,7 @@ def _pairs(key: str, text: str) -> tuple[tuple[str, str], ...]:
         name, _, way = (part.strip() for part in pair.partition("="))
         if not name or not way:
             raise SettingsError(
-                "BAD_VALUE", f"spark.stackcast.{key}: {pair!r} must be as in node1=eth1"
+                "BAD_VALUE", f"spark.stackcast.{key}: {pair!r} must have the form node1=eth1"
             )
         pairs.append((name, way))
     return tuple(pairs)

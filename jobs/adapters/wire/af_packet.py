@@ -34,7 +34,7 @@ class PacketSink:
     def __init__(self, options: SinkOptions) -> None:
         name = options.interface
         if not hasattr(socket, "AF_PACKET"):
-            raise SinkError("UNSUPPORTED", "packet sockets need Linux: choose the udp or pcap sink")
+            raise SinkError("UNSUPPORTED", "packet sockets require Linux: use the udp or pcap sink")
         try:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         except PermissionError as error:
@@ -48,7 +48,7 @@ class PacketSink:
             present = ", ".join(known for _, known in socket.if_nameindex())
             raise SinkError(
                 "INTERFACE_NOT_FOUND",
-                f"interface {name!r}: {error.strerror or error}; there are: {present}",
+                f"interface {name!r}: {error.strerror or error}; existing interfaces: {present}",
                 interface=name,
             ) from error
         self._name, self._patience = name, options.patience
@@ -67,8 +67,8 @@ class PacketSink:
             if time.monotonic() > deadline:
                 raise SinkError(
                     "STALLED",
-                    f"interface {self._name} has had no link for {self._patience:g} s: look at the "
-                    "cable and the far end",
+                    f"interface {self._name} has had no link for {self._patience:g} s: check the "
+                    "cable and the device at its other end",
                 )
             time.sleep(_LOOK)
 

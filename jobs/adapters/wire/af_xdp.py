@@ -103,7 +103,11 @@ def _tell(name: str, error: OSError) -> None:
     if (name, error.errno) in _told:
         return
     _told.add((name, error.errno))
-    log.warning("interface %s: no AF_XDP (%s), so frames go by a packet socket", name, error)
+    log.warning(
+        "interface %s does not support AF_XDP (%s): sending through a packet socket instead",
+        name,
+        error,
+    )
 
 
 class Ring:
@@ -155,10 +159,10 @@ class Ring:
                 return
             code = ctypes.get_errno()
             if code == errno.EINVAL and queue:
-                raise OSError(errno.EBUSY, f"others have all of its {queue} queues")
+                raise OSError(errno.EBUSY, f"all {queue} queues are in use by other sockets")
             if code != errno.EBUSY:
                 raise OSError(code, os.strerror(code))
-        raise OSError(errno.EBUSY, f"others have {_MOST_QUEUES} of its queues")
+        raise OSError(errno.EBUSY, f"{_MOST_QUEUES} queues are in use by other sockets")
 
     def read_mtu(self, name: str) -> None:
         """Reads the longest frame that the interface takes.
@@ -217,7 +221,7 @@ class Ring:
             if now != before:
                 before, deadline = now, time.monotonic() + _PATIENCE
             elif time.monotonic() > deadline:
-                raise OSError(errno.EBUSY, f"it took no frame for {_PATIENCE:g} s")
+                raise OSError(errno.EBUSY, f"it accepted no frame for {_PATIENCE:g} s")
             else:
                 time.sleep(_PAUSE)
             try:

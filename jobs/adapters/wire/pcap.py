@@ -56,10 +56,14 @@ class PcapSink:
             self._path = Path(options.path.format(partition=partition, attempt=attempt))
         except (KeyError, IndexError, ValueError) as error:
             raise SinkError(
-                "BAD_PATH", f"{options.path!r}: only {{partition}} and {{attempt}} are filled in"
+                "BAD_PATH",
+                (
+                    f"path {options.path!r} contains an unknown placeholder: only {{partition}} "
+                    "and {attempt} are supported"
+                ),
             ) from error
         if not self._path.name:
-            raise SinkError("BAD_PATH", "the pcap sink needs the path of a file or folder")
+            raise SinkError("BAD_PATH", "the pcap sink requires the path of a file or folder")
         if self._path.suffix != ".pcap":
             self._path /= f"frames-{partition}-{attempt}.pcap"
         self._file: BinaryIO | None = None
@@ -181,7 +185,7 @@ def read_pcap(stream: BinaryIO) -> Iterator[Record]:
     """
     magic = stream.read(4)
     if not is_pcap(magic):
-        raise StackError("NOT_PCAP", "the file does not begin as a pcap file does", offset=0)
+        raise StackError("NOT_PCAP", "the file does not begin like a pcap or pcapng file", offset=0)
     if int.from_bytes(magic) == _MAGIC_PCAPNG:
         yield from _read_pcapng(stream)
     else:
@@ -254,7 +258,7 @@ def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
         if tail != head[4:8]:
             raise StackError(
                 "TRUNCATED_CAPTURE",
-                f"the block at byte {offset} begins with length {length} and ends with length "
+                f"the block at byte {offset} begins with length {length} but ends with length "
                 f"{int.from_bytes(tail, order)}",
                 offset=offset,
             )
@@ -309,7 +313,9 @@ def _packet(
     number = int.from_bytes(body[:size], order)
     if number >= len(interfaces):
         raise StackError(
-            "TRUNCATED_CAPTURE", f"the block at byte {offset} is of no interface", offset=offset
+            "TRUNCATED_CAPTURE",
+            f"the block at byte {offset} belongs to no interface",
+            offset=offset,
         )
     interface = interfaces[number]
     if kind != _SIMPLE_PACKET:
@@ -325,13 +331,16 @@ def _packet(
 
 
 def _unknown_link(link_type: int, offset: int, known: str) -> StackError:
-    return StackError("LINK_TYPE", f"link type {link_type}: {known} can be read", offset=offset)
+    return StackError(
+        "LINK_TYPE", f"link type {link_type} is not supported: {known} can be read", offset=offset
+    )
 
 
 def _too_long(noun: str, offset: int, length: int) -> StackError:
     return StackError(
         "TRUNCATED_CAPTURE",
-        f"{noun} at byte {offset} claims {length:,} bytes, but at most {_LONGEST:,} can be read",
+        f"{noun} at byte {offset} has a length of {length:,} bytes, but at most {_LONGEST:,} can "
+        "be read",
         offset=offset,
     )
 

@@ -54,17 +54,18 @@ class PemFiles:
         """
         if bool(self.certificate) != bool(self.key):
             raise self.error(
-                "BAD_TLS", "a certificate needs its key, and a key its certificate: set both"
+                "BAD_TLS", "a certificate requires its key and a key its certificate: set both"
             )
         contents = (self._read(self.ca), self._read(self.key), self._read(self.certificate))
         if self.ca:
             self._try(
-                self.ca, "holds no certificate", lambda: context.load_verify_locations(self.ca)
+                self.ca, "contains no certificate", lambda: context.load_verify_locations(self.ca)
             )
         if self.key:
             self._try(
                 self.key,
-                f"is no private key without password that belongs to {self.certificate}",
+                "does not contain a private key without password that belongs to "
+                f"{self.certificate}",
                 # Without a password given, OpenSSL would ask the terminal for one.
                 lambda: context.load_cert_chain(self.certificate, self.key, password=""),
             )

@@ -31,8 +31,8 @@ def shortfall(wire: socket.socket, size: int) -> str:
     if granted >= size:
         return ""
     return (
-        f"receive buffer: requested {size:,} bytes, the kernel granted {granted:,}, so it may drop "
-        f"datagrams of a burst: raise the limit with sysctl -w net.core.rmem_max={size}"
+        f"requested a receive buffer of {size:,} bytes, but the kernel granted {granted:,}, so "
+        f"bursts may lose datagrams: raise the limit with sysctl -w net.core.rmem_max={size}"
     )
 
 

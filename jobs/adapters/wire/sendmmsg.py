@@ -75,7 +75,7 @@ def _load() -> ctypes._NamedFuncPointer:
     try:
         function = ctypes.CDLL(None, use_errno=True).sendmmsg
     except AttributeError:
-        raise SinkError("UNSUPPORTED", "this system has no sendmmsg: sinks need Linux") from None
+        raise SinkError("UNSUPPORTED", "this system has no sendmmsg: sinks require Linux") from None
     function.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int]
     function.restype = ctypes.c_int
     return function
@@ -168,7 +168,7 @@ class FrameSender:
             if time.monotonic() - last_progress > self._patience:
                 raise SinkError(
                     "STALLED",
-                    f"{self._target} took no frame for {self._patience:g} s "
+                    f"{self._target} accepted no frame for {self._patience:g} s "
                     f"({os.strerror(code)}): the link is down or too slow",
                     sent=sent,
                 )
@@ -184,26 +184,27 @@ class FrameSender:
         what, advice = _FAILURES.get(code, ("SEND_FAILED", ""))
         return SinkError(
             what,
-            f"sending to {self._target}: {os.strerror(code)}{advice}",
+            f"cannot send to {self._target}: {os.strerror(code)}{advice}",
             sent=sent,
             errno=code,
         )
 
 
-_NOT_FOUND = ("INTERFACE_NOT_FOUND", "; the interface is gone")
-_NO_ROUTE = ("UNREACHABLE", "; check the address and that the far end listens")
+_NOT_FOUND = ("INTERFACE_NOT_FOUND", "; the interface no longer exists")
+_NO_ROUTE = ("UNREACHABLE", "; check the address and whether the far end is listening")
 NO_PERMISSION = (
     "PERMISSION",
-    "; raw sockets need CAP_NET_RAW: see docs/operations.md for ways without root",
+    "; raw sockets require CAP_NET_RAW: see docs/how-to/choose-a-sink.md for how to grant it "
+    "without root",
 )
 _FAILURES: dict[int, tuple[str, str]] = {
     errno.EPERM: NO_PERMISSION,
     errno.EACCES: NO_PERMISSION,
     errno.ENXIO: _NOT_FOUND,
     errno.ENODEV: _NOT_FOUND,
-    errno.ENETDOWN: ("INTERFACE_DOWN", "; set the interface up: ip link set NAME up"),
+    errno.ENETDOWN: ("INTERFACE_DOWN", "; enable the interface: ip link set NAME up"),
     errno.ECONNREFUSED: _NO_ROUTE,
     errno.EHOSTUNREACH: _NO_ROUTE,
     errno.ENETUNREACH: _NO_ROUTE,
-    errno.EMSGSIZE: ("FRAME_TOO_LARGE", "; lower spark.stackcast.mtu"),
+    errno.EMSGSIZE: ("FRAME_TOO_LARGE", "; reduce spark.stackcast.mtu"),
 }

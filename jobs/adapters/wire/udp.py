@@ -33,7 +33,9 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise SinkError(
-            "BAD_ENDPOINT", f"{text!r}: host:port is needed, as in 127.0.0.1:26400", endpoint=text
+            "BAD_ENDPOINT",
+            f"{text!r} must have the form host:port, such as 127.0.0.1:26400",
+            endpoint=text,
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -47,7 +49,7 @@ class UdpSink:
 
     def __init__(self, options: SinkOptions) -> None:
         if options.window < 0:
-            raise SinkError("BAD_WINDOW", f"window {options.window}: 0 or more frames are possible")
+            raise SinkError("BAD_WINDOW", f"window {options.window} must be 0 or more frames")
         host, port = parse_endpoint(options.endpoint)
         self._target = options.endpoint
         self._patience = options.patience
@@ -112,9 +114,10 @@ class UdpSink:
             if left <= 0:
                 raise SinkError(
                     "NO_CREDIT",
-                    f"tunnel {self._target} has been silent for {self._patience:g} s with "
-                    f"{self._sent - processed} frames unanswered: frames are lost on the way, or "
-                    "the far end does not answer (set the window to 0 if it never does)",
+                    f"tunnel {self._target} has not answered for {self._patience:g} s, and "
+                    f"{self._sent - processed} frames are not acknowledged: frames are lost on "
+                    "the path, or the far end sends no acknowledgements (set the window to 0 if "
+                    "it never does)",
                     unanswered=self._sent - processed,
                 )
             poll.poll(1000 * left)
@@ -129,7 +132,8 @@ class UdpSink:
             except OSError as error:
                 raise SinkError(
                     "UNREACHABLE",
-                    f"tunnel {self._target}: {error.strerror}; check that the far end listens",
+                    f"tunnel {self._target}: {error.strerror}; check whether the far end is "
+                    "listening",
                     errno=error.errno,
                 ) from error
             if len(answer) != 8:
