@@ -396,7 +396,7 @@ def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fab
     # Only Kafka carries damaged records, and events of the attribute that the run registers.
     assert 950 < fabric["messages_in"] < fabric["messages_published"] == 1_000
     assert line["dead_letters"] == 0 < fabric["dead_letters"]
-    assert "attribute carbon_dioxide is registered with id" in result.log
+    assert "registered attribute carbon_dioxide with id" in result.log
     for folder in (result.lab, folder_of_line):
         assert (folder / "report.html").stat().st_size > 50_000
     assert result.output.count("Delivered exactly") == 2

@@ -230,7 +230,7 @@ def test_an_error_says_why_a_stream_cannot_run_in_real_time(
     live: Deployment, spark: SparkSession
 ) -> None:
     live.set(fetch="connector")
-    with pytest.raises(SettingsError, match=r"NOT_REALTIME: .*fetch says so.*microbatch"):
+    with pytest.raises(SettingsError, match=r"NOT_REALTIME: .*fetch is connector.*microbatch"):
         live.run()
     live.set(fetch="tasks")
     with pytest.raises(SettingsError, match=r"NOT_REALTIME: .* of the 99 partitions .* set local"):

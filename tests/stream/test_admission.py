@@ -81,4 +81,4 @@ def test_a_spark_without_counters_costs_one_line_of_the_log(caplog):
     query.count(3)
     query.count(4)
     (told,) = caplog.records
-    assert "count no rows" in told.getMessage()
+    assert "do not contain numbers of rows" in told.getMessage()

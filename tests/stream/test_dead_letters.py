@@ -89,8 +89,9 @@ def test_a_batch_that_is_dead_as_a_whole_is_a_problem_until_good_records_come(
     stream.batch(0, [JSON_EVENT] * 500, "too_many_messages")
     (problem,), _ = stream.health()
     assert problem == (
-        "all 500 records of batch 1 are dead letters (too_many_messages 500): all begin with `{`: "
-        "does topic itch.raw hold attribute/value events? jobs/attribute_stream.py delivers those"
+        "all 500 records of batch 1 are dead letters (too_many_messages 500): all of them "
+        "begin with `{`: does topic itch.raw contain attribute/value events? "
+        "Use jobs/attribute_stream.py to deliver them"
     )
     assert problem in caplog.messages
     caplog.clear()
@@ -99,7 +100,7 @@ def test_a_batch_that_is_dead_as_a_whole_is_a_problem_until_good_records_come(
     assert not any("does topic" in message for message in caplog.messages), "it was logged before"
     stream.batch(1, [JSON_EVENT] * 1_000, "too_many_messages")
     assert stream.health() == ((), ())
-    assert "batch 3 has records that can be read again" in caplog.messages
+    assert "batch 3 contains valid records again" in caplog.messages
 
 
 @pytest.mark.unit
@@ -126,8 +127,18 @@ MESSAGES = list(TradingSession(messages=1_200, seed=3, symbols=20))[:20]
     [
         (ITCH, MESSAGES, "too_many_messages", "messages without a MoldUDP64 packet around them"),
         (ITCH, [b"\x1f\x8b\x08\0", b"\x1f\x8b\x08\1"], "truncated_header", "gzip"),
-        (ITCH, [b"", b"x", b"yy"], "truncated_header", "'stackcast dead-letters' prints samples"),
-        (JSON, PACKETS, "malformed_json", "MoldUDP64 packets: does topic attributes.raw hold ITCH"),
+        (
+            ITCH,
+            [b"", b"x", b"yy"],
+            "truncated_header",
+            "run 'stackcast dead-letters' to see samples",
+        ),
+        (
+            JSON,
+            PACKETS,
+            "malformed_json",
+            "MoldUDP64 packets: does topic attributes.raw contain ITCH",
+        ),
         (JSON, [b"[1]", b"[2]"], "malformed_json", "one JSON object, not a list"),
         (JSON, [b"\0\0\0\0\1ab"] * 2, "malformed_json", "schema registry"),
         (JSON, [b"\1\0\0\0\1\0"] * 2, "malformed_json", "id_pairs or bitmask"),
@@ -135,7 +146,7 @@ MESSAGES = list(TradingSession(messages=1_200, seed=3, symbols=20))[:20]
             JSON,
             [JSON_EVENT] * 2,
             "unknown_attribute",
-            "most frequent are unknown_attribute: device",
+            "the most frequent ones are unknown_attribute: device",
         ),
         (
             replace(JSON, attributes_input="bitmask"),

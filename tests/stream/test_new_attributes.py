@@ -23,7 +23,7 @@ def lines(caplog: pytest.LogCaptureFixture, steps: str, rounded: int) -> list[tu
 
 
 def test_a_registration_says_type_range_and_step(caplog: pytest.LogCaptureFixture):
-    registered = "batch 3: attribute latitude is registered with id 5: decimal, from "
+    registered = "batch 3: registered attribute latitude with id 5: decimal, from "
     assert lines(caplog, "0.01", 0) == [
         ("INFO", f"{registered}-21474836.48 to 21474836.47 in steps of 0.01")
     ]

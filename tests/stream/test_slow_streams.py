@@ -62,7 +62,9 @@ def test_a_transaction_that_is_not_ended_is_named_with_its_partition_and_offset(
     query, delivery = start(watched.spark, watched.settings, Lifecycle())
     try:
         until(lambda: delivery.processed == {0: 10, 1: 10})
-        wanted = f"partition 0 of {watched.settings.topic} is held back at offset 10 "
+        wanted = (
+            f"an open transaction holds back partition 0 of {watched.settings.topic} at offset 10"
+        )
         until(lambda: any(text.startswith(wanted) for text in problems(watched)))
         assert any(record.getMessage().startswith(wanted) for record in caplog.records)
         hanging.abort_transaction()
@@ -83,7 +85,7 @@ def test_more_partitions_than_slots_in_real_time_are_named(watched, caplog):
         admin = KafkaAdminClient(bootstrap_servers=watched.servers)
         admin.create_partitions({watched.settings.topic: 9})
         admin.close()
-        wanted = f"{watched.settings.topic} has 9 partitions and Spark has "
+        wanted = f"{watched.settings.topic} has 9 partitions, but Spark has only "
         until(lambda: any(text.startswith(wanted) for text in problems(watched)))
         assert any(record.getMessage().startswith(wanted) for record in caplog.records)
     finally:

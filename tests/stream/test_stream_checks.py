@@ -54,7 +54,7 @@ def test_nothing_is_skipped_and_what_is_told_can_be_done(wanted, spans):
     assert told.keys() == spans.keys() | wanted.keys()
     check_records("t", told, spans, new=True)
     lost = sum(max(0, first - wanted.get(p, 0)) for p, (first, _) in spans.items())
-    assert f"has {lost} records no more" in str(refused.value)
+    assert f"no longer has {lost} records" in str(refused.value)
     assert all(told[p] == max(spans[p][0], wanted.get(p, 0)) for p in spans)
 
 
@@ -162,7 +162,7 @@ def test_a_full_disk_is_named_with_what_it_is_for(tmp_path, monkeypatch):
     settings = Settings(checkpoint=str(tmp_path / "c" / "x"), tables=f"file:{tmp_path}/t")
     told = str(no_room(settings, "No space left on device", str(tmp_path)))
     assert told.startswith(
-        f"STREAM.DISK_FULL: no room is left on the disk of the checkpoint ({tmp_path}/c/x"
+        f"STREAM.DISK_FULL: no space left on the disk of the checkpoint ({tmp_path}/c/x"
     )
     assert "tables" not in told
     # Elsewhere nobody can look: then the words of who failed are told.

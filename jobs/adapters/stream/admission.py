@@ -76,8 +76,9 @@ class RunningQuery:
         except (Py4JError, TypeError) as error:
             raise StreamError(
                 "LIMIT_UNSUPPORTED",
-                f"this version of Spark takes no limit for its next batch ({one_line(error)}): "
-                f"set {PREFIX}maxBytesPerTrigger to 0, and only records bound a batch",
+                "this version of Spark does not support a limit for its next batch "
+                f"({one_line(error)}): set {PREFIX}maxBytesPerTrigger to 0, so that batches are "
+                "limited by their number of records only",
             ) from error
 
     def count(self, records: int) -> None:
@@ -90,4 +91,6 @@ class RunningQuery:
             leaves.head().metrics().apply("numOutputRows").add(records)
         except (Py4JError, TypeError) as error:
             self._counts = False
-            log.warning("Spark's reports of progress count no rows: %s", one_line(error))
+            log.warning(
+                "Spark's progress reports do not contain numbers of rows: %s", one_line(error)
+            )

@@ -71,14 +71,14 @@ def beside_switches(settings: Settings) -> None:
         raise SettingsError(
             "MATCHED_IN_NETWORK",
             f"with {PREFIX}match=network the switches match, and with {PREFIX}summary.port=0 the "
-            "stream has nothing to send: set a port of summaries, or run jobs/refresh_switches.py "
-            "alone with the same settings",
+            "stream sends no summaries, so it has nothing to do: set a summary port, or run "
+            "only jobs/refresh_switches.py with the same settings",
         )
     if settings.format == ATTRIBUTES and settings.attributes_input != "json":
         raise SettingsError(
             "MATCHED_IN_NETWORK",
-            f"with {PREFIX}match=network frames of events have the key of their place in the topic "
-            f"for a payload, and no other: write events as JSON ({PREFIX}attributes.input=json)",
+            f"with {PREFIX}match=network the frame of an event contains the key of its record in "
+            f"the topic and nothing else: write events as JSON ({PREFIX}attributes.input=json)",
         )
 
 
@@ -171,8 +171,8 @@ def before_start(
                 raise no_room(_located(spark, settings), words, _spill(spark)) from error
             raise StreamError(
                 "CHECKPOINT_NOT_WRITTEN",
-                f"nothing can be written to {settings.checkpoint}: {words}; check rights there, "
-                f"or {PREFIX}checkpoint",
+                f"cannot write to {settings.checkpoint}: {words}; check its permissions, or "
+                f"change {PREFIX}checkpoint",
             ) from error
     return Beginning(identity, stands, truncation)
 
@@ -250,9 +250,9 @@ def check_generation(tables: Tables, identity: Identity) -> None:
         raise StreamError(
             "OLDER_GENERATION",
             f"the checkpoint is for generation {identity.generation} of topic {identity.topic}, "
-            f"and another checkpoint has begun generation {newest}, because Kafka truncated the "
+            f"but another checkpoint has begun generation {newest} because Kafka truncated the "
             f"log: use that checkpoint, or set {PREFIX}checkpoint to a new folder and "
-            f"{PREFIX}startingOffsets to where egress_ledger ends",
+            f"{PREFIX}startingOffsets to the offsets at which egress_ledger ends",
         )
 
 
@@ -282,7 +282,9 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
     except StackcastError as clearer:
         return clearer
     except SQL_ERRORS as other:
-        log.warning("why the stream ended cannot be looked into: %s", one_line(other))
+        log.warning(
+            "the reason for the end of the stream could not be determined: %s", one_line(other)
+        )
     finally:
         topics.close()
     return error
@@ -298,10 +300,10 @@ def unreadable_time(topic: str, places: Mapping[int, int]) -> KafkaError:
     where = "; ".join(f"partition {p}, offset {offset}" for p, offset in sorted(places.items()))
     return KafkaError(
         "TIME_OUT_OF_RANGE",
-        f"topic {topic} has a record whose time is too large for Spark's Kafka connector: {where}. "
-        "Some producers write nanoseconds in place of milliseconds. Remove "
-        f"{PREFIX}fetch=connector, or the option that makes the connector necessary: tasks that "
-        "fetch take such a time for the largest one",
+        f"topic {topic} has a record with a timestamp that is too large for Spark's Kafka "
+        f"connector: {where}. Some producers write nanoseconds instead of milliseconds. Remove "
+        f"{PREFIX}fetch=connector, or the option that requires the connector: tasks that fetch "
+        "records themselves use the largest valid timestamp instead",
     )
 
 
@@ -326,9 +328,9 @@ def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: b
     where = _offsets_text(topic, onward)
     raise StreamError(
         "RECORDS_GONE",
-        f"topic {topic} has {sum(gone.values())} records no more that the stream has not read; "
-        f"{lost}. Kafka removed them by the topic's retention, and nothing brings them back. To go "
-        "on without them, set "
+        f"topic {topic} no longer has {sum(gone.values())} records that the stream has not read: "
+        f"{lost}. Kafka deleted them according to the retention of the topic, so they cannot be "
+        "recovered. To continue without them, set "
         + ("" if new else f"{PREFIX}checkpoint to a new folder and ")
         + f"{PREFIX}startingOffsets to {where}",
     )
@@ -343,14 +345,14 @@ def check_offsets(topic: str, spans: Spans) -> None:
     if end > MAX_OFFSET + 1:
         raise StreamError(
             "OFFSETS_EXHAUSTED",
-            f"partition {p} of topic {topic} has offsets up to {end - 1}, and sequence numbers "
-            f"hold those up to {MAX_OFFSET}: publish to a topic of another name, and set "
-            f"{PREFIX}topic and {PREFIX}checkpoint",
+            f"partition {p} of topic {topic} has offsets up to {end - 1}, but sequence numbers "
+            f"support offsets up to {MAX_OFFSET}: publish to a topic with another name, and "
+            f"change {PREFIX}topic and {PREFIX}checkpoint",
         )
     if end > MAX_OFFSET // 2:
         log.warning(
-            "partition %d of topic %s has used %d %% of the offsets that sequence numbers hold: "
-            "publish to a topic of another name before they end",
+            "partition %d of topic %s has used %d %% of the offsets that sequence numbers "
+            "support: publish to a topic with another name before they are exhausted",
             *(p, topic, 100 * end // MAX_OFFSET),
         )
 
@@ -367,11 +369,11 @@ def no_room(settings: Settings, words: str, spill: str) -> StreamError:
         "Spark's own files": spill,
     }
     found = full_places(places)
-    where = ", ".join(found) if found else f"of a place that has room again ({words[:300]})"
+    where = ", ".join(found) if found else f"of a folder that has free space again ({words[:300]})"
     return StreamError(
         "DISK_FULL",
-        f"no room is left on the disk of {where}: make room there and start again; the batch in "
-        "progress then runs again, with the same numbers",
+        f"no space left on the disk of {where}: free some space and start the stream again; it "
+        "then repeats the batch in progress with the same sequence numbers",
     )
 
 
@@ -381,7 +383,7 @@ def full_places(places: Mapping[str, str]) -> list[str]:
     Only folders of this machine are looked at; one that is not there yet counts as its parent.
     """
     return [
-        f"{name} ({path}: {left} bytes are left)"
+        f"{name} ({path}, {left} bytes free)"
         for name, path in places.items()
         if (left := _left(path)) is not None and left < LEAST_BYTES
     ]
@@ -419,8 +421,8 @@ def _check_versions(pinned: Mapping[str, int], tables: Tables, stands: Position 
     for name, version in pinned.items():
         if name in NAMES and tables.version(name) < version:
             raise other_tables(
-                f"{name} at version {tables.version(name)}, and the last batch used {version}: "
-                "an earlier copy, or one made anew",
+                f"{name} is at version {tables.version(name)}, but the last batch used version "
+                f"{version}",
                 _onward(stands),
             )
 
@@ -431,7 +433,7 @@ def _onward(stands: Position | None) -> str:
     if stands is None:
         return text
     where = _offsets_text(stands.topic, stands.offsets)
-    return f"{text} and {PREFIX}startingOffsets to {where}, where this one stands"
+    return f"{text} and {PREFIX}startingOffsets to {where}, where this checkpoint ends"
 
 
 def _offsets_text(topic: str, offsets: Mapping[int, int]) -> str:

@@ -64,7 +64,7 @@ class DeadLetters:
 
     def _end(self, batch_id: int) -> None:
         if self._run is not None:
-            log.info("batch %d has records that can be read again", batch_id)
+            log.info("batch %d contains valid records again", batch_id)
             self._run, self._logged = None, None
             self._metrics.dead_records("")
 
@@ -130,7 +130,7 @@ class DeadRun:
         samples = [bytes.fromhex(letter["sample"]) for letter in self._letters]
         samples = [sample for sample in samples if sample]
         first = self._first_byte()
-        begin = "it begins" if self.records == 1 else "all begin"
+        begin = "it begins" if self.records == 1 else "all of them begin"
         beginning = "" if first is None else f"{begin} with {_byte(first)}: "
         if samples and all(sample.startswith(_GZIP) for sample in samples):
             return "the samples are compressed with gzip: publish records without compression"
@@ -149,15 +149,15 @@ class DeadRun:
     ) -> str:
         if first in _JSON:
             return (
-                f"does topic {settings.topic} hold attribute/value events? "
-                "jobs/attribute_stream.py delivers those"
+                f"does topic {settings.topic} contain attribute/value events? Use "
+                "jobs/attribute_stream.py to deliver them"
             )
         lengths = [letter["length"] for letter in self._letters if letter["sample"]]
         sized = list(zip(samples, lengths, strict=True))
         if sized and all(_is_message(specification, *each) for each in sized):
             return (
                 f"records are {specification.name} messages without a MoldUDP64 packet around "
-                "them: 'stackcast itch publish' makes packets"
+                "them: use 'stackcast itch publish' to publish packets"
             )
         return ""
 
@@ -166,23 +166,25 @@ class DeadRun:
     ) -> str:
         if samples and all(map(_is_packet, samples)):
             return (
-                f"records look like MoldUDP64 packets: does topic {settings.topic} hold ITCH? "
-                "jobs/itch_stream.py delivers those"
+                f"records look like MoldUDP64 packets: does topic {settings.topic} contain ITCH? "
+                "Use jobs/itch_stream.py to deliver it"
             )
         if settings.attributes_input != "json":
             json = f"set {PREFIX}attributes.input to json"
-            return f"does topic {settings.topic} hold JSON? {json}" if first in _JSON else ""
+            return (
+                f"does topic {settings.topic} contain JSON? Then {json}" if first in _JSON else ""
+            )
         if first == ord("["):
             return "a record must be one JSON object, not a list"
         if first == _REGISTRY:
             return (
-                "serializers of a schema registry write that byte, but "
+                "serializers with a schema registry write this byte, but "
                 f"{PREFIX}attributes.input is json: publish plain JSON"
             )
         if first not in (None, ord("{")) and self._reasons.keys() <= {"malformed_json"}:
             return (
-                f"records are no JSON objects, but {PREFIX}attributes.input is json: set it to "
-                "id_pairs or bitmask if they are written so"
+                f"records are not JSON objects, but {PREFIX}attributes.input is json: set it to "
+                "id_pairs or bitmask if they have one of these encodings"
             )
         return ""
 
@@ -194,8 +196,8 @@ class DeadRun:
             if "field" in letter
         )
         frequent = ", ".join(text for text, _ in counts.most_common(_SHOWN))
-        frequent = f"most frequent are {frequent}; " if frequent else ""
-        return f"{frequent}'stackcast dead-letters' prints samples"
+        frequent = f"the most frequent ones are {frequent}; " if frequent else ""
+        return f"{frequent}run 'stackcast dead-letters' to see samples"
 
     def _first_byte(self) -> int | None:
         """Returns the byte that all records begin with, if it is the same."""

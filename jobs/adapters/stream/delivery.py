@@ -188,7 +188,7 @@ class BatchDelivery:
                 raise StopAsked from None
             used = self.live
             versions = "no plan" if used is None else named(used.compilation.versions)
-            log.error("batch %d failed, with %s: %s", batch_id, versions, one_line(error))
+            log.error("batch %d with %s failed: %s", batch_id, versions, one_line(error))
             raise
 
     def _process(self, batch: DataFrame, batch_id: int) -> None:
@@ -288,7 +288,7 @@ class BatchDelivery:
             if self._last is not None:
                 self._told_hosts.all(self._last)
         except Exception as error:
-            log.warning("hosts could not be told that nothing was for them: %s", one_line(error))
+            log.warning("the last summaries could not be sent: %s", one_line(error))
 
     def delivered(
         self,
@@ -438,7 +438,7 @@ class BatchDelivery:
             except Exception as error:
                 # The next batch meets it too, and fails of it.
                 if said != (said := one_line(error)):
-                    log.warning("edits could not be taken up between batches: %s", said)
+                    log.warning("edits could not be loaded between batches: %s", said)
             self._tell_idle()
 
     def _tell_idle(self) -> None:
@@ -532,7 +532,7 @@ class BatchDelivery:
         """Makes the plan of a batch that ran before. Raises as `Pins.useless` says."""
         self.told = self.begins(batch_id, pinned)
         log.warning(
-            "batch %d runs again, with the versions of its first try: %s",
+            "batch %d is repeated with the versions of its first attempt: %s",
             batch_id,
             named(pinned.versions),
         )
@@ -540,8 +540,8 @@ class BatchDelivery:
         other = changed(pinned.settings, self.shaping)
         if other:
             log.warning(
-                "batch %d ran with other settings the first time, %s: its bytes differ from "
-                "those that may have left then; %s",
+                "the first attempt of batch %d had other settings (%s), so the repeated batch "
+                "may differ from frames that were already sent; %s",
                 batch_id,
                 ", ".join(f"{key} {value}" for key, value in sorted(other.items())),
                 named(pinned.versions),
@@ -600,7 +600,7 @@ class BatchDelivery:
         used = {} if self.live is None else self.live.compilation.versions
         changed = {name: v for name, v in versions.items() if used.get(name) != v}
         log.error(
-            "the changed tables %s cannot be used, the last good ones stay live, %s: %s",
+            "the changed tables %s cannot be used, so %s remain live: %s",
             named(changed),
             named(used),
             error,

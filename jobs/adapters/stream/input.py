@@ -25,7 +25,7 @@ Work = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
 def fetch_of(settings: Settings) -> FetchOptions | str:
     """Returns the options by which tasks fetch records themselves, or why Spark's connector
     does."""
-    why = f"{PREFIX}fetch says so"
+    why = f"{PREFIX}fetch is connector"
     if settings.fetch == "tasks":
         try:
             return fetch_options(settings.kafka, settings.publisher_header)
@@ -107,8 +107,9 @@ def lost_task(topic: str, *partitions: int) -> StreamError:
     which = ", ".join(map(str, sorted(partitions)))
     return StreamError(
         "TASK_LOST",
-        f"a task that read {topic}, partition {which}, was lost, and it is unknown how far it had "
-        "read: start the stream again, which sends again the records that are not on record",
+        f"a task that read partition {which} of {topic} was lost, and it is unknown how many "
+        "records it had read: start the stream again, which then sends all records again that "
+        "are not in the ledger",
     )
 
 

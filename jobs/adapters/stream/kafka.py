@@ -248,12 +248,12 @@ class Topics:
             except KafkaError as error:
                 if error.what in REFUSALS or time.monotonic() >= deadline or given_up():
                     raise
-                log.warning("%s; trying again for %.0f s", error, deadline - time.monotonic())
+                log.warning("%s; retrying for %.0f s", error, deadline - time.monotonic())
                 time.sleep(RETRY_SECONDS)
             except Exception as error:
                 raise KafkaError(
                     "BAD_OPTION",
-                    f"the Kafka client refuses its options for {broker}: {_reason(error)}; "
+                    f"the Kafka client rejected its options for {broker}: {_reason(error)}; "
                     "check the spark.stackcast.kafka.* settings",
                 ) from error
 
@@ -465,7 +465,7 @@ class Topics:
             own = found.source().name() == "DYNAMIC_TOPIC_CONFIG"
             return int(found.value()) if own else PACKET
         except (Py4JError, KafkaError) as error:
-            log.info("the broker does not say how large records may be: %s", _reason(error))
+            log.info("the broker did not report the maximum size of records: %s", _reason(error))
             return PACKET
         finally:
             admin.close()
@@ -483,9 +483,9 @@ class Topics:
             if not admin.listTopics().names().get().contains(topic):
                 new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, none, none)
                 admin.createTopics(jvm.java.util.Collections.singletonList(new)).all().get()
-                log.info("topic %s is made for %s", topic, use)
+                log.info("created topic %s for %s", topic, use)
         except Py4JError as error:
-            log.warning("topic %s for %s cannot be made: %s", topic, use, _reason(error))
+            log.warning("cannot create topic %s for %s: %s", topic, use, _reason(error))
         finally:
             admin.close()
 
@@ -574,21 +574,21 @@ def _refused(reason: str, settings: Settings) -> KafkaError | None:
     if name.startswith("Ssl"):
         return KafkaError(
             "TLS_REFUSED",
-            f"no secured connection to the broker at {broker}: {reason}; one side does not take "
-            "the other's certificate: look at spark.stackcast.kafka.ssl.truststore.* and "
-            "ssl.keystore.*, and whether one has expired (openssl x509 -enddate)",
+            f"the TLS connection to the broker at {broker} failed: {reason}; one side rejects "
+            "the certificate of the other: check spark.stackcast.kafka.ssl.truststore.* and "
+            "ssl.keystore.*, and whether a certificate has expired (openssl x509 -enddate)",
         )
     if "Sasl" in name or name == "AuthenticationException":
         return KafkaError(
             "LOGIN_REFUSED",
-            f"the broker at {broker} refuses the login: {reason}; check user, password and "
-            "spark.stackcast.kafka.sasl.mechanism",
+            f"the broker at {broker} rejected the login: {reason}; check the user, the password "
+            "and spark.stackcast.kafka.sasl.mechanism",
         )
     if name.endswith("AuthorizationException"):
         return KafkaError(
             "NOT_ALLOWED",
-            f"the broker at {broker} does not allow what is asked of topic {settings.topic!r}: "
-            f"{reason}; grant its user what docs/security.md lists",
+            f"the broker at {broker} denied an operation on topic {settings.topic!r}: {reason}; "
+            "grant its user the permissions that docs/security.md lists",
         )
     return None
 
@@ -597,7 +597,7 @@ def _unreachable(settings: Settings) -> KafkaError:
     return KafkaError(
         "BROKER_UNREACHABLE",
         f"no Kafka broker answers at {settings.kafka['bootstrap.servers']}: check "
-        "spark.stackcast.kafka.bootstrap.servers and that the broker is up",
+        "spark.stackcast.kafka.bootstrap.servers and whether the broker is running",
     )
 
 

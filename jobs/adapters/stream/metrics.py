@@ -67,53 +67,82 @@ class StreamMetrics:
             return Histogram(f"stackcast_{name}", text, labels, buckets=buckets, registry=registry)
 
         self._packets = counter("packets", "Kafka records read")
-        self._messages = counter("messages", "Messages in them")
+        self._messages = counter("messages", "Messages in the records that were read")
         self._matched = counter("matched_messages", "Messages with at least one receiver")
-        self._frames = counter("frames", "Frames handed to the sink")
-        self._frame_bytes = counter("frame_bytes", "Bytes of these frames")
+        self._frames = counter("frames", "Frames passed to the sink")
+        self._frame_bytes = counter("frame_bytes", "Bytes of frames passed to the sink")
         self._unicast_bytes = counter(
-            "unicast_bytes", "Bytes of a frame for each receiver and notification, without stacks"
+            "unicast_bytes",
+            ("Bytes if each receiver of a notification got its own frame without a header stack"),
         )
         self._most_hosts = hosts
         self._hosts: set[str] = set()
-        self._host_notifications = counter("host_notifications", "Notifications to a host", "host")
-        self._host_bytes = counter("host_bytes", "Bytes of the frames that bring them", "host")
-        self._dead = counter("dead_letters", "What could not be read or is not sent", "reason")
+        self._host_notifications = counter(
+            "host_notifications", "Notifications sent to a host", "host"
+        )
+        self._host_bytes = counter(
+            "host_bytes", "Bytes of frames that carry notifications to a host", "host"
+        )
+        self._dead = counter(
+            "dead_letters",
+            "Records and messages that could not be read or are not sent, by reason",
+            "reason",
+        )
         for reason in REASONS.values():
             self._dead.labels(reason)
-        self._batches = counter("batches", "Micro-batches delivered")
-        self._again = counter("batches_retried", "Batches that ran again after an interruption")
+        self._batches = counter("batches", "Batches that were delivered")
+        self._again = counter("batches_retried", "Batches that were repeated after an interruption")
         self._failures = counter("batch_failures", "Batches that failed, by error code", "code")
-        self._batch = histogram("batch_seconds", "One micro-batch, from its start to its end")
-        self._stage = histogram("batch_stage_seconds", "A stage of a micro-batch", "stage")
-        running = gauge("batch_running_seconds", "How long the batch in progress runs; 0: none")
+        self._batch = histogram("batch_seconds", "Duration of a batch")
+        self._stage = histogram("batch_stage_seconds", "Duration of a stage of a batch", "stage")
+        running = gauge(
+            "batch_running_seconds", "Duration of the batch in progress; 0 if there is none"
+        )
         running.set_function(lambda: self.running_for(time.monotonic()))
-        self._last = gauge("last_batch_id", "The last batch that was delivered")
-        self._last_at = gauge("last_batch_timestamp_seconds", "When it ended")
-        self._spark = gauge("spark_stage_seconds", "Spark's own stages of its last batch", "stage")
+        self._last = gauge("last_batch_id", "Number of the last delivered batch")
+        self._last_at = gauge(
+            "last_batch_timestamp_seconds", "Time at which the last delivered batch ended"
+        )
+        self._spark = gauge(
+            "spark_stage_seconds",
+            "Duration of a stage of the last batch as reported by Spark",
+            "stage",
+        )
 
-        self._plan = histogram("plan_seconds", "Making a plan of tables", buckets=PLAN_BUCKETS)
-        self._rules = gauge("rules", "Rules that are live")
-        self._rejected = gauge("rejected_rules", "Rules that are not live, by code", "code")
-        self._versions = gauge("table_version", "Version in use", "table")
+        self._plan = histogram(
+            "plan_seconds", "Duration of computing a plan from the tables", buckets=PLAN_BUCKETS
+        )
+        self._rules = gauge("rules", "Live rules")
+        self._rejected = gauge("rejected_rules", "Rejected rules, by code", "code")
+        self._versions = gauge("table_version", "Table version in use", "table")
         self._refused = gauge("versions_rejected", "1 while the newest tables cannot be used")
-        self._unknown = gauge("header_stacks_pending", "Receiver sets not worked out yet")
-        pending = gauge("plan_pending_seconds", "How long newer tables wait to be live; 0: none")
+        self._unknown = gauge(
+            "header_stacks_pending", "Receiver sets whose header stacks are not computed yet"
+        )
+        pending = gauge(
+            "plan_pending_seconds",
+            "Time that newer tables have been waiting to become live; 0 if there are none",
+        )
         pending.set_function(lambda: self.pending_for(time.monotonic()))
 
-        self._journal = gauge("journal_reports", "Batches not in ledger and statistics yet")
-        oldest = gauge("journal_oldest_seconds", "Age of the oldest of them; 0: none")
+        self._journal = gauge(
+            "journal_reports", "Batches that are not in ledger and statistics yet"
+        )
+        oldest = gauge(
+            "journal_oldest_seconds",
+            "Age of the oldest batch that is not in the ledger yet; 0 if there is none",
+        )
         oldest.set_function(lambda: self.journal_age(time.monotonic()))
 
-        self._lag = gauge("lag_records", "Records in the topic that are not sent", "partition")
+        self._lag = gauge("lag_records", "Records in the topic that are not sent yet", "partition")
         self._margin = gauge(
             "retention_margin_records",
-            "Records between the first that Kafka still has and the next to be read",
+            "Records between the first one that Kafka still has and the next one to read",
             "partition",
         )
-        self._broker = gauge("broker_reachable", "1 if the broker answered when last asked")
-        self._free = gauge("disk_free_bytes", "Free on the disk of a place", "place")
-        self._size = gauge("disk_size_bytes", "Size of the disk of a place", "place")
+        self._broker = gauge("broker_reachable", "1 if the broker answered the last request")
+        self._free = gauge("disk_free_bytes", "Free bytes on the disk of a folder", "place")
+        self._size = gauge("disk_size_bytes", "Size of the disk of a folder", "place")
 
     @contextmanager
     def batch(self, batch_id: int) -> Iterator[None]:

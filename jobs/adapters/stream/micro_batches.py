@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 #: How long a start waits for header stacks that no earlier run has written, seconds.
 STACKS_SECONDS = 20.0
 #: Line of the log from which on records are delivered without a delay.
-READY = "stream ready: workers have the plan and its header stacks"
+READY = "stream ready: workers have loaded the plan and its header stacks"
 
 
 class Consent(NamedTuple):
@@ -65,12 +65,12 @@ def command_line(description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--take-over",
         action="store_true",
-        help="end the stream that has the topic, and take its place",
+        help="stop the stream that currently delivers the topic, and take its place",
     )
     parser.add_argument(
         OPTION,
         action="store_true",
-        help="continue from where Kafka has truncated the log, in new sessions",
+        help="continue after Kafka truncated the log, in new sessions",
     )
     return parser
 
@@ -218,7 +218,7 @@ def _start(
     if beginning.truncation is not None:
         resume(spark, settings, delivery, beginning)
     elif consent.accept_truncation:
-        log.info("%s is not needed: topic %s is not truncated", OPTION, settings.topic)
+        log.info("%s is not needed, because topic %s is not truncated", OPTION, settings.topic)
     warming.result()
     if delivery.live is not None:
         load_plan(spark, delivery.live.plan, delivery.live.stacks, delivery.topic)
@@ -238,8 +238,9 @@ def _start(
         if delivery.fetch is None:
             raise SettingsError(
                 "NOT_REALTIME",
-                f"a batch of {settings.checkpoint} was cut off in real time, and only tasks that "
-                "fetch send it again: start once with the settings that it had",
+                f"a real-time batch of {settings.checkpoint} was interrupted, and only tasks "
+                "that fetch records themselves can send it again: start the stream once with "
+                "its previous settings",
             )
         Slices(spark, settings, topics, delivery).recover()
         delivery.told = None
@@ -277,10 +278,10 @@ def await_executors(spark: SparkSession, settings: Settings, lifecycle: Lifecycl
     if not session.slots(spark, 1, patience, given_up=given_up):
         raise StreamError(
             "NO_EXECUTORS",
-            f"{spark.sparkContext.master} has given this stream no executor so far: its workers "
-            "lack the cores or the memory, as other applications have them (bound each by "
-            "spark.cores.max), or none is as large as spark.executor.cores and "
-            "spark.executor.memory ask for",
+            f"{spark.sparkContext.master} has not assigned an executor to this stream yet: other "
+            "applications use the cores or memory of its workers (limit each with "
+            "spark.cores.max), or no worker has as much as spark.executor.cores and "
+            "spark.executor.memory request",
         )
 
 
@@ -291,10 +292,10 @@ def in_real_time(spark: SparkSession, settings: Settings, partitions: int) -> bo
         return False
     why = why_not(spark, settings, partitions)
     if why and settings.latency == "realtime":
-        raise SettingsError("NOT_REALTIME", f"{PREFIX}latency is 'realtime', and {why}")
+        raise SettingsError("NOT_REALTIME", f"{PREFIX}latency is 'realtime', but {why}")
     if not why and settings.latency == "auto" and "trigger" in settings.given:
         why = f"{PREFIX}trigger is set"
-    log.info("in micro-batches: %s" if why else "in real time%s", why)
+    log.info("delivering in micro-batches: %s" if why else "delivering in real time%s", why)
     return not why
 
 
@@ -304,13 +305,16 @@ def why_not(spark: SparkSession, settings: Settings, partitions: int) -> str:
     if isinstance(found, str):
         return f"{found}: set {PREFIX}latency to microbatch"
     if settings.format == ATTRIBUTES and settings.attributes_unknown == "register":
-        return f"{PREFIX}attributes.unknown is register, which is done between micro-batches"
+        return (
+            f"{PREFIX}attributes.unknown is register, which happens between micro-batches: set "
+            f"{PREFIX}latency to microbatch"
+        )
     slots = session.slots(spark, partitions, float(settings.wait_seconds))
     if slots >= partitions:
         return ""
     master = spark.sparkContext.master
     hint = f"local[{partitions},4]" if session.runs_in_driver(master) else "more executor cores"
     return (
-        f"spark.master is {master!r}, with {slots} slots, and each of the {partitions} "
-        f"partitions of {settings.topic} takes one all the time: set {hint}"
+        f"spark.master is {master!r} with {slots} slots, but each of the {partitions} partitions "
+        f"of {settings.topic} needs a slot of its own: set {hint}"
     )

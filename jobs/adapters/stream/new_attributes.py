@@ -72,7 +72,10 @@ class NewAttributes:
         left = sorted(names.keys() - found.keys())
         if left:
             log.warning(
-                "batch %d: %d names are not registered: %s", batch_id, len(left), _shown(left)
+                "batch %d: %d attribute names could not be registered: %s",
+                batch_id,
+                len(left),
+                _shown(left),
             )
 
 
@@ -89,22 +92,23 @@ def unknown_names(
     names = new_names(records.through(count, SCHEMA))
     without = sorted(name for name, found in names.items() if found.type is None)
     if without:
-        log.warning("no type of attribute holds most values of: %s", _shown(without))
+        log.warning("no attribute type can represent most values of: %s", _shown(without))
     return {name: found for name, found in names.items() if found.type is not None}
 
 
 def report_registration(batch_id: int, one: Attribute, name: NewName) -> None:
     """Log how a name was registered, with a warning if that rounds its values."""
     log.info(
-        "batch %d: attribute %s is registered with id %d: %s, from %s to %s in steps of %s",
+        "batch %d: registered attribute %s with id %d: %s, from %s to %s in steps of %s",
         *(batch_id, one.name, one.id, one.type),
         *(f"{number:f}" for number in (one.value(0), one.most, one.scale)),
     )
     if name.rounded and name.type == one.type:
         log.warning(
             "batch %d: %d of %d values of attribute %s are between two steps of %s and were "
-            "rounded, as later values will be: its step does not change. For smaller steps, send "
-            "the values under a new name, and first add %s=STEP to %sattributes.steps",
+            "rounded, and so will later values, because the step of an attribute never changes. "
+            "For smaller steps, send the values under a new name, but first add %s=STEP to "
+            "%sattributes.steps",
             *(batch_id, name.rounded, name.values, one.name, f"{one.scale:f}", "NAME", PREFIX),
         )
 

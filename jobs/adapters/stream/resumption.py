@@ -45,9 +45,9 @@ def resume(
     assert truncation is not None
     if not truncation.certain:
         log.warning(
-            "a slice was cut off, then partitions %s of topic %s got another leader: it is unknown "
-            "whether that leader has all records that were sent, so hosts get the next events in "
-            "new sessions",
+            "a slice was interrupted, and then partitions %s of topic %s got another leader, "
+            "which may not have all records that were sent: hosts get the next events in new "
+            "sessions",
             ", ".join(map(str, sorted(truncation.ends))),
             settings.topic,
         )
@@ -79,7 +79,7 @@ def resume(
     delivery.record_resumption(batch_id, begins, versions)
     progress.done(batch_id)
     log.warning(
-        "topic %s continues in generation %d, at offsets %s",
+        "topic %s continues in generation %d at offsets %s",
         settings.topic,
         identity.generation,
         ", ".join(f"{p}: {offset}" for p, offset in sorted(begins.items())),

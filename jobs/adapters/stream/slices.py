@@ -496,7 +496,7 @@ class Slices:
             try:
                 self._partitions = frozenset(self._topics.end_offsets())
             except Exception as error:
-                log.debug("no look at the partitions: %s", one_line(error))
+                log.debug("partitions could not be listed: %s", one_line(error))
 
 
 def beginnings(settings: Settings, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:

@@ -53,14 +53,14 @@ class Truncation:
         )
         what = "has lost records that the stream has read"
         if not self.certain:
-            what = "may have lost records that a slice had read before it was cut off"
+            what = "may have lost records that an interrupted slice had read"
         return StreamError(
             "LOG_TRUNCATED",
-            f"topic {self.topic} {what}; {lost}. A broker "
-            "without them became leader (unclean leader election), and Kafka gives their offsets "
-            f"to other records. To continue from there, start the job once with {OPTION}: hosts "
-            "then get the new records in new sessions. To prevent it, set "
-            "unclean.leader.election.enable=false and min.insync.replicas=2",
+            f"topic {self.topic} {what}: {lost}. A broker without these records became leader "
+            "(unclean leader election), and Kafka assigns their offsets to other records. To "
+            f"continue from there, start the job once with {OPTION}: hosts then get the new "
+            "records in new sessions. To prevent this, set unclean.leader.election.enable=false "
+            "and min.insync.replicas=2",
         )
 
 

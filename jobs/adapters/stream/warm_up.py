@@ -39,9 +39,9 @@ def warm_up(spark: SparkSession, workers: int | None = None) -> Future[None]:
                 # The end of the session cut the tasks off.
                 return
             if not isinstance(error, SQL_ERRORS):
-                log.exception("workers could not be made ready ahead")
+                log.exception("workers could not be warmed up")
                 return
-            log.warning("workers could not be made ready ahead: %s", one_line(error))
+            log.warning("workers could not be warmed up: %s", one_line(error))
         finally:
             future.set_result(None)
 
@@ -62,4 +62,4 @@ def load_plan(spark: SparkSession, plan: PlanHandle, stacks: StacksHandle, topic
         spark.range(0, tasks, 1, tasks).mapInArrow(run, "id long").collect()
         log.info("plan loaded by %d workers in %.2f s", tasks, time.monotonic() - clock)
     except Exception as error:
-        log.warning("the plan could not be loaded ahead: %s", one_line(error))
+        log.warning("the plan could not be loaded in advance: %s", one_line(error))

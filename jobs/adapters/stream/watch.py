@@ -94,14 +94,14 @@ def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
         problems.append("the stream is starting")
     else:
         if not seen.active:
-            problems.append("the query does not run")
+            problems.append("the query is not running")
         if now - seen.at > SPARK_SECONDS:
             problems.append(f"Spark has not answered for {now - seen.at:.0f} s")
         if not broker_ok:
             why = seen.broker_error or "no answer"
             problems.append(f"the broker has not answered for {now - seen.broker_at:.0f} s: {why}")
         problems += seen.slow
-        remarks += [f"hardly any room is left on the disk of {place}" for place in seen.full]
+        remarks += [f"the disk of {place} is almost full" for place in seen.full]
     if running is not None and now - running[1] > BATCH_SECONDS:
         problems.append(f"batch {running[0]} has been running for {now - running[1]:.0f} s")
     if metrics.failure:
@@ -109,13 +109,16 @@ def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
     if metrics.dead:
         (remarks if metrics.dead_alone else problems).append(metrics.dead)
     if metrics.refused_versions is not None:
-        remarks.append("the newest tables cannot be used, the last good ones are live")
+        remarks.append("the newest tables cannot be used, so the last valid ones remain live")
     if metrics.pending_for(now) > PENDING_SECONDS:
-        remarks.append(f"newer tables wait to be live for {metrics.pending_for(now):.0f} s")
+        remarks.append(
+            f"newer tables have been waiting to become live for {metrics.pending_for(now):.0f} s"
+        )
     age = metrics.journal_age(now)
     if metrics.journal_waits > JOURNAL_BATCHES or age > JOURNAL_SECONDS:
         remarks.append(
-            f"{metrics.journal_waits} batches are not in the ledger yet, the oldest for {age:.0f} s"
+            f"{metrics.journal_waits} batches are not in the ledger yet, the oldest of them for "
+            f"{age:.0f} s"
         )
     lag = {} if seen is None else dict(seen.lag)
     facts: dict[str, Any] = {
@@ -193,7 +196,7 @@ class StreamWatch:
         """Returns the health of the stream now."""
         found = health_of(self._seen, self.metrics, time.monotonic())
         if seconds := self._stood_still():
-            problem = f"the driver stood still for {seconds:.0f} s, and ends"
+            problem = f"the driver did not respond for {seconds:.0f} s and stops"
             found = replace(found, problems=(*found.problems, problem))
         return found
 
@@ -211,7 +214,7 @@ class StreamWatch:
             except Exception as error:
                 # Whatever it is, the stream goes on; /health tells that nobody watches.
                 if not self._closing.is_set() and said != (said := one_line(error)):
-                    log.warning("the stream could not be watched: %s", said)
+                    log.warning("the stream could not be monitored: %s", said)
             self._closing.wait(seconds)
 
     def _poll(self) -> None:
@@ -250,17 +253,18 @@ class StreamWatch:
         for partition, (offset, since) in sorted(self._held.items()):
             if now - since > TRANSACTION_SECONDS:
                 found.append(
-                    f"partition {partition} of {topic} is held back at offset {offset} by a "
-                    "transaction that its producer does not end: find it with "
-                    "kafka-transactions.sh find-hanging, and end it with abort"
+                    f"an open transaction holds back partition {partition} of {topic} at offset "
+                    f"{offset}: find it with kafka-transactions.sh find-hanging, and abort it "
+                    "with kafka-transactions.sh abort"
                 )
         slots, partitions = 0, 0
         if isinstance(query, Slices):
             slots, partitions = session.slots(self._spark), len(self._topics.end_offsets())
         if 0 < slots < partitions:
             found.append(
-                f"{topic} has {partitions} partitions and Spark has {slots} slots, so in real time "
-                "partitions wait for each other: give the stream a core for each partition"
+                f"{topic} has {partitions} partitions, but Spark has only {slots} slots, so "
+                "partitions wait for each other in real-time mode: give the stream one core per "
+                "partition"
             )
         for text in found:
             if text not in self._slow:
