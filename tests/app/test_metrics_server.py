@@ -295,6 +295,6 @@ def test_tables_that_wait_to_be_live_are_a_remark_of_health():
     # Who looks again sees them again.
     metrics.pending(NOW + 10)
     (remark,) = health_of(WELL, metrics, NOW + 40).remarks[:1]
-    assert "newer tables wait to be live for 40 s" in remark
+    assert "newer tables have been waiting to become live for 40 s" in remark
     metrics.pending(None)
     assert not [each for each in health_of(WELL, metrics, NOW + 40).remarks if "newer" in each]

@@ -92,7 +92,7 @@ def test_all_sets_are_worked_out_once_in_jobs_that_leave_a_slot_to_the_stream(ca
     assert len(jobs.jobs) > 1 and {tasks for _, tasks in jobs.jobs} == {3}
     assert len(jobs.written) == 1 and len(jobs.written[0]) == 199  # no row of h1 alone
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told == "host h1 is left out: unplugged; subscriptions@0, hosts@1"
+    assert told == "host h1 is excluded from delivery: unplugged; subscriptions@0, hosts@1"
     # An edit that brings no set costs no job, and writes nothing.
     jobs.jobs.clear()
     jobs.submit(plan).result()

@@ -84,7 +84,7 @@ def test_a_restart_and_a_running_publisher_use_the_newest_usable_version(
     assert [rule.filter for rule in running.valid] == ["celsius > 30"]
     assert filters_after_restart(tables) == ["celsius > 30"]
     assert "2 rows" not in caplog.text and "3 rows have source 'rooms'" in caplog.text
-    assert "the filters of rooms are those of version 2" in caplog.text
+    assert "using the filters of rooms from version 2" in caplog.text
     tables.commit(("rooms", "cold", "celsius < 5"))
     assert running.refresh(COLUMNS) == {"cold", "warm"}
     assert filters_after_restart(tables) == ["celsius < 5"]

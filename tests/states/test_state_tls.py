@@ -285,13 +285,13 @@ def test_a_host_speaks_only_for_the_address_in_its_certificate(
         peer.sendall(Signal(SignalKind.LEASE, data=bytes([10, 0, 0, 2])).pack())
         peer.sendall(Signal(SignalKind.INIT_VNF, data=b"in the name of host 2").pack())
         assert is_closed(peer)
-    until(lambda: "does not name 10.0.0.2, the address that it reports" in caplog.text)
+    until(lambda: "is not valid for 10.0.0.2, the address that it reports" in caplog.text)
     assert not hosts.controller.controller._facts.programs.known
     # A middleware of this host refuses to start.
     link = TunnelLink("10.0.0.2", (LOCAL, 0), hosts.near[2])
     try:
         with pytest.raises(
-            StateError, match=r"STATE\.BAD_TLS: .*h3\.pem does not name 10\.0\.0\.2"
+            StateError, match=r"STATE\.BAD_TLS: .*h3\.pem is not valid for 10\.0\.0\.2"
         ):
             MiddlewareService(link, (LOCAL, 0), hosts.listen[1], shown_by(pems, "h3"))
     finally:

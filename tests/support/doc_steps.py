@@ -117,7 +117,7 @@ ONE_SWITCH = (
     CREATE_ONE_SWITCH,
     Step(
         f"{ONE_SWITCH_TABLES} jobs/refresh_switches.py --once",
-        prints="switches in step",
+        prints="switches in sync",
         after=(CREATE_ONE_SWITCH,),
     ),
 )
@@ -181,7 +181,7 @@ SERVICES = (
     Step(
         f"{MINE} --conf spark.stackcast.metrics.port=9401 jobs/refresh_switches.py",
         {"9401": "0"},
-        ready="switches in step",
+        ready="switches in sync",
     ),
     Step(
         f"{MINE} --conf spark.stackcast.metrics.port=9400 jobs/itch_stream.py",

@@ -406,7 +406,7 @@ def test_after_a_power_loss_it_is_not_kept_out_by_what_switches_believe_of_its_p
     site.refresher = behind(site, "a again")
     site.polls(2 * leader_watch.QUIET_SECONDS)
     assert site.refresher.metrics.leads and site.is_ready()
-    assert "election id 1 leads and does not answer" in caplog.text
+    assert "primary with election id 1 does not answer" in caplog.text
 
 
 def alternately(

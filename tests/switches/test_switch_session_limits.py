@@ -128,7 +128,9 @@ def test_one_that_comes_back_within_a_call_does_not_undo_what_another_led_to_mea
         outcome = session.refresh(SOME[2:], PIPELINE)
         assert led
         assert (outcome.installed, outcome.in_sync, outcome.primary) == (None, False, False)
-        assert "another refresher has led" in outcome.errors[0] and "'s1'" in outcome.errors[0]
+        assert (
+            "another refresher became primary" in outcome.errors[0] and "'s1'" in outcome.errors[0]
+        )
         assert device.entries() == set(newer)
         assert session.disturbed()
         led.clear()  # as if it had read the new tables

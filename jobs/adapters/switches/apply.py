@@ -102,7 +102,9 @@ class Applier:
             name: applied for name, applied in self._in_progress.items() if name not in results
         }
         behind = self._sessions.names - self._in_step
-        why = {name: self._errors.get(name, "it was not read back yet") for name in sorted(behind)}
+        why = {
+            name: self._errors.get(name, "it has not been read back yet") for name in sorted(behind)
+        }
         return Applied(why, not behind and not self._sessions.disturbed())
 
     def _set_desired(self, derived: Derived) -> None:
@@ -165,13 +167,13 @@ class Applier:
         for name in sorted(results.keys() - in_sync):
             self._errors[name] = "; ".join(results[name].errors)
             log.error(
-                "switch %s is not in step with switch_entries@%d: %s",
+                "switch %s is out of sync with switch_entries@%d: %s",
                 name,
                 applied.version,
                 self._errors[name],
             )
         log.info(
-            "switch_entries@%d: %d of %d switches in step, %d entries",
+            "switch_entries@%d: %d of %d switches in sync, %d entries",
             applied.version,
             len(in_sync),
             len(results),

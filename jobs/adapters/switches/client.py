@@ -84,7 +84,10 @@ def check_target(address: str, device_id: int, election_id: int, name: str = "")
     """
     port = _PORT.search(address)
     if not address.isprintable() or (port and not 1 <= int(port[1]) <= _MAX_PORT):
-        reason = f"its address {address!r} must be host:port, with a port from 1 to {_MAX_PORT}"
+        reason = (
+            f"its address {address!r} must have the form host:port, with a port from 1 to "
+            f"{_MAX_PORT}"
+        )
     elif not 0 <= device_id <= MAX_DEVICE_ID:
         reason = f"its device id {device_id} must be from 0 to {MAX_DEVICE_ID}"
     elif not 0 <= election_id <= MAX_ELECTION_ID:
@@ -153,8 +156,8 @@ class Client:
             if self._secured and any(word in details.lower() for word in ("handshake", "ssl")):
                 raise SwitchError(
                     "BAD_TLS",
-                    f"{self.where}: no secure connection, its certificate or ours was refused: "
-                    f"{details}",
+                    f"{self.where}: the TLS connection failed, because one side rejected the "
+                    f"certificate of the other: {details}",
                     address=self.address,
                 ) from None
             # Servers of P4Runtime 1.0 do not know the call, but they answer.
@@ -174,9 +177,12 @@ class Client:
         self.request_mastership()
         if not self.stream.done():
             return
-        reason = f"the stream was refused: {self.stream.details()}"
+        reason = f"the switch rejected the stream: {self.stream.details()}"
         if self.role_name and self.stream.code() in _NO_ROLE:
-            reason = f"{self.where}: role {self.role_name!r} was refused: {self.stream.details()}"
+            reason = (
+                f"{self.where}: the switch rejected role {self.role_name!r}: "
+                f"{self.stream.details()}"
+            )
             raise SwitchError("NO_ROLE", reason, address=self.address)
         if self.stream.code() == grpc.StatusCode.PERMISSION_DENIED:
             raise SwitchError("NOT_ALLOWED", f"{self.where}: {reason}", address=self.address)
@@ -205,9 +211,11 @@ class Client:
     def _log_error(self, message: str) -> None:
         self._errors += 1
         if self._errors <= _MAX_LOGGED_ERRORS:
-            log.warning("%s refused a message: %s", self.where, message)
+            log.warning("%s rejected a message: %s", self.where, message)
         if self._errors == _MAX_LOGGED_ERRORS:
-            log.warning("%s: further refusals on this connection are not logged", self.where)
+            log.warning(
+                "%s: further rejected messages of this connection are not logged", self.where
+            )
 
     def request_mastership(self) -> None:
         """Send the election id and wait for the answer.
@@ -244,10 +252,10 @@ class Client:
         highest = election.describe_id(self.highest)
         own = election.describe_id(self.own)
         if not self.taken:
-            return f"no client may write it now; the highest election id it has seen is {highest}"
+            return f"no client is its primary; the highest election id it has seen is {highest}"
         if self.highest == self.own:
-            return f"another client writes it, with an election id above ours, {own}"
-        return f"another client writes it, with election id {highest}; ours is {own}"
+            return f"another client with a higher election id than ours, {own}, is its primary"
+        return f"another client with election id {highest} is its primary; ours is {own}"
 
     @property
     def own(self) -> int:
@@ -285,7 +293,7 @@ class Client:
                 yield from response.entities
         except grpc.RpcError:
             if silent.is_set():
-                raise unreachable(self, "it stopped answering while it was read") from None
+                raise unreachable(self, "it stopped answering while it was being read") from None
             raise
         finally:
             ended.set()
@@ -334,7 +342,7 @@ class Client:
             return None
         return SwitchError(
             "BAD_MESSAGE",
-            f"{self.where} sent a message that is not one of P4Runtime, or is longer than "
+            f"{self.where} sent a message that is not a P4Runtime message, or is longer than "
             f"{_MAX_MESSAGE_BYTES >> 20} MB: {details}",
             address=self.address,
         )

@@ -29,7 +29,11 @@ class Credentials(PemFiles):
         paths = (self.ca, self.certificate, self.key)
         if any(_SWITCH in path for path in paths) and (name.startswith(".") or "/" in name):
             raise SwitchError(
-                "BAD_TLS", f"switch {name!r}: its name cannot be part of a path of credentials"
+                "BAD_TLS",
+                (
+                    f"switch {name!r} needs another name, because credentials are read from a "
+                    "path that contains it, and this name cannot be part of a path"
+                ),
             )
         ca, certificate, key = (path.replace(_SWITCH, name) for path in paths)
         return Credentials(ca, certificate, key, self.role)

@@ -160,7 +160,7 @@ class Deriver:
             )
             if not told:
                 log.error(
-                    "the tables cannot be used, the switches stay as they are: %s; %s",
+                    "the tables cannot be used, so the switches remain unchanged: %s; %s",
                     error,
                     named(current),
                 )
@@ -201,11 +201,13 @@ class Deriver:
                 switches = switches or self._network.rows("switches", last["switches"])
                 wanted = self._wanted.at(last, current)
         except UNUSABLE as error:
-            log.error("the last ready versions %s cannot be used: %s", named(last or {}), error)
+            log.error(
+                "the last ready versions %s cannot be used either: %s", named(last or {}), error
+            )
         except SQL_ERRORS as error:
             if not gone_for_good(error):
                 raise
-            log.error("nor can the last ready versions be read: %s", one_line(error))
+            log.error("the last ready versions cannot be read either: %s", one_line(error))
         if wanted is not None:
             version, rows = self._write(before, wanted)
             switches = wanted.switches
@@ -234,8 +236,8 @@ class Deriver:
         self._over_capacity = wanted.over_capacity
         for entry in wanted.entries.taken_back:
             log.warning(
-                "switch %s: what %s stands for has changed while stacks may name it; frames of "
-                "batches that still do so go another way, or are lost there",
+                "switch %s: the meaning of %s changed while header stacks may still contain it; "
+                "frames of earlier batches that contain it take another path or are lost there",
                 entry.switch,
                 entry.key,
             )
@@ -248,7 +250,8 @@ class Deriver:
             if self._versions.superseded():
                 raise SwitchError(
                     "NOT_PRIMARY",
-                    "another refresher has led since this was worked out: not written",
+                    "another refresher became primary while these entries were computed, so they "
+                    "were not written",
                 )
             wrote = self._tables.replace_changed("switch_entries", rows, keys, held, before)
             version = self._tables.version("switch_entries")

@@ -83,7 +83,7 @@ class SwitchDrops:
         try:
             self._tables.append(DROPS, rows)
         except (StackcastError, *SQL_ERRORS, OSError) as error:
-            log.error("%s was not written: %s", DROPS, one_line(error))
+            log.error("table %s could not be written: %s", DROPS, one_line(error))
             return
         for (switch, reason), packets in differ.items():
             before = last.get((switch, reason), 0)

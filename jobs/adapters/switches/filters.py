@@ -133,9 +133,10 @@ class NetworkMatch:
             if pipelines.get(switch) != self.program:
                 raise NetworkError(
                     "WRONG_PIPELINE",
-                    f"switch {switch!r} is on the way from {self._publisher} to hosts and runs "
-                    f"{pipelines.get(switch)!r}: with {PREFIX}match=network and {PREFIX}format="
-                    f"{self._format} write {self.program!r} into column pipeline of switches",
+                    f"switch {switch!r} is on a path from {self._publisher} to hosts, but runs "
+                    f"{pipelines.get(switch)!r}: with {PREFIX}match=network and "
+                    f"{PREFIX}format={self._format}, set column pipeline of table switches to "
+                    f"{self.program!r}",
                     switch=switch,
                 )
         subscriber = {row.id: row.subscriber for row in selected}
@@ -144,7 +145,7 @@ class NetworkMatch:
         made = [entry for entries in filtered.entries.values() for entry in entries]
         log.info(
             "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches, at "
-            "most %d passes a message, in %.2f s",
+            "most %d passes per message, in %.2f s",
             versions["subscriptions"],
             len(rules) - len(filtered.rejections),
             len(rejections),
@@ -200,7 +201,9 @@ class NetworkMatch:
                 row["message"],
             )
         if len(new) > _SHOWN:
-            log.warning("%d more are in rejected_subscriptions", len(new) - _SHOWN)
+            log.warning(
+                "%d more rejected rules are in table rejected_subscriptions", len(new) - _SHOWN
+            )
         try:
             tables.overwrite("rejected_subscriptions", rows)
         except SQL_ERRORS as error:
@@ -219,9 +222,9 @@ def _check_port(config: bytes, settings: Settings) -> None:
     if ports and settings.port not in ports:
         raise SettingsError(
             "WRONG_PORT",
-            f"{PREFIX}multicast.port is {settings.port}, and the program {FILTERING} of "
-            f"{settings.p4_folder} takes events at UDP port {', '.join(map(str, ports))}: set "
-            "that, or make and compile the program for yours",
+            f"{PREFIX}multicast.port is {settings.port}, but program {FILTERING} of "
+            f"{settings.p4_folder} accepts events at UDP port {', '.join(map(str, ports))}: "
+            "change the setting, or generate and compile the program for your port",
         )
 
 
@@ -230,11 +233,11 @@ def _check_widths(config: bytes, settings: Settings) -> None:
     if found is not None and found != wanted:
         raise SettingsError(
             "WRONG_WIDTHS",
-            f"{PREFIX}attributes.idBits is {wanted.id} and {PREFIX}attributes.bitmaskBits "
-            f"{wanted.bitmask}, and the program {ATTRIBUTES} of {settings.p4_folder} reads ids of "
-            f"{found.id} bits and bitmasks of {found.bitmask}: set these, or compile the program "
-            f"for yours (./spark-submit.sh make p4 --p4c FILE --widths {wanted.id}/"
-            f"{wanted.bitmask} --out FOLDER) and set {PREFIX}p4.folder to that folder",
+            f"{PREFIX}attributes.idBits is {wanted.id} and {PREFIX}attributes.bitmaskBits is "
+            f"{wanted.bitmask}, but program {ATTRIBUTES} of {settings.p4_folder} reads ids of "
+            f"{found.id} bits and bitmasks of {found.bitmask} bits: change the settings, or "
+            "compile the program for your widths (./spark-submit.sh make p4 --p4c FILE --widths "
+            f"{wanted.id}/{wanted.bitmask} --out FOLDER) and set {PREFIX}p4.folder to that folder",
         )
 
 
@@ -250,8 +253,8 @@ def check_pipelines(pipelines: Mapping[str, str], labels: LabelFormat = NARROW) 
         first = filtering[0]
         raise NetworkError(
             "WRONG_PIPELINE",
-            f"switch {first!r} runs {pipelines[first]!r}, which knows no stacks: with {PREFIX}"
-            f"match=spark write {labels.program!r} into column pipeline of switches, or set "
-            f"{PREFIX}match=network",
+            f"switch {first!r} runs {pipelines[first]!r}, which does not support header stacks: "
+            f"with {PREFIX}match=spark, set column pipeline of table switches to "
+            f"{labels.program!r}, or set {PREFIX}match=network",
             switch=first,
         )

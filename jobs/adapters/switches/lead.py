@@ -133,7 +133,11 @@ class Refresher:
                 self._read_back.follow()
         except SQL_ERRORS as error:
             # Two have written one table at once, or its storage does not answer.
-            log.error("tried again in %g s: %s", ERROR_SECONDS, one_line(error))
+            log.error(
+                "a table could not be read or written, retrying in %g s: %s",
+                ERROR_SECONDS,
+                one_line(error),
+            )
             self._due = now + ERROR_SECONDS
             return
         leads, names = self._term is not None, self._sessions.names
@@ -188,7 +192,7 @@ class Refresher:
         try:
             self._derive()
         except SwitchError as error:
-            log.warning("switch_entries was not derived: %s", error)
+            log.warning("switch_entries could not be derived: %s", error)
             self._still_leads()
         if self._term is None or self._derived is None:
             return None
@@ -201,7 +205,7 @@ class Refresher:
         if derived is not self._derived and not self._still_leads():
             raise SwitchError(
                 "NOT_PRIMARY",
-                "another refresher has come to write the switches: they were left to it",
+                "another refresher became primary: it now writes the switches",
             )
         self._derived = derived
         return derived
@@ -220,7 +224,7 @@ class Refresher:
             self._term, self._standby = None, True
             return False
         if self._standby:
-            log.warning("no other refresher goes before us any more: taking over")
+            log.warning("no other refresher is primary any longer: taking over")
             self._standby = False
         if self._term is None or self._versions.superseded():
             self._begin_term()
@@ -238,22 +242,25 @@ class Refresher:
         """Makes the error that says why we do not lead, as `_leads` last found."""
         count = len(self._sessions.names)
         if not count:
-            return SwitchError("NO_SWITCHES", "nothing is written, as table switches has no rows")
+            return SwitchError(
+                "NO_SWITCHES", "nothing was written, because table switches is empty"
+            )
         if not self._answered:
             trouble = self._sessions.trouble()
             return SwitchError(
                 "UNREACHABLE" if trouble is None else trouble.what,
-                f"nothing is written, as none of {count} switches answers"
+                f"nothing was written, because none of {count} switches answers"
                 + ("" if trouble is None else f": {trouble.message}"),
             )
         who = self._sessions.rivals() or (
-            f"most of {count} switches are not ours, and another led a moment ago"
+            f"most of {count} switches have another primary, and another refresher was primary a "
+            "moment ago"
         )
         return SwitchError(
             "NOT_PRIMARY",
-            "another refresher writes the switches, or another client, and nothing is written here;"
-            f" waiting until it ends: {who}. --dry-run compares all the same, --reconcile takes "
-            "over",
+            "another refresher or another client writes the switches, so nothing was written; "
+            f"waiting until it ends: {who}. --dry-run only compares the switches, --reconcile "
+            "takes over",
         )
 
     def _begin_term(self) -> None:
@@ -299,7 +306,7 @@ class Refresher:
             who = election.rank(written[0])
         if self._watch.is_gone(who == self._own, self._undone(own) if who else None):
             log.warning(
-                "election id %d leads and does not answer: past its streams on the switches", who
+                "the primary with election id %d does not answer: taking over its switches", who
             )
             self._sessions.go_past(max(written))
 

@@ -240,7 +240,7 @@ class Names:
         except KeyError as missing:
             raise SwitchError(
                 "READ_FAILED",
-                f"switch {switch!r} holds an entry with an id that its program does not have: "
+                f"switch {switch!r} has an entry with an id that its program does not contain: "
                 f"{missing}",
             ) from None
 
@@ -328,7 +328,7 @@ def _port(replica: Any) -> int:
 
 def _named(ids: Any, name: str, kind: str) -> Any:
     if name not in ids:
-        raise SwitchError("WRITE_FAILED", f"the switch's program has no {kind} called {name!r}")
+        raise SwitchError("WRITE_FAILED", f"the program of the switch has no {kind} named {name!r}")
     return ids[name]
 
 

@@ -49,7 +49,7 @@ class SwitchMetrics:
         self._seconds = each(
             Histogram(
                 "stackcast_switch_refresh_seconds",
-                "A refresh of a switch, from its start to the last read",
+                "Duration of a refresh of a switch, from its start to the last read",
                 ["switch"],
                 buckets=REFRESH_BUCKETS,
                 registry=registry,
@@ -58,7 +58,7 @@ class SwitchMetrics:
         self._written = each(
             Counter(
                 "stackcast_switch_entries_written",
-                "Updates that a switch took",
+                "Updates that a switch accepted",
                 ["switch"],
                 registry=registry,
             )
@@ -66,7 +66,7 @@ class SwitchMetrics:
         self._failures = each(
             Counter(
                 "stackcast_switch_refresh_failures",
-                "Refreshes after which a switch was not in step",
+                "Refreshes that left a switch out of sync",
                 ["switch"],
                 registry=registry,
             )
@@ -74,7 +74,7 @@ class SwitchMetrics:
         self._in_step = each(
             Gauge(
                 "stackcast_switch_in_sync",
-                "1 if it was last read to hold exactly what it should",
+                "1 if the switch had exactly the desired entries when it was last read",
                 ["switch"],
                 registry=registry,
             )
@@ -82,7 +82,7 @@ class SwitchMetrics:
         self._held = each(
             Gauge(
                 "stackcast_switch_entries",
-                "Entries that it was last read to hold",
+                "Entries of the switch when it was last read",
                 ["switch"],
                 registry=registry,
             )
@@ -97,18 +97,20 @@ class SwitchMetrics:
         )
         self._drops = Counter(
             "stackcast_switch_drops",
-            "Packets that it dropped, by reason",
+            "Packets that the switch dropped, by reason",
             ["switch", "reason"],
             registry=registry,
         )
         self._derive = Histogram(
             "stackcast_derive_seconds",
-            "Working out switch_entries from the tables",
+            "Duration of deriving switch_entries from the tables",
             buckets=READY_BUCKETS,
             registry=registry,
         )
         self._derive_failures = Counter(
-            "stackcast_derive_failures", "Tables that could not be used, or read", registry=registry
+            "stackcast_derive_failures",
+            "Derivations of switch_entries that failed",
+            registry=registry,
         )
         self._refused = Gauge(
             "stackcast_versions_rejected",
@@ -117,17 +119,17 @@ class SwitchMetrics:
         )
         self._ready = Histogram(
             "stackcast_ready_seconds",
-            "From the commit of an edit until all switches were read to hold it",
+            "Time from the commit of an edit until all switches have it",
             buckets=READY_BUCKETS,
             registry=registry,
         )
         self._leads = Gauge(
             "stackcast_refresher_primary",
-            "1 while this refresher writes the switches, 0 while another does",
+            "1 if this refresher writes the switches, 0 if another one does",
             registry=registry,
         )
         self._trees = Gauge(
-            "stackcast_virtual_trees", "Stored trees, by state", ["state"], registry=registry
+            "stackcast_virtual_trees", "Stored trees by state", ["state"], registry=registry
         )
 
     def refreshed(
@@ -146,7 +148,7 @@ class SwitchMetrics:
             if in_sync:
                 self.out_of_step.pop(name, None)
             else:
-                self.out_of_step[name] = (*result.errors, "it is over its capacity")[0]
+                self.out_of_step[name] = (*result.errors, "it has more entries than it can hold")[0]
 
     def differed(self, switch: str, entries: int) -> None:
         """Count entries that a switch held differently than its last refresh left them."""
@@ -169,7 +171,7 @@ class SwitchMetrics:
         for name in there:
             self._in_step.labels(name).set(name not in wrong)
         self.out_of_step = {
-            name: self.out_of_step.get(name, "it was not read back yet") for name in wrong
+            name: self.out_of_step.get(name, "it has not been read back yet") for name in wrong
         }
 
     @contextmanager
@@ -221,16 +223,16 @@ class SwitchMetrics:
         now = time.monotonic()
         problems, remarks = [], []
         if self.polled_at is None:
-            problems.append("it has not polled tables and switches yet")
+            problems.append("the refresher has not polled tables and switches yet")
         elif now - self.polled_at > SILENT_SECONDS:
             problems.append(
-                f"it has not polled tables and switches for {now - self.polled_at:.0f} s"
+                f"the refresher has not polled tables and switches for {now - self.polled_at:.0f} s"
             )
         if self.refused_why:
             remarks.append(f"the newest tables cannot be used: {self.refused_why}")
         wrong = dict(self.out_of_step)
         if wrong and self.leads:
-            remarks.append(f"{len(wrong)} switches are not in step")
+            remarks.append(f"{len(wrong)} switches are out of sync")
         facts = {
             "leads": self.leads,
             "switch_entries": self.version,

@@ -202,7 +202,10 @@ class SwitchConnection:
                 self._replace(program)
                 level = logging.DEBUG if change == "set" else logging.INFO
                 log.log(
-                    level, "%s now runs program %s, and is empty", self._client.where, program.name
+                    level,
+                    "%s now runs program %s and has no entries",
+                    self._client.where,
+                    program.name,
                 )
         except SwitchError:
             with contextlib.suppress(SwitchError):
@@ -236,7 +239,7 @@ class SwitchConnection:
             running = self._running()
             if running is None:
                 raise SwitchError(
-                    "READ_FAILED", f"{self._client.where} runs no program yet: set its pipeline"
+                    "READ_FAILED", f"{self._client.where} runs no program: set its pipeline"
                 )
             self._names = Names(running.p4info, self._client.role_name)
         return self._names
@@ -262,15 +265,15 @@ class SwitchConnection:
                     raise SwitchError(
                         "READ_FAILED",
                         f"{self._client.where} returned more than {names.max_entries:,} entries, "
-                        "which its program cannot hold",
+                        "which is more than its program can hold",
                     )
                 entries.update(names.from_wire(switch_name, entity, unknown))
         if unknown != self._unknown_tables and not tables:
             self._unknown_tables = unknown
             if unknown:
                 log.warning(
-                    "%s holds %d entries of tables that its program does not have (%s); they are "
-                    "ignored",
+                    "%s has %d entries of tables that its program does not contain (%s); they "
+                    "are ignored",
                     self._client.where,
                     unknown.total(),
                     ", ".join(map(str, sorted(unknown))),
@@ -455,7 +458,11 @@ class SwitchConnection:
         except SwitchError as error:
             if error.what != "WRITE_FAILED":
                 raise
-            log.warning("%s cannot keep its entries: %s", self._client.where, error.message)
+            log.warning(
+                "%s cannot keep its entries when its program changes: %s",
+                self._client.where,
+                error.message,
+            )
             return False
         return True
 
@@ -484,7 +491,7 @@ class SwitchConnection:
             batch = entities[start : start + _BATCH]
             for position, code, reason in self._write_batch(kind, batch, Counter()):
                 log.warning(
-                    "%s refused to %s the group %s: %s: %s",
+                    "%s rejected the request to %s group %s: %s: %s",
                     self._client.where,
                     kind,
                     groups[start + position],
@@ -533,7 +540,7 @@ class SwitchConnection:
             )
 
     def _broken(self) -> SwitchError:
-        return self._client.stream_error() or unreachable(self._client, "the connection broke")
+        return self._client.stream_error() or unreachable(self._client, "the connection was lost")
 
     def _failed(self, what: str, error: Any) -> SwitchError:
         code, words = error.code(), error.details()

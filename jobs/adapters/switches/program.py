@@ -120,8 +120,8 @@ class Programs:
             if name not in DERIVATIONS:
                 raise SwitchError(
                     "UNKNOWN_PIPELINE",
-                    f"no entries can be derived for pipeline {name!r}, so its switches stay as "
-                    "they are: set column pipeline of table switches to one of "
+                    f"no entries can be derived for pipeline {name!r}, so its switches remain "
+                    "unchanged: set column pipeline of table switches to one of "
                     f"{', '.join(DERIVATIONS)}",
                     pipeline=name,
                 )

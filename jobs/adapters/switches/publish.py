@@ -60,7 +60,7 @@ class Publisher:
         if committed_at is not None and before is not None:
             seconds = waited(committed_at, ready_at)
             self._metrics.ready(seconds)
-            after = f", {seconds:.2f} s after the edit's commit"
+            after = f", {seconds:.2f} s after the commit of the edit"
         log.info(
             "all switches are ready for %s%s",
             ", ".join(f"{name}@{version}" for name, version in sorted(changed)),

@@ -135,8 +135,8 @@ class ReadBack:
                 continue
             if change:
                 log.warning(
-                    "switch %s has changed since its last refresh: at least %d entries are "
-                    "missing, %d differ, %d are not ours; it is refreshed now",
+                    "switch %s has changed since its last refresh, so it is refreshed now: at "
+                    "least %d entries are missing, %d differ, %d were written by another client",
                     switch,
                     len(change.insert),
                     len(change.modify),

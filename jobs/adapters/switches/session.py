@@ -42,7 +42,7 @@ _STAND_IN_SECONDS = 1.0
 _PROBE_SECONDS = 10.0
 _CHANGES = {
     "set": "the switch runs no program",
-    "reconciled": "the switch runs another build of the program; entries stay if it supports that",
+    "reconciled": "the switch runs another build of the program; it keeps its entries if it can",
     "replaced": "the switch runs a program with another P4Info; replacing it deletes all entries",
 }
 #: Refused updates that a result lists one by one.
@@ -217,8 +217,8 @@ class SwitchSession:
                 if self._read_in_term != connection.terms and self._superseded():
                     self._last_fitting = None
                     reason = (
-                        f"{self._where}: another refresher has led since these entries were "
-                        "derived, so they were not written"
+                        f"{self._where}: another refresher became primary after these entries "
+                        "were derived, so they were not written"
                     )
                     return RefreshResult(None, False, [reason], primary=False, written=written)
                 result, settled = self._try_refresh(connection, desired, fresh)
@@ -227,7 +227,7 @@ class SwitchSession:
                 if settled:
                     return result
                 fresh = True
-                reason = "the entries that were read back differ from those that were written"
+                reason = "the entries that were read back differ from the written ones"
                 result = replace(result, errors=[*result.errors, f"{self._where}: {reason}"])
             except ValueError:  # `interrupt` closed the channel during the call
                 if not self._interrupted.is_set():
@@ -248,7 +248,7 @@ class SwitchSession:
             exhausted = tries >= _TRIES if tries else time.monotonic() >= deadline
             if exhausted or self._given_up() or self._interrupted.is_set():
                 return result
-            log.warning("switch %s: %s; trying again", self.target.name, reason)
+            log.warning("switch %s: %s; retrying", self.target.name, reason)
             self._interrupted.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -351,8 +351,8 @@ class SwitchSession:
             )
             if crowded:
                 log.warning(
-                    "switch %s: old and new entries of %s do not fit together: the old entries "
-                    "are deleted first",
+                    "switch %s: the old and the new entries of %s do not fit into the table "
+                    "together, so the old entries are deleted first",
                     name,
                     ", ".join(sorted(crowded)),
                 )
@@ -421,8 +421,8 @@ class SwitchSession:
             return None
         return SwitchError(
             "LIMIT",
-            f"{'; '.join(exceeded)}: nothing new was written; reduce the number of entries, or "
-            "raise the limit",
+            f"{'; '.join(exceeded)}: no new entries were written; reduce the number of entries, "
+            "or increase the limit",
             switch=target.name,
             limits=exceeded,
         )

@@ -213,7 +213,7 @@ class SwitchSessions:
         except SwitchError as error:
             return RefreshResult(None, False, [str(error)])
         except Exception as error:  # a value in its rows that nobody thought of
-            log.exception("switch %s", name)
+            log.exception("refreshing switch %s failed", name)
             return RefreshResult(None, False, [f"{type(error).__name__}: {error}"])
 
     def compare(

@@ -129,7 +129,7 @@ def _import_shell() -> Any:
             raise
         raise SwitchError(
             "NO_SHELL",
-            f"the shell needs a package that is not installed; install it by: "
+            "the shell requires a package that is not installed: install it with "
             f"{sys.executable} -m pip install {package}",
         ) from None
     return shell

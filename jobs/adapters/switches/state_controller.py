@@ -121,7 +121,8 @@ class _Connected:
         for refused in self._connection.write(change):
             raise SwitchError(
                 "WRITE_FAILED",
-                f"state {effect.state} of {self._name!r}: {refused.status}: {refused.message}",
+                f"switch {self._name!r} rejected the entry of state {effect.state}: "
+                f"{refused.status}: {refused.message}",
             )
         (self._held.add if effect.ports else self._held.discard)(effect.state)
 
