@@ -185,7 +185,7 @@ def _await_stream(folder: Path, began: float) -> None:
         f"{folder / 'log' / 'stream.log'}\n\n"
         f"Next: stackcast itch publish --generate 20000 --properties-file {conf}\n"
         f"      stackcast lab status shows what hosts got; stackcast lab down ends all of it.\n"
-        "      docs/tutorial-lab.md puts a rule of your own live on this lab."
+        "      docs/tutorials/lab.md puts a rule of your own live on this lab."
     )
 
 

@@ -25,7 +25,7 @@ In production, use BMv2 or hardware with the same files. The same switch with BM
 simple_switch_grpc --device-id 1 -i 1@veth0 -i 2@veth2 PROGRAM.json -- --grpc-server-addr HOST:PORT
 
 The command prints a line of JSON when it is ready, and its counters on SIGUSR1 and at its end. See
-docs/lab.md for ports, TLS and limits of the model.
+docs/reference/lab-switch.md for ports, TLS and limits of the model.
 """
 
 

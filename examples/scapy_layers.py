@@ -1,4 +1,4 @@
-"""Stackcast's headers as layers of scapy, as described in docs/wire.md and docs/states.md.
+"""Stackcast's headers as layers of scapy, as described in docs/reference/frame-format.md and docs/results/states.md.
 
 Importing this module registers the layers, so that scapy dissects captured frames:
 

@@ -215,7 +215,7 @@ def console(
         at = "127.0.0.1" if settings.metrics_host in _ANYWHERE else settings.metrics_host
         stream = f"http://{at}:{settings.metrics_port}" if settings.metrics_port else ""
     about = {
-        "runbook": runbook(shipped("docs/runbook.md")),
+        "runbook": runbook(shipped("docs/how-to/runbook.md")),
         "tables": settings.tables,
         "topic": settings.topic,
         "format": settings.format,

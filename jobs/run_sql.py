@@ -67,7 +67,7 @@ Type statements of SQL, each up to a semicolon. Ctrl-C or Ctrl-D ends.
   DESCRIBE HISTORY subscriptions;          who wrote each version, and when
   SELECT * FROM who_gets(stock => 'GOOGL', price => '60');    hosts that would get an event
 
-docs/tables.md describes the tables, and docs/subscriptions.md the rules."""
+docs/reference/tables.md describes the tables, and docs/reference/rule-language.md the rules."""
 
 
 def main(arguments: list[str]) -> int:

@@ -331,7 +331,7 @@ def matching(rules: Rules, schema: StructType | None = None) -> Any:
     It is for `withColumn` and, once registered, for SQL. Like a pandas UDF it gets whole batches,
     but numbers and times keep their types. Over all columns, it takes 1.26 times as long as
     `match`. If there are many columns that no rule names, it takes about as long over a struct of
-    the others, because `match` passes every column through Python (docs/benchmarks.md).
+    the others, because `match` passes every column through Python (docs/results/overview.md).
 
     Args:
         rules: rules that compare fields of the struct by their names, as in `match`.

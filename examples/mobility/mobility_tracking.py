@@ -70,7 +70,7 @@ def track(options: CityOptions, lab: RunOptions, settings: Settings, lifecycle: 
         raise SettingsError(
             "BAD_VALUE",
             "this example starts a lab and a broker of its own: leave out "
-            "spark.stackcast.kafka.bootstrap.servers. See docs/states.md for how the programs of a "
+            "spark.stackcast.kafka.bootstrap.servers. See docs/results/states.md for how the programs of a "
             "deployment replicate states",
         )
     return city_run.run(options, lab, settings, lifecycle)

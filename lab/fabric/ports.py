@@ -242,7 +242,7 @@ class PacketSocketPort:
             raise LabError(
                 "NO_PERMISSION",
                 f"port {number}: interface {link.name!r} requires root or the capability "
-                "CAP_NET_RAW (docs/lab.md); tunnels (udp:) do not",
+                "CAP_NET_RAW (docs/reference/lab-switch.md); tunnels (udp:) do not",
             ) from None
         try:
             index = socket.if_nametoindex(link.name)

@@ -5,7 +5,7 @@
 // In the network of the lab (16 hosts, one broadcast tree), a frame of the default session takes 5.15 passes
 // with 1 label per pass, 1.67 with 4, 1.02 with 8, and 1 with 16, so more than 8 hardly help. With stacks of
 // 38 labels (30 % of 128 hosts), it takes 41.1, 10.6, 5.56 and 2.98 passes, so 16 may be worth the memory.
-// See docs/benchmarks.md for all measurements.
+// See docs/results/overview.md for all measurements.
 #ifndef LABELS_A_PASS
 #define LABELS_A_PASS 8
 #endif

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP COMMENT 'Time of the edit'
 )
 USING delta
-COMMENT 'One row per grant, which permits a host to subscribe to certain events. If the table is empty, all hosts may subscribe to all events. See docs/subscriptions.md.'
+COMMENT 'One row per grant, which permits a host to subscribe to certain events. If the table is empty, all hosts may subscribe to all events. See docs/reference/rule-language.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP COMMENT 'Time of the edit'
 )
 USING delta
-COMMENT 'One row per rule, which selects the events that a host receives. Edited by people; see docs/subscriptions.md.'
+COMMENT 'One row per rule, which selects the events that a host receives. Edited by people; see docs/reference/rule-language.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -380,7 +380,7 @@ def test_rules_with_state_see_the_events_in_order(tmp_path: Path):
     ]
     rule = "stock == GOOGL and avg(price) > 50 : fwd(1)"
     result = match(tmp_path, rule, "\n".join(events), "--with-rules")
-    yes = [1, 4, 5, 7]  # docs/subscriptions.md, "State"
+    yes = [1, 4, 5, 7]  # docs/reference/rule-language.md, "State"
     assert [i for i, row in enumerate(lines(result)) if row["ports"]] == yes
     assert [i for i, row in enumerate(lines(result)) if row["rules"]] == yes
 

@@ -1,6 +1,6 @@
 """A stream on a standalone cluster with its tables and checkpoint on a store that speaks S3.
 
-The store is moto's server; docs/operations.md says what `--s3` names.
+The store is moto's server; docs/reference/jobs.md says what `--s3` names.
 """
 
 from __future__ import annotations

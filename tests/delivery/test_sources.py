@@ -1,6 +1,6 @@
 """Rules with state in the stream: any cutting gives what one event after the other gives.
 
-Oracle: the interpreter of docs/subscriptions.md, "State", over each partition by itself.
+Oracle: the interpreter of docs/reference/rule-language.md, "State", over each partition by itself.
 """
 
 from __future__ import annotations

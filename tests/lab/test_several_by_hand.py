@@ -1,4 +1,4 @@
-"""The section of docs/lab.md on several switches by hand, as a reader types it.
+"""The section of docs/reference/lab-switch.md on several switches by hand, as a reader types it.
 
 The commands run in a network namespace. With ``--bmv2 FILE``, ``simple_switch_grpc`` is BMv2's
 program. Otherwise it is a script that starts the software switch with the same options, so that the

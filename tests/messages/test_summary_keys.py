@@ -1,6 +1,6 @@
 """Only who has a host's key can make a summary that the host believes.
 
-Oracle: the rule of docs/wire.md, written down here by itself with hashlib.
+Oracle: the rule of docs/reference/frame-format.md, written down here by itself with hashlib.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUMMARIES = st.builds(
 
 
 def by_the_rule(master: bytes, number: int, host: str, summary: bytes) -> bytes:
-    """docs/wire.md, Authenticated summaries."""
+    """docs/reference/frame-format.md, Authenticated summaries."""
     of_host = blake2b(b"host " + host.encode(), key=master, digest_size=32).digest()
     of_session = blake2b(b"session " + summary[:10], key=of_host, digest_size=32).digest()
     head = summary + number.to_bytes(4)

@@ -67,7 +67,7 @@ def _of_bitmaps(label: int) -> Mapping[str, int]:
     return {"block": label >> 11 & 7, "ports": label & 0x7FF}
 
 
-#: By EtherType, the fields of a label as docs/wire.md describe them.
+#: By EtherType, the fields of a label as docs/reference/frame-format.md describe them.
 FIELDS: Mapping[int, Callable[[int], Mapping[str, int]]] = {
     0x9999: _typed(14),
     0x999A: _typed(30),

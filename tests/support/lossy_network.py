@@ -1,6 +1,6 @@
 """A stream, its service and a network that loses, repeats, delays and reorders, for one receiver.
 
-The reference of a sender: it follows the contract in docs/wire.md with plain integers and lists,
+The reference of a sender: it follows the contract in docs/reference/frame-format.md with plain integers and lists,
 and shares no code with the receiver but the building of a packet.
 """
 

@@ -1,6 +1,6 @@
 """Fields of headers, and the conversion of constants that people write to raw values.
 
-The constants of each kind of field are a table in docs/subscriptions.md, section Language.
+The constants of each kind of field are a table in docs/reference/rule-language.md, section Language.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of the generated program that keeps state: registers, windows, aggregates.
 
-Its meaning stands in docs/subscriptions.md, "State": a cell is (start, count, value), its window
+Its meaning stands in docs/reference/rule-language.md, "State": a cell is (start, count, value), its window
 opens with its first update, and all conditions look at cells before any is updated.
 """
 

@@ -588,7 +588,7 @@ def _refused(reason: str, settings: Settings) -> KafkaError | None:
         return KafkaError(
             "NOT_ALLOWED",
             f"the broker at {broker} denied an operation on topic {settings.topic!r}: {reason}; "
-            "grant its user the permissions that docs/security.md lists",
+            "grant its user the permissions that docs/explanation/security.md lists",
         )
     return None
 

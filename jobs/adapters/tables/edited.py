@@ -22,7 +22,7 @@ EDITED: Final = (
     "state_filters",
 )
 #: Keys that are checked when a version is read. Other tables have checks of their own, or a second
-#: row of a key harms nothing (docs/tables.md, Keys).
+#: row of a key harms nothing (docs/reference/tables.md, Keys).
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {"grants": ("id",)}
 
 

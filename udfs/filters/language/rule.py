@@ -2,7 +2,7 @@
 
 Nothing that a user writes is evaluated as anything but this grammar, and nothing
 but ``SubscriptionError`` comes out for any text, with the line, the column and an
-excerpt with a caret. docs/subscriptions.md describes the language and every code.
+excerpt with a caret. docs/reference/rule-language.md describes the language and every code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """State: the cells behind macros and variables, and the terms that read and update them.
 
-docs/subscriptions.md, section "State", defines it. A cell holds (start, count, value) of
+docs/reference/rule-language.md, section "State", defines it. A cell holds (start, count, value) of
 one tumbling window: a switch can keep that in three registers, and decide with one comparison.
 Source: CAMUS 2 ("tumbling window") and 3.1 (registers and update functions).
 """

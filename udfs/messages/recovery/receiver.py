@@ -3,7 +3,7 @@
 The caller passes datagrams and the time, and acts on the output: it delivers notifications to the
 application, sends requests, and reports losses. Each session (see
 :mod:`stackcast.udfs.messages.recovery.session`) keeps notifications until a summary confirms that a
-range is complete, and requests missing ones. The rules are in docs/wire.md.
+range is complete, and requests missing ones. The rules are in docs/reference/frame-format.md.
 """
 
 from __future__ import annotations
