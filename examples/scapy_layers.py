@@ -1,4 +1,6 @@
-"""Stackcast's headers as layers of scapy, as described in docs/reference/frame-format.md and docs/results/states.md.
+"""Stackcast's headers as layers of scapy.
+
+See docs/reference/frame-format.md and docs/reference/state-protocol.md.
 
 Importing this module registers the layers, so that scapy dissects captured frames:
 

@@ -1,5 +1,5 @@
 -- Wireshark dissector for the formats of docs/reference/frame-format.md (header stacks, MoldUDP64 with ITCH or attribute/value
--- events, summaries, requests, frames of attribute/value events) and docs/results/states.md (replicated states).
+-- events, summaries, requests, frames of attribute/value events) and docs/reference/state-protocol.md (replicated states).
 --
 --   tshark -X lua_script:schemas/messages/stackcast.lua -r FILE
 --

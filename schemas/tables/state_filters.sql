@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP COMMENT 'Time of the edit'
 )
 USING delta
-COMMENT 'One row per filter on replicated states, which selects the rows or records that replicas receive. Edited by people; see docs/results/states.md.'
+COMMENT 'One row per filter on replicated states, which selects the rows or records that replicas receive. Edited by people; see docs/explanation/replicated-state.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP NOT NULL COMMENT 'Time at which the controller received the position'
 )
 USING delta
-COMMENT 'One row per replica and publisher, with the newest update that the replica has. Written by jobs/replica_controller.py; see docs/results/states.md.'
+COMMENT 'One row per replica and publisher, with the newest update that the replica has. Written by jobs/replica_controller.py; see docs/explanation/replicated-state.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.constraints.update_24_bits' = 'update_number BETWEEN 0 AND 16777215',

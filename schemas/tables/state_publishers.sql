@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta
-COMMENT 'One row per program and state that it publishes. Written by jobs/replica_controller.py; see docs/results/states.md.'
+COMMENT 'One row per program and state that it publishes. Written by jobs/replica_controller.py; see docs/explanation/replicated-state.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.constraints.update_24_bits' = 'first_update BETWEEN 0 AND 16777215'

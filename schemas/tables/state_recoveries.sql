@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   recovered_at TIMESTAMP NOT NULL COMMENT 'Time of the recovery, to the second'
 )
 USING delta
-COMMENT 'One row per range of lost segments that the replica controller sent again. Written by jobs/replica_controller.py; see docs/results/states.md.'
+COMMENT 'One row per range of lost segments that the replica controller sent again. Written by jobs/replica_controller.py; see docs/explanation/replicated-state.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta
-COMMENT 'One row per program and state that it has subscribed to. Written by jobs/replica_controller.py; see docs/results/states.md.'
+COMMENT 'One row per program and state that it has subscribed to. Written by jobs/replica_controller.py; see docs/explanation/replicated-state.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

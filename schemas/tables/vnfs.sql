@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta
-COMMENT 'One row per program that takes part in replicated states. Written by jobs/replica_controller.py; see docs/results/states.md.'
+COMMENT 'One row per program that takes part in replicated states. Written by jobs/replica_controller.py; see docs/explanation/replicated-state.md.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',

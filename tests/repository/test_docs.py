@@ -175,7 +175,8 @@ def test_the_first_tutorial_names_buttons_and_views_as_the_console_shows_them():
     page = "\n".join(
         path.read_text() for path in folder.iterdir() if path.suffix in (".html", ".js")
     )
-    labels = re.findall(r"\*\*(.+?)\*\*", (ROOT / "docs" / "tutorials" / "write-a-rule.md").read_text())
+    tutorial = (ROOT / "docs" / "tutorials" / "write-a-rule.md").read_text()
+    labels = re.findall(r"\*\*(.+?)\*\*", tutorial)
     assert {"New rule", "Preview", "Save"} <= set(labels)
     for label in labels:
         assert re.search(rf'[>"]{label}[<"]', page), label

@@ -431,7 +431,8 @@ def test_the_first_program_of_the_document_runs(
     hosts: StateHosts, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts.start(1)
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/replicate-state.md").read_text(), re.S)
+    guide = (ROOT / "docs/how-to/replicate-state.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", guide, re.S)
     assert len(program.splitlines()) <= 10
     monkeypatch.setattr(Replica.__init__, "__defaults__", ("", hosts.listen[2]))
     exec(program, {})

@@ -25,7 +25,8 @@ from stackcast.udfs.errors import KafkaError
 
 pytestmark = pytest.mark.integration
 
-#: Rights of a stream, as docs/explanation/security.md lists them: on the topic, and on that for dead letters.
+#: Rights of a stream on its topic and on that for dead letters, as in
+#: docs/how-to/secure-a-deployment.md.
 RAW = ("DESCRIBE", "READ")
 DEAD = ("DESCRIBE", "WRITE")
 #: Records per window of the proof: a partition has twice as many. Each window is a query of Spark.

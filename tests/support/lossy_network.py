@@ -1,7 +1,7 @@
 """A stream, its service and a network that loses, repeats, delays and reorders, for one receiver.
 
-The reference of a sender: it follows the contract in docs/reference/frame-format.md with plain integers and lists,
-and shares no code with the receiver but the building of a packet.
+The reference of a sender: it follows docs/reference/sessions-and-summaries.md with plain integers
+and lists, and shares no code with the receiver but the building of a packet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A standalone Spark cluster on this machine, with a master and one worker per place.
 
-The processes run as described in docs/reference/jobs.md, from the jars of pyspark, with authentication
-and encryption. A stream runs by conf/cluster-example.conf with other names, and executors load the
+The processes run as described in docs/how-to/run-a-standalone-cluster.md, from the jars of pyspark,
+with authentication and encryption. A stream runs by conf/cluster-example.conf with other names, and executors load the
 code from an archive.
 """
 

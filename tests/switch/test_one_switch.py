@@ -33,7 +33,8 @@ def documented() -> str:
 
 
 def test_the_rows_of_the_document_are_those_of_the_example():
-    shown = re.findall(r'^ {4}(\{"host": "h1".*\})$', (ROOT / "docs/tutorials/one-switch.md").read_text(), re.M)
+    tutorial = (ROOT / "docs/tutorials/one-switch.md").read_text()
+    shown = re.findall(r'^ {4}(\{"host": "h1".*\})$', tutorial, re.M)
     rows = [json.loads(row) for row in (FOLDER / "hosts.jsonl").read_text().splitlines()]
     assert shown and all(json.loads(row) in rows for row in shown)
 

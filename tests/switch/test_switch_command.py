@@ -280,7 +280,8 @@ assert process.wait(600) == 0
 
 
 def test_the_documented_frame_enters_the_documented_switch(namespace: list[str]):
-    lines = [command.line for command in commands() if command.document == "tutorials/one-switch.md"]
+    tutorial = "tutorials/one-switch.md"
+    lines = [command.line for command in commands() if command.document == tutorial]
     (run_line,) = (line for line in lines if line.startswith("stackcast switch run --json"))
     (send_line,) = (line for line in lines if line.startswith("stackcast frames send hop:2 --udp"))
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """Fields of headers, and the conversion of constants that people write to raw values.
 
-The constants of each kind of field are a table in docs/reference/rule-language.md, section Language.
+See docs/reference/rule-language.md for the constants of each kind of field.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ advertisement A and a host's rules S are
 - else a potential match.
 
 ``¬S`` is *not true*: an event that lacks a header of which S asks is not forwarded
-(docs/reference/rule-language.md, "Absent headers"). State is not known beforehand: a condition on state may
-turn out either way, so an alternative that reads state makes a match potential and never permanent,
+(docs/reference/rule-semantics.md). State is not known beforehand: a condition on state may turn out either way, so an alternative that reads state makes a match potential and never permanent,
 and is left out of an advertisement, which then covers more events than are published.
 """
 

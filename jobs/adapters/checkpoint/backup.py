@@ -37,8 +37,8 @@ def create(
 ) -> dict[str, Any]:
     """Makes a backup in a new folder, whole or not at all; returns what its manifest says.
 
-    take_over: from a stream that runs, which ends, or that has died. Raises TableError WRITER_ACTIVE,
-    NOT_LOCAL, NOT_EMPTY, MISSING; StreamError CHECKPOINT_UNREADABLE.
+    take_over: from a stream that runs, which ends, or that has died. Raises TableError
+    WRITER_ACTIVE, NOT_LOCAL, NOT_EMPTY, MISSING; StreamError CHECKPOINT_UNREADABLE.
     """
     tables, places = _places(spark, settings)
     _refuse_existing(folder)

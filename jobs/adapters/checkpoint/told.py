@@ -18,8 +18,9 @@ from stackcast.udfs.errors import StreamError
 
 
 class ToldHosts:
-    """By partition, in the checkpoint's folder ``stackcast-summary-progress``; of partitions that are not there
-    all hosts were told up to the end of the batch."""
+    """Summary progress by partition, in the checkpoint's folder ``stackcast-summary-progress``.
+
+    For a partition that is missing, all hosts received summaries up to the end of the batch."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self._files = BatchFiles(

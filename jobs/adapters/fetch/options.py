@@ -86,8 +86,7 @@ def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:
     """Returns the options that a task fetches by.
 
     kafka: options of the Java client, by name. header: as of `FetchOptions`. Raises KafkaError
-    CONNECTOR_USED, which names the option, where a task cannot do as it says; Spark's connector then
-    can.
+    CONNECTOR_USED, which names the option, if a task cannot apply it; Spark's connector can.
     """
     client: dict[str, Any] = {}
     fetch: dict[str, Any] = {}

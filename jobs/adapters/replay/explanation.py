@@ -48,8 +48,8 @@ class SentExplanation:
         that match, or all where none does.
 
         sequence: of any message in it. Raises ReplayError NO_SESSION, NOT_SENT (no batch read that
-        record, or it has no such message), NOT_RECORDED (the ledger lacks the batch), NO_RECEIVER (the
-        message is nobody's), UNREADABLE (it is a dead letter), and what `Replay` raises.
+        record, or it has no such message), NOT_RECORDED (the batch is missing in the ledger),
+        NO_RECEIVER (no host receives the message), UNREADABLE (it is a dead letter), and what `Replay` raises.
         """
         self._replay.ledger.refresh()
         known = self._session(session)

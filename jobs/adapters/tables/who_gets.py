@@ -85,7 +85,8 @@ def agreeing(
 
     The stream commits one table after the other. ``current``: version of a table. ``held``: what
     the rows of a table, as of a version, say; errors of SQL where the version cannot be read.
-    Raises TableError VERSIONS_DIFFER if there is no such pair for ``ATTEMPTS`` times ``PAUSE`` seconds.
+    Raises TableError VERSIONS_DIFFER if there is no such pair for ``ATTEMPTS`` times ``PAUSE``
+    seconds.
     """
     known: dict[tuple[str, int], TableAt | None] = {}
 

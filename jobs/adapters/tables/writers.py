@@ -85,7 +85,8 @@ class Fence:
     ) -> None:
         """Takes the place, where it is free or this owner's, or with ``take_over`` in any case.
 
-        A holder that is taken from has ``patience`` seconds to end. Raises TableError WRITER_ACTIVE.
+        A holder that is replaced has ``patience`` seconds to end. Raises TableError
+        WRITER_ACTIVE.
         """
         while self._row is None:
             # Looked up first, or a claim that comes between the two would go unseen, and be passed.

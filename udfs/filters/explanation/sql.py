@@ -1,6 +1,6 @@
 """SQL over ``filter_entries`` and ``filter_leaves`` that answers "who would get this?".
 
-Statements for Spark as texts; nothing is run here. docs/reference/rule-language.md says how they are used.
+Statements for Spark as texts; nothing is run here. See docs/how-to/ask-who-gets-an-event.md.
 """
 
 from __future__ import annotations

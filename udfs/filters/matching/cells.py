@@ -1,7 +1,7 @@
 """Rules with state: events from the nodes that fields lead to on to leaves, in order, through
 cells.
 
-docs/reference/rule-language.md, section "State", defines it, and shows that any slicing gives the same.
+docs/reference/rule-state.md defines it, and shows that any slicing gives the same.
 """
 
 from __future__ import annotations

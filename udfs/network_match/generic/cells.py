@@ -1,6 +1,6 @@
 """Rules with state as cells of a switch: which events a cell knows, who gets them by what it says.
 
-A rule is alternatives, each a rest and what a macro must say (docs/reference/rule-language.md, State). Events
+A rule is alternatives, each a rest and what a macro must say (docs/reference/rule-state.md). Events
 on which a rest is true ask its cell, then update it. That is a pass of its own for each cell, as a
 target reaches a register once a pass.
 """
