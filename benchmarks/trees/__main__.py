@@ -75,7 +75,8 @@ def main() -> None:
     parser.add_argument(
         "--runs",
         type=int,
-        help=f"drawings of clients per point (default: {RUNS}), or publications per optimum",
+        help="drawings of clients per point, or publications per optimum (default: "
+        f"{', '.join(f'{count} for {part}' for part, count in RUNS.items())})",
     )
     parser.add_argument(
         "--zoo", help="folder with the GraphML files of the Topology Zoo, for all 29 networks"
