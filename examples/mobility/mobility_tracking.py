@@ -70,8 +70,8 @@ def track(options: CityOptions, lab: RunOptions, settings: Settings, lifecycle: 
         raise SettingsError(
             "BAD_VALUE",
             "this example starts a lab and a broker of its own: leave out "
-            "spark.stackcast.kafka.bootstrap.servers. See docs/how-to/replicate-state.md for how the "
-            "programs of a deployment replicate states",
+            "spark.stackcast.kafka.bootstrap.servers. docs/how-to/replicate-state.md describes how "
+            "the programs of a deployment replicate state",
         )
     return city_run.run(options, lab, settings, lifecycle)
 

@@ -1,8 +1,8 @@
 """A standalone Spark cluster on this machine, with a master and one worker per place.
 
 The processes run as described in docs/how-to/run-a-standalone-cluster.md, from the jars of pyspark,
-with authentication and encryption. A stream runs by conf/cluster-example.conf with other names, and executors load the
-code from an archive.
+with authentication and encryption. A stream runs by conf/cluster-example.conf with other names, and
+executors load the code from an archive.
 """
 
 from __future__ import annotations

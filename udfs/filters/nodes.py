@@ -1,6 +1,6 @@
 """The syntax tree of a rule, with fields resolved and constants raw.
 
-Source: CAMUS 2, Fig. 1. Its meaning is in docs/reference/rule-semantics.md, and as code in ``evaluate``
+Source: CAMUS 2, Fig. 1. docs/reference/rule-semantics.md defines its meaning, as do the modules ``evaluate``
 (without state) and ``interpreter`` (with state).
 """
 

@@ -7,8 +7,8 @@ what others make up. A host has a key of its own, which says nothing about the o
     key of a session  BLAKE2b-256(key: key of the host, "session " + session)
     tag               BLAKE2b-128(key: key of the session, summary + id of the key)
 
-The id is that of the master key and is part of each summary: docs/reference/sessions-and-summaries.md
-shows the bytes.
+The id is that of the master key and is part of each summary. The bytes are shown in
+docs/reference/sessions-and-summaries.md.
 """
 
 from __future__ import annotations

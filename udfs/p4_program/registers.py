@@ -1,6 +1,7 @@
 """The part of the generated program that keeps state: registers, windows, aggregates.
 
-docs/reference/rule-state.md defines its meaning: a cell is (start, count, value), its window opens with its first update, and all conditions look at cells before any is updated.
+docs/reference/rule-state.md defines its meaning: a cell is (start, count, value), its window opens
+with its first update, and all conditions look at cells before any is updated.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ advertisement A and a host's rules S are
 - else a potential match.
 
 ``¬S`` is *not true*: an event that lacks a header of which S asks is not forwarded
-(docs/reference/rule-semantics.md). State is not known beforehand: a condition on state may turn out either way, so an alternative that reads state makes a match potential and never permanent,
-and is left out of an advertisement, which then covers more events than are published.
+(docs/reference/rule-semantics.md). State is not known in advance: a condition on state may turn out
+either way, so an alternative that reads state makes a match potential and never permanent, and is
+left out of an advertisement, which then covers more events than are published.
 """
 
 from __future__ import annotations

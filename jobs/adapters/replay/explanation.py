@@ -49,7 +49,8 @@ class SentExplanation:
 
         sequence: of any message in it. Raises ReplayError NO_SESSION, NOT_SENT (no batch read that
         record, or it has no such message), NOT_RECORDED (the batch is missing in the ledger),
-        NO_RECEIVER (no host receives the message), UNREADABLE (it is a dead letter), and what `Replay` raises.
+        NO_RECEIVER (no host receives the message), UNREADABLE (it is a dead letter), and what
+        `Replay` raises.
         """
         self._replay.ledger.refresh()
         known = self._session(session)
