@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
 
-OPERATIONS = ROOT / "docs" / "operations.md"
+GUIDE = ROOT / "docs" / "how-to" / "monitor-a-deployment.md"
 
 
 def test_the_alert_on_switches_looks_at_the_newest_row_of_each_that_there_is(spark: SparkSession):
-    (query,) = re.findall(r"switches out of step \| `([^`]+)`", OPERATIONS.read_text())
+    (query,) = re.findall(r"Switches are out of sync\. \| `([^`]+)`", GUIDE.read_text())
 
     def row(switch: str, second: int, in_sync: bool) -> tuple[object, ...]:
         at = dt.datetime.fromtimestamp(second, dt.UTC)

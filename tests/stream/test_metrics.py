@@ -214,7 +214,7 @@ def test_switches_have_their_refreshes_and_go_with_their_row():
     assert metrics.out_of_step == {"s2": "no answer", "s3": "it has more entries than it can hold"}
     health = metrics.health()
     assert (health.status, health.problems) == ("degraded", ())
-    assert health.facts["not_in_step"]["s2"] == "no answer"
+    assert health.facts["out_of_sync"]["s2"] == "no answer"
     metrics.behind(set(), {"s1"})
     seen = read(metrics.registry)
     of_switches = [key for key in seen if key[0].startswith("stackcast_switch_")]

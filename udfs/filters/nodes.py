@@ -1,7 +1,7 @@
 """The syntax tree of a rule, with fields resolved and constants raw.
 
-Source: CAMUS 2, Fig. 1. docs/reference/rule-semantics.md defines its meaning, as do the modules ``evaluate``
-(without state) and ``interpreter`` (with state).
+Source: CAMUS 2, Fig. 1. docs/reference/rule-semantics.md defines its meaning, and the modules
+``evaluate`` (without state) and ``interpreter`` (with state) implement it.
 """
 
 from __future__ import annotations

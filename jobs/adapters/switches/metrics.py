@@ -237,6 +237,6 @@ class SwitchMetrics:
             "leads": self.leads,
             "switch_entries": self.version,
             "switches": len(self._names),
-            "not_in_step": wrong,
+            "out_of_sync": wrong,
         }
         return Health(tuple(problems), tuple(remarks), facts)
