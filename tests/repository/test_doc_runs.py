@@ -119,7 +119,6 @@ ABBREVIATIONS = {
     f"{DOOR} jobs/check_delivery.py FOLDER": f"{MINE} jobs/check_delivery.py var/lab",
     f"{DOOR} jobs/refresh_switches.py": f"{LAB} jobs/refresh_switches.py --once",
     f"{MINE} jobs/itch_stream.py": f"{LAB} jobs/itch_stream.py",
-    f"{MINE} jobs/retune_trees.py --dry-run": f"{DOOR} jobs/retune_trees.py --dry-run",
     f'{DOOR} jobs/run_sql.py "SELECT ..."': f"{LAB} jobs/run_sql.py",
     "stackcast itch generate": GENERATE.line,
     "stackcast attributes encode": ENCODE,

@@ -274,8 +274,7 @@ ON_A_STREAM = (
         after=(PUBLISH,),
     ),
     Step(
-        f"{DOOR} jobs/retune_trees.py --dry-run",
-        {DOOR: f"{DOOR} --conf spark.stackcast.tables=var/lab/tables"},
+        f"{MINE} jobs/retune_trees.py --dry-run",
         prints="the report is",
         after=(PUBLISH,),
     ),
