@@ -23,16 +23,13 @@ import certificates
 import pytest
 from doc_shell import Background, Shell, Step, clone, parameters
 from doc_steps import (
-    ENCODE,
     FILES,
-    GENERATE,
     INTERFACES,
     LAB,
     MINE,
     ONE_SWITCH,
     RECEIVERS,
     SLOW_FILES,
-    STATE_SERVICES,
     STEPS,
     SWITCH_RUN,
     TSHARK,
@@ -61,7 +58,6 @@ OTHER_TESTS = {
         "tests/switch/test_switch_command.py"
     ),
     "stackcast lab fetch": WHEEL,
-    "stackcast jobs path itch_stream": WHEEL,
     SUBMIT: WHEEL,
     f"{MINE} jobs/retune_trees.py --window 1d --rules 40 --max-changed-rules 500 --wait 120": (
         "tests/retuning/test_retune.py"
@@ -108,28 +104,7 @@ NOT_RUN = {
 ABBREVIATIONS = {
     "stackcast filters check": "stackcast filters check E",
     "stackcast rules add": 'stackcast rules add h3 "stock == GOOGL and shares >= 500" --id mine',
-    f"{DOOR} jobs/backup.py FOLDER": f"{MINE} jobs/backup.py /backups/2026-05-04",
-    f"{DOOR} jobs/rerequest.py": f"{MINE} jobs/rerequest.py",
-    f"{DOOR} jobs/deliver_from.py ID --from TIME": (
-        f"{MINE} jobs/deliver_from.py ID --from OFFSET|TIME"
-    ),
-    f"{DOOR} jobs/load_topology.py": (
-        f"{MINE} jobs/load_topology.py --fabric pods=8,racks=4,hosts=2,planes=2,spines=2"
-    ),
-    f"{DOOR} jobs/check_delivery.py FOLDER": f"{MINE} jobs/check_delivery.py var/lab",
-    f"{DOOR} jobs/refresh_switches.py": f"{LAB} jobs/refresh_switches.py --once",
     f"{MINE} jobs/itch_stream.py": f"{LAB} jobs/itch_stream.py",
-    f'{DOOR} jobs/run_sql.py "SELECT ..."': f"{LAB} jobs/run_sql.py",
-    "stackcast itch generate": GENERATE.line,
-    "stackcast attributes encode": ENCODE,
-    "stackcast explain --session S --sequence N": (
-        "stackcast explain --partition 0 --sequence 4026531840 --properties-file var/lab/lab.conf"
-    ),
-    "stackcast states controller": STATE_SERVICES[0].line,
-    "stackcast switch run": SWITCH_RUN.line,
-    f"{DOOR} jobs/state_stream.py table:NAME": (
-        f"{MINE} jobs/state_stream.py table:sales.prices --by city"
-    ),
 }
 
 
