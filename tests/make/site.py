@@ -26,6 +26,8 @@ SETTINGS = {
     "myst_heading_anchors": 4,
     "highlight_language": "none",
     "html_theme": "furo",
+    "html_static_path": [str(Path(__file__).parent / "site")],
+    "html_css_files": ["site.css"],
     "html_show_sourcelink": False,
     "html_show_copyright": False,
     "copybutton_prompt_text": "$ ",

@@ -19,7 +19,7 @@ NAMED = sorted(set(re.findall(r"`(\w+/\w+\.py)::(\w+)`", SECTION)))
 
 def test_each_guarantee_names_a_test() -> None:
     readme = (ROOT / "README.md").read_text()
-    section = readme.partition("## What is guaranteed")[2].partition("\n## ")[0]
+    section = readme.partition("## Guarantees")[2].partition("\n## ")[0]
     assert len(ROWS) >= section.count("\n- **") > 0
     assert SECTION.count("::") == sum(row.count("::") for row in ROWS) >= len(ROWS)
 
