@@ -33,14 +33,14 @@ def test_sizes_are_read_by_name_in_any_order():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("switches=9", "degree missing"),
-        ("", "'' is none of switches, degree"),
-        ("switches=9,degree=4,seed=1", "'seed' is none of"),
-        ("switches=9,degree=-4", "degree needs a whole number"),
-        ("switches=9,degree=4,", "'' is none of"),
-        ("switches=9,degree=four", "degree needs a whole number"),
-        ("switches=9,degree", "degree needs a whole number"),
-        ("switches=9,switches=8,degree=4", "switches is given twice"),
+        ("switches=9", "missing degree"),
+        ("", "'' is unknown: use switches, degree"),
+        ("switches=9,degree=4,seed=1", "'seed' is unknown"),
+        ("switches=9,degree=-4", "degree must be a whole number"),
+        ("switches=9,degree=4,", "'' is unknown"),
+        ("switches=9,degree=four", "degree must be a whole number"),
+        ("switches=9,degree", "degree must be a whole number"),
+        ("switches=9,switches=8,degree=4", "switches is set twice"),
     ],
 )
 def test_sizes_that_cannot_be_read_say_what_is_wrong(text: str, said: str):

@@ -182,24 +182,24 @@ def test_rows_that_cannot_be_read_are_all_named_before_the_network_is_checked(tm
     assert [text.split(";")[0] for text in lines] == [
         f"hosts.jsonl, line {number}: column 'ipv4' is missing",
         f"hosts.jsonl, line {number}: column 'mac' is missing",
+        f"hosts.jsonl, line {number}: column 'mak' does not exist",
         f"hosts.jsonl, line {number}: column 'port' is \"2\", but must be a whole number of 32 "
         "bits",
         f"hosts.jsonl, line {number}: column 'role' is missing",
         f"hosts.jsonl, line {number}: column 'switch' is missing",
-        f"hosts.jsonl, line {number}: there is no column 'mak'",
         lines[6],
-        f"hosts.jsonl, line {number + 2}: no JSON object",
-        "link.jsonl: there is no table 'link'",
+        f"hosts.jsonl, line {number + 2}: not a JSON object",
+        "link.jsonl: table 'link' does not exist",
     ]
-    assert lines[6].startswith(f"hosts.jsonl, line {number + 1}: no JSON (")
+    assert lines[6].startswith(f"hosts.jsonl, line {number + 1}: not valid JSON (")
     assert "9 problems; the network is checked once all its rows can be read" in error
 
 
 def test_missing_files_are_named(tmp_path: Path):
     write(tmp_path, {"hosts": ROWS["hosts"]})
     assert check(tmp_path)[1] == [
-        "links.jsonl: the file is missing, and a network needs it",
-        "switches.jsonl: the file is missing, and a network needs it",
+        "links.jsonl: the file is missing, but every network needs it",
+        "switches.jsonl: the file is missing, but every network needs it",
     ]
     (tmp_path / "links.jsonl").write_bytes(b"\xff")
     assert "not UTF-8 text" in check(tmp_path)[1][0]

@@ -265,7 +265,7 @@ def test_a_run_that_is_late_with_its_commit_ends_and_leaves_the_trees_of_a_newer
         return merge(*arguments, **options)
 
     monkeypatch.setattr(local, "merge", late_merge)
-    with pytest.raises(TableError, match="FENCED: retuning has another writer now"):
+    with pytest.raises(TableError, match="FENCED: another writer took over the retuning"):
         deployment.run("--rules", "1")
     version, trees = written
     assert trees
@@ -298,7 +298,7 @@ def test_a_process_that_was_suspended_before_its_commit_ends_and_leaves_the_tree
         assert older.program.end() == 2
     finally:
         older.program.kill()
-    assert "TABLE.FENCED: retuning has another writer now" in older.program.output
+    assert "TABLE.FENCED: another writer took over the retuning" in older.program.output
     assert deployment.tables.version("virtual_trees") == version and deployment.trees() == trees
 
 

@@ -209,7 +209,7 @@ def test_the_number_of_rows_and_the_version_follow_each_statement(
         "2 rows",
     ]
     assert lines[9:11] == [
-        "0 rows, subscriptions stays at version 2",
+        "0 rows, subscriptions remains at version 2",
         "2 rows deleted, version 3 of subscriptions",
     ]
     assert "0 rows" in lines and lines[-len(run_sql.HELP.splitlines()) :] == (

@@ -53,8 +53,8 @@ def register(
                 raise
     raise TableError(
         "BUSY",
-        f"{', '.join(one.name for one in new)[:200]} could not be registered: other jobs wrote to "
-        f"{tables.sql_name(TABLE)} each time; try again",
+        f"{', '.join(one.name for one in new)[:200]} could not be registered, because other jobs "
+        f"kept writing to {tables.sql_name(TABLE)}: try again",
         table=TABLE,
     )
 

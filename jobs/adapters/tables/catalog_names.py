@@ -66,9 +66,9 @@ def _check_external(name: str, place: str, metadata: Any) -> None:
         kind = metadata.tableType().name()
         raise TableError(
             "NAME_TAKEN",
-            f"{name} is there already and of type {kind}, and the name is needed for the table "
-            f"in {place}: rename that one, or set spark.stackcast.tables to the name of a schema "
-            "of your own",
+            f"{name} already exists with type {kind}, but this name is needed for the table in "
+            f"{place}: rename the existing object, or set spark.stackcast.tables to the name of "
+            "your own schema",
             table=name.rpartition(".")[2],
         )
 

@@ -63,5 +63,7 @@ def retried(write: Callable[[], Result]) -> Result:
         except Exception as error:
             if not is_conflict(error) or time.monotonic() > deadline:
                 raise
-            log.info("try %d: another editor was faster, the write is tried again", number)
+            log.info(
+                "attempt %d: another writer changed the table first, retrying the write", number
+            )
         time.sleep(random.uniform(0, PAUSE_SECONDS))

@@ -172,7 +172,7 @@ class _Tokens:
 
     def next(self) -> str:
         if not self._tokens:
-            raise ValueError("the statement ends too early")
+            raise ValueError("the statement is incomplete")
         return self._tokens.pop()
 
     def skip(self, token: str) -> bool:
@@ -190,9 +190,9 @@ class _Tokens:
         """Takes a string literal and returns its text."""
         literal = self.next()
         if literal[0] != "'":
-            raise ValueError(f"expected a text, but found {literal}")
+            raise ValueError(f"expected a string literal, but found {literal}")
         return re.sub(r"\\(.)", r"\1", literal[1:-1])
 
     def end(self) -> None:
         if self._tokens:
-            raise ValueError(f"expected the end, but found {self._tokens[-1]}")
+            raise ValueError(f"expected the end of the statement, but found {self._tokens[-1]}")

@@ -38,7 +38,7 @@ def check_columns(table: str, expected: Mapping[str, str], columns: Mapping[str,
         TableError: WRONG_COLUMNS.
     """
     wrong = [
-        f"column {column} has type {columns[column]} in place of {kind}"
+        f"column {column} has type {columns[column]} instead of {kind}"
         if column in columns
         else f"column {column} of type {kind} is missing"
         for column, kind in expected.items()
@@ -47,8 +47,8 @@ def check_columns(table: str, expected: Mapping[str, str], columns: Mapping[str,
     if wrong:
         raise TableError(
             "WRONG_COLUMNS",
-            f"{table}: {'; '.join(wrong)}. Restore the version before (RESTORE TABLE), or write "
-            "the table again with these columns and types",
+            f"{table}: {'; '.join(wrong)}. Restore the previous version (RESTORE TABLE), or "
+            "write the table again with these columns and types",
         )
 
 
@@ -70,8 +70,8 @@ def check_keys(table: str, key: Sequence[str], rows: Iterable[Mapping[str, Any]]
             named = " and ".join(f"{column} {value!r}" for column, value in shown)
             raise TableError(
                 "DUPLICATE_KEY",
-                f"{table}: {count} rows have {named}. Delete all but one of them, or write them "
-                "under other names",
+                f"{table}: {count} rows have {named}. Delete all but one of them, or give them "
+                "other names",
             )
 
 

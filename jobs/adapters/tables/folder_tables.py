@@ -40,8 +40,8 @@ def open_folder(place: str) -> Tables:
     if "://" in path or ("/" not in path and ":" not in path and not Path(path).is_dir()):
         raise TableError(
             "NEEDS_SPARK",
-            f"the tables are in {place}, which is not a folder of this machine: use "
-            "jobs/run_sql.py, which reaches object stores and catalogs",
+            f"the tables are in {place}, which is not a local folder: use jobs/run_sql.py, which "
+            "supports object stores and catalogs",
         )
     session: Any = _NoSession(path)
     return Tables(session, f"file:{Path(path).absolute()}")

@@ -82,7 +82,7 @@ def create(path: str, schema: str, comment: str, properties: Mapping[str, str]) 
             raise_if_key_not_exists=False,
         )
     except _ERRORS as error:
-        log.debug("Spark makes %s: %s", path, error)
+        log.debug("using Spark to create %s: %s", path, error)
         return False
     return True
 
@@ -139,7 +139,7 @@ def properties(path: str) -> dict[str, str] | None:
     try:
         return dict(DeltaTable(path).metadata().configuration)
     except _ERRORS as error:
-        log.debug("Spark reads the properties of %s: %s", path, error)
+        log.debug("using Spark to read the properties of %s: %s", path, error)
         return None
 
 
@@ -148,7 +148,7 @@ def schema(path: str, version: int | None = None) -> str | None:
     try:
         return DeltaTable(path, version).schema().to_json()
     except _ERRORS as error:
-        log.debug("Spark reads the schema of %s: %s", path, error)
+        log.debug("using Spark to read the schema of %s: %s", path, error)
         return None
 
 
@@ -158,7 +158,7 @@ def has_no_files(path: str) -> bool:
     try:
         return not DeltaTable(path).file_uris()
     except _ERRORS as error:
-        log.debug("Spark looks for files of %s: %s", path, error)
+        log.debug("using Spark to find files of %s: %s", path, error)
         return False
 
 
@@ -190,7 +190,7 @@ def rows(
         condition = reduce(and_, conditions) if conditions else None
         return _pylist(dataset(path, version).to_table(list(columns) or None, filter=condition))
     except _ERRORS as error:
-        log.debug("Spark reads %s: %s", path, error)
+        log.debug("using Spark to read %s: %s", path, error)
         return None
 
 
@@ -199,7 +199,7 @@ def is_empty(path: str) -> bool | None:
     try:
         return bool(dataset(path).head(1).num_rows == 0)
     except _ERRORS as error:
-        log.debug("Spark reads %s: %s", path, error)
+        log.debug("using Spark to read %s: %s", path, error)
         return None
 
 
@@ -224,7 +224,7 @@ def last_of_each(
         last = dict(zip(found[key].take(places).to_pylist(), places.to_pylist(), strict=True))
         return _pylist(found.take(list(last.values())))
     except _ERRORS as error:
-        log.debug("Spark reads %s: %s", path, error)
+        log.debug("using Spark to read %s: %s", path, error)
         return None
 
 
@@ -235,7 +235,7 @@ def rows_of_files(path: str, files: list[str]) -> list[dict[str, Any]] | None:
         found = ds.dataset([f"{path}/{file}" for file in files], schema, format="parquet")
         return _pylist(found.to_table())
     except _ERRORS as error:
-        log.debug("Spark reads %d files of %s: %s", len(files), path, error)
+        log.debug("using Spark to read %d files of %s: %s", len(files), path, error)
         return None
 
 
@@ -275,7 +275,7 @@ def write(
             post_commithook_properties=_COMMIT_ALONE,
         )
     except _ERRORS as error:
-        log.debug("Spark writes %s: %s", path, error)
+        log.debug("using Spark to write %s: %s", path, error)
         return False
     _keep_log_short(path, table)
     return True
@@ -290,7 +290,7 @@ def last_transaction(path: str, writer: str) -> int | None:
     try:
         known = DeltaTable(path).transaction_version(writer)
     except _ERRORS as error:
-        log.debug("Spark looks for transactions in %s: %s", path, error)
+        log.debug("using Spark to find transactions in %s: %s", path, error)
         return None
     return -1 if known is None else int(known)
 
@@ -334,7 +334,7 @@ def merge(
             .execute()
         )
     except _ERRORS as error:
-        log.debug("Spark merges into %s: %s", path, error)
+        log.debug("using Spark to merge into %s: %s", path, error)
         return None
     _keep_log_short(path, table)
     return sum(made[f"num_target_rows_{done}"] for done in ("inserted", "updated", "deleted"))
@@ -374,7 +374,7 @@ def _keep_log_short(path: str, table: DeltaTable) -> None:
             sync(*folder.glob(f"{table.version():020d}.checkpoint*"), folder)
             table.cleanup_metadata()
     except _ERRORS as error:
-        log.warning("the log of %s has no new checkpoint: %s", path, error)
+        log.warning("no new checkpoint of the log of %s could be written: %s", path, error)
 
 
 def _shaped(rows: list[dict[str, Any]] | pa.Table, schema: pa.Schema) -> pa.Table:

@@ -113,12 +113,13 @@ class _Check:
 
     def read_files(self) -> None:
         if not self._folder.is_dir():
-            raise TableError("NO_ROWS", f"there is no folder {self._folder}")
+            raise TableError("NO_ROWS", f"folder {self._folder} does not exist")
         paths = sorted(self._folder.glob("*.jsonl"))
         if not any(path.stem in NAMES for path in paths):
             raise TableError(
                 "NO_ROWS",
-                f"{self._folder} has no rows of any table: expected <table>.jsonl, as hosts.jsonl",
+                f"{self._folder} contains no rows of any table: expected files <table>.jsonl, "
+                "such as hosts.jsonl",
             )
         for path in paths:
             if path.stem in NAMES:
@@ -126,10 +127,10 @@ class _Check:
             else:
                 near = nearest(path.stem, NAMES)
                 hint = f"; did you mean {near}.jsonl?" if near else ""
-                self._add(path.stem, 0, f"there is no table {path.stem!r}{hint}")
+                self._add(path.stem, 0, f"table {path.stem!r} does not exist{hint}")
         for table in _NEEDED:
             if table not in self._rows:
-                self._add(table, 0, "the file is missing, and a network needs it")
+                self._add(table, 0, "the file is missing, but every network needs it")
                 self.unread = True
 
     def _read_file(self, path: Path) -> None:
@@ -145,7 +146,7 @@ class _Check:
             row, errors = examine_row(text, columns, f"{path}, line {number}")
             self.problems += (Problem(path.name, number, fault.message) for fault in errors)
             for column, condition in constraints.violated(row):
-                fault = f"it is {row[column]!r}, but must satisfy {condition}"
+                fault = f"its value {row[column]!r} must satisfy {condition}"
                 self._add_at(path.stem, number, column, fault)
                 self._violated.add((path.stem, number, column))
             rows.append((number, row))
@@ -200,7 +201,9 @@ class _Check:
             if name not in DERIVATIONS:
                 near = nearest(name, DERIVATIONS)
                 hint = f"; did you mean {near!r}?" if near else ""
-                self._add_at("switches", number, "pipeline", f"there is no program {name!r}{hint}")
+                self._add_at(
+                    "switches", number, "pipeline", f"program {name!r} does not exist{hint}"
+                )
             try:
                 check_labels({row["switch"]: name}, labels)
             except NetworkError as error:
@@ -211,7 +214,8 @@ class _Check:
                     "switches",
                     number,
                     "address",
-                    f"{row['address']!r} must be host:port, with a port from 1 to {_MAX_PORT}",
+                    f"{row['address']!r} must have the form host:port, with a port from 1 to "
+                    f"{_MAX_PORT}",
                 )
 
     def _parts(self, table: str, read: Callable[[Row], _Part]) -> list[tuple[int, _Part]]:

@@ -37,8 +37,8 @@ def load(tables: Tables, plan: Succession, replace: bool = False) -> None:
         said = "; ".join(f"{name}: {change}" for name, change in plan.changes.items() if change)
         raise TableError(
             "NETWORK_IN_USE",
-            f"{tables.location} holds another network, which may be in use ({said}). To put this "
-            "one in its place, say --replace; --dry-run shows what that does",
+            f"{tables.location} contains another network, which may be in use ({said}). To "
+            "replace it with this network, add --replace; --dry-run shows what would change",
         )
     changed = [name for name, change in plan.changes.items() if change]
     if not changed:

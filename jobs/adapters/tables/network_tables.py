@@ -123,10 +123,10 @@ class NetworkTables:
                 found.gone.append(versions)
                 self._tell(
                     versions,
-                    "a batch may still use versions %s, which Delta has no more (%s). Nothing "
-                    "leaves the switches and no tree is retired until egress_ledger has a batch of "
-                    "newer versions. If no stream runs any more that used them, delete its rows "
-                    "from egress_ledger and network_versions",
+                    "a batch may still use versions %s, which were deleted from Delta (%s). No "
+                    "entry is removed from switches and no tree is retired until egress_ledger "
+                    "contains a batch of newer versions. If no stream that used them is running "
+                    "any longer, delete its rows from egress_ledger and network_versions",
                     one_line(error),
                 )
             except NetworkError as error:

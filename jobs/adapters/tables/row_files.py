@@ -89,13 +89,13 @@ def examine_row(
     except RecursionError:
         return {}, [TableError("BAD_ROW", f"{place}: objects or lists are nested too deeply")]
     except (ValueError, InvalidOperation) as error:
-        return {}, [TableError("BAD_ROW", f"{place}: no JSON ({error})")]
+        return {}, [TableError("BAD_ROW", f"{place}: not valid JSON ({error})")]
     if not isinstance(row, dict):
-        return {}, [TableError("BAD_ROW", f"{place}: no JSON object")]
+        return {}, [TableError("BAD_ROW", f"{place}: not a JSON object")]
     errors = [
         TableError(
             "BAD_ROW",
-            f"{place}: there is no column {name!r}; the columns are {', '.join(columns.names)}",
+            f"{place}: column {name!r} does not exist; the columns are {', '.join(columns.names)}",
         )
         for name in sorted(set(row) - set(columns.names))
     ]
@@ -164,7 +164,7 @@ def _conversion(kind: pa.DataType) -> tuple[Callable[[Any], Any], str]:
     if kinds.is_floating(kind):
         return _float, "a number"
     if kinds.is_timestamp(kind):
-        return _time, "a time as ISO 8601 text, such as 2026-01-31T09:30:00Z"
+        return _time, "an ISO 8601 time, such as 2026-01-31T09:30:00Z"
     if kind in _BITS:
         bits = _BITS[kind]
         return lambda value: _integer(value, bits), f"a whole number of {bits} bits"

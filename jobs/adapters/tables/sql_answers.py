@@ -119,7 +119,7 @@ class WriteReport:
                 continue
             return f"{_counts_text(counts, self._word)}, version {version} of {self._target}"
         if affected == 0:
-            return f"0 rows, {self._target} stays at version {after}"
+            return f"0 rows, {self._target} remains at version {after}"
         return None if after == self._before else f"version {after} of {self._target}"
 
     def _version(self) -> int | None:

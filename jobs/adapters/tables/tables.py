@@ -151,17 +151,17 @@ class Tables:
         if layout < LAYOUT:
             raise TableError(
                 "OLDER_LAYOUT",
-                f"table {name} in {self.location} has layout {layout}, and this version of "
-                f"Stackcast needs layout {LAYOUT}: create the tables in another place with "
-                "jobs/create_tables.py, and copy the tables that people edit",
+                f"table {name} in {self.location} has layout {layout}, but this version of "
+                f"Stackcast requires layout {LAYOUT}: create new tables in another location with "
+                "jobs/create_tables.py, and copy the edited tables",
                 table=name,
             )
         if layout > LAYOUT:
             raise TableError(
                 "NEWER_LAYOUT",
-                f"table {name} in {self.location} is of layout {layout}, and this version of "
-                f"Stackcast knows layouts up to {LAYOUT}: run the version that wrote it, or a "
-                "newer one, or restore the tables from before",
+                f"table {name} in {self.location} has layout {layout}, but this version of "
+                f"Stackcast supports layouts up to {LAYOUT}: use the version that wrote it, or a "
+                "newer one, or restore the earlier tables",
                 table=name,
             )
         self._readable.add(name)
@@ -632,8 +632,8 @@ class Tables:
     def _missing(self, name: str) -> TableError:
         return TableError(
             "MISSING",
-            f"there is no Delta table {name} in {self.location}: run jobs/create_tables.py, "
-            "or point spark.stackcast.tables at where it is",
+            f"Delta table {name} does not exist in {self.location}: run jobs/create_tables.py, "
+            "or set spark.stackcast.tables to its location",
             table=name,
         )
 

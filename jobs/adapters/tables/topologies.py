@@ -69,7 +69,7 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise NetworkError(
-            "UNKNOWN_NETWORK", f"cannot read the network {path}: {error.strerror}", path=str(path)
+            "UNKNOWN_NETWORK", f"cannot read network {path}: {error.strerror}", path=str(path)
         ) from None
 
 
@@ -79,15 +79,15 @@ def sizes(text: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()) ->
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
         if name not in needed + optional:
-            raise ValueError(f"{name!r} is none of {', '.join(needed + optional)}")
+            raise ValueError(f"{name!r} is unknown: use {', '.join(needed + optional)}")
         if name in found:
-            raise ValueError(f"{name} is given twice")
+            raise ValueError(f"{name} is set twice")
         if not (value.isascii() and value.isdecimal()):
-            raise ValueError(f"{name} needs a whole number, as in {name}=4")
+            raise ValueError(f"{name} must be a whole number, such as {name}=4")
         found[name] = int(value)
     missing = [name for name in needed if name not in found]
     if missing:
-        raise ValueError(f"{' and '.join(missing)} missing")
+        raise ValueError(f"missing {' and '.join(missing)}")
     return found
 
 
@@ -97,13 +97,17 @@ def address_pattern(text: str) -> str:
         parts = list(string.Formatter().parse(text))
     except ValueError as error:
         # Python's own words, which differ from version to version.
-        raise ValueError(f"{text!r} must be host:port with whole braces: {error}") from None
+        raise ValueError(
+            f"{text!r} must have the form host:port with matching braces: {error}"
+        ) from None
     for _, name, form, conversion in parts:
         if name is not None and (name not in ("switch", "device_id", "port") or form or conversion):
-            raise ValueError(f"{{{name}}} is none of {{switch}}, {{device_id}} and {{port}}")
+            raise ValueError(f"{{{name}}} is unknown: use {{switch}}, {{device_id}} or {{port}}")
     host, colon, port = text.rpartition(":")
     if not (host and colon) or not (port.isdecimal() or port in ("{port}", "{device_id}")):
-        raise ValueError(f"{text!r} must be host:port, as in {PATTERN} or 10.0.0.1:{{port}}")
+        raise ValueError(
+            f"{text!r} must have the form host:port, such as {PATTERN} or 10.0.0.1:{{port}}"
+        )
     return text
 
 
@@ -122,8 +126,9 @@ def addresses(pattern: str, network: Network, first_port: int = FIRST_PORT) -> d
         if not 0 < int(port) < 1 << 16:
             raise NetworkError(
                 "BAD_ADDRESS",
-                f"switch {switch!r} would have the P4Runtime address {address}: ports are "
-                "1..65535; take a pattern with {switch} for the host, or a lower --first-port",
+                f"switch {switch!r} would have the P4Runtime address {address}, but ports must "
+                "be from 1 to 65535: use a pattern with {switch} for the host, or a lower "
+                "--first-port",
                 switch=switch,
             )
     return found

@@ -115,9 +115,9 @@ def agreeing(
                 return entries - back[0], leaves - back[1]
     raise TableError(
         "VERSIONS_DIFFER",
-        "filter_entries and filter_leaves are of different versions of the subscriptions, and the "
-        "stream that writes them did not make them agree: look into its log, or edit a "
-        "subscription, which writes both anew",
+        "filter_entries and filter_leaves belong to different versions of subscriptions, and the "
+        "stream that writes them has not synchronized them: check its log, or edit a "
+        "subscription, so that both are written again",
         table="filter_entries",
     )
 

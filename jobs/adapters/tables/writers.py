@@ -95,9 +95,9 @@ class Fence:
             if before and before["owner"] != owner and not before["ended_at"] and not take_over:
                 raise TableError(
                     "WRITER_ACTIVE",
-                    f"{self._role} has a writer, {_who(before)}, which would send the same again: "
-                    "end that one. If it has died, or is to give way, start this one once with "
-                    "--take-over",
+                    f"the {self._role} already has a writer, {_who(before)}, and two writers "
+                    "would send everything twice: stop that writer. If it is dead, or should be "
+                    "replaced, start this one once with --take-over",
                 )
             row: dict[str, Any] = {
                 "role": self._role,
@@ -117,7 +117,7 @@ class Fence:
                 self._row = row
         self.succeeds_other = before is not None and before["owner"] != owner
         if before and before["owner"] != owner and not before["ended_at"]:
-            log.warning("%s: taken over from %s", self._role, _who(before))
+            log.warning("took over the %s from %s", self._role, _who(before))
             self._await_end(before, time.monotonic() + patience, stopping)
         for name in self._sealed:
             self._tables.append(name, [], epoch=self._epoch)
@@ -174,8 +174,8 @@ class Fence:
             self._tables.append(TABLE, [row | {"ended_at": dt.datetime.now(dt.UTC)}])
         except (*SQL_ERRORS, StackcastError, OSError) as error:
             log.warning(
-                "%s: another checkpoint needs --take-over, as it could not be said that this one "
-                "has ended: %s",
+                "%s: another checkpoint needs --take-over, because the end of this writer could "
+                "not be recorded: %s",
                 self._role,
                 one_line(error),
             )
@@ -185,11 +185,11 @@ class Fence:
         return None if self._row is None else (self._role, int(self._row["epoch"]))
 
     def _fenced(self) -> TableError:
-        who = _who(self._winner) if self._winner else "which has removed its row"
+        who = _who(self._winner) if self._winner else "which has deleted our row"
         return TableError(
             "FENCED",
-            f"{self._role} has another writer now, {who}: nothing more was sent or written here. "
-            "If this one is to write, end that one, and start this one with --take-over",
+            f"another writer took over the {self._role}, {who}: nothing more was sent or written "
+            "here. To continue here, stop that writer, and start this one with --take-over",
         )
 
     def _newest(self, since: int = 0) -> dict[str, Any] | None:
