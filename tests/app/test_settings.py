@@ -145,7 +145,9 @@ def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
 def test_where_stacks_name_no_stored_trees_there_are_none_to_choose():
     hops = Settings.read([(PREFIX + "encoding", "hops")])
     assert RetuneOptions().names(hops.labels) == []
-    with pytest.raises(SettingsError, match=r"BAD_VALUE.*'path' for encoding hops: there are none"):
+    with pytest.raises(
+        SettingsError, match=r"BAD_VALUE.*'path' for encoding hops; available: none"
+    ):
         RetuneOptions(strategies=("path",)).names(hops.labels)
 
 

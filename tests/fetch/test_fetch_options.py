@@ -63,7 +63,7 @@ def test_what_tasks_cannot_do_is_named_and_sparks_connector_serves(kafka, key):
 def test_sparks_connector_serves_where_a_setting_says_so():
     assert fetch_of(Settings(kafka=BROKER)) == fetch_options(BROKER)
     told = fetch_of(Settings(kafka=BROKER, fetch="connector"))
-    assert "spark.stackcast.fetch says so" in str(told)
+    assert "spark.stackcast.fetch is connector" in str(told)
     for input in ("json", "bitmask"):
         found = fetch_of(Settings(kafka=BROKER, format="attributes", attributes_input=input))
         assert found == fetch_options(BROKER)

@@ -29,9 +29,9 @@ def _levels():
 def test_a_stage_is_one_line_with_its_time_and_what_it_came_to():
     stream = io.StringIO()
     with Progress(stream) as progress, progress.stage("switches") as stage:
-        stage.text = "20 [switches] are up"
+        stage.finished = "started 20 [switches]"
     (line,) = stream.getvalue().splitlines()
-    assert re.fullmatch(r" *\d+\.\d s  20 \[switches\] are up \(\d+\.\d s\)", line)
+    assert re.fullmatch(r" *\d+\.\d s  started 20 \[switches\] \(\d+\.\d s\)", line)
 
 
 def test_a_failed_stage_is_not_printed():

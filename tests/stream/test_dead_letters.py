@@ -219,6 +219,6 @@ def test_health_names_the_cause_of_a_dead_topic_until_good_packets_come(
     deployment.run(look_and_publish_packets, lambda: problems.append(health(port)))
     dead, alive = problems
     (problem,) = [each for each in dead if "dead letters" in each]
-    assert "all begin with `{`" in problem and "jobs/attribute_stream.py" in problem
+    assert "all of them begin with `{`" in problem and "jobs/attribute_stream.py" in problem
     assert not any("dead letters" in each for each in alive)
     assert sum(row["frames"] for row in deployment.ledger) > 0

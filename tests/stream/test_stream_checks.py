@@ -114,7 +114,7 @@ def test_a_damaged_identity_names_its_file(content):
 
 def test_the_checkpoint_of_a_newer_version_is_refused_and_the_error_says_what_to_do():
     newer = HELD.packed().replace(b'"layout": 3', b'"layout": 4')
-    with pytest.raises(StreamError, match=r"the file: .* layout 4, .* up to 3: run") as refused:
+    with pytest.raises(StreamError, match=r"the file: .* layout 4, .* up to 3: use") as refused:
         Identity.unpacked(newer, "the file")
     assert refused.value.what == "NEWER_LAYOUT"
 
@@ -122,7 +122,7 @@ def test_the_checkpoint_of_a_newer_version_is_refused_and_the_error_says_what_to
 def test_the_checkpoint_of_an_older_version_is_refused_and_the_error_says_what_to_do():
     older = HELD.packed().replace(b'"layout": 3', b'"layout": 2')
     with pytest.raises(
-        StreamError, match=r"the file: .* layout 2, .* needs layout 3: set"
+        StreamError, match=r"the file: .* layout 2, .* requires layout 3: set"
     ) as refused:
         Identity.unpacked(older, "the file")
     assert refused.value.what == "OLDER_LAYOUT"

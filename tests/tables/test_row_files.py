@@ -98,7 +98,7 @@ def test_values_get_the_type_of_their_column(column: str, text: str, value: Any)
         ("end", "[1]", ["'end' is [1]", "an object"]),
         ("end", '{"mac": "x"}', ["'end.mac' is \"x\"", "a MAC address"]),
         ("end", '{"port": 1}', ["'end' has no field 'port'", "mac, ip"]),
-        ("ends", "1", ["no column 'ends'", "end"]),
+        ("ends", "1", ["column 'ends' does not exist", "end"]),
     ],
 )
 def test_values_of_other_types_are_named_by_line_and_column(

@@ -129,4 +129,4 @@ def test_without_permission_the_error_says_what_is_needed():
         drop = ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
     output = run([*drop, sys.executable, "-c", UNPRIVILEGED])
     assert output.startswith("SINK.PERMISSION")
-    assert "CAP_NET_RAW" in output and "docs/reference/jobs.md" in output
+    assert "CAP_NET_RAW" in output and "docs/how-to/choose-a-sink.md" in output

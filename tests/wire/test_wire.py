@@ -530,7 +530,7 @@ def test_interfaces_of_several_link_types_are_read_from_one_pcapng():
     assert [record.frame for record in records] == [bytes([number]) for number in numbers]
     frames = read_ethernet(io.BytesIO(content))
     assert next(frames) == records[0]
-    with pytest.raises(StackError, match="link type 276: only Ethernet") as caught:
+    with pytest.raises(StackError, match="link type 276 is not supported: only Ethernet") as caught:
         next(frames)
     assert (caught.value.code, caught.value.offset) == ("STACK.LINK_TYPE", records[1].offset)
 

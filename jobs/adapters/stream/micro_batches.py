@@ -65,12 +65,12 @@ def command_line(description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--take-over",
         action="store_true",
-        help="stop the stream that currently delivers the topic, and take its place",
+        help="end the stream that has the topic, and take its place",
     )
     parser.add_argument(
         OPTION,
         action="store_true",
-        help="continue after Kafka truncated the log, in new sessions",
+        help="continue from where Kafka has truncated the log, in new sessions",
     )
     return parser
 
