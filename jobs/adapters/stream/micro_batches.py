@@ -292,7 +292,11 @@ def in_real_time(spark: SparkSession, settings: Settings, partitions: int) -> bo
         return False
     why = why_not(spark, settings, partitions)
     if why and settings.latency == "realtime":
-        raise SettingsError("NOT_REALTIME", f"{PREFIX}latency is 'realtime', but {why}")
+        raise SettingsError(
+            "NOT_REALTIME",
+            f"{PREFIX}latency is 'realtime', but {why}: change this, or set {PREFIX}latency to "
+            "microbatch",
+        )
     if not why and settings.latency == "auto" and "trigger" in settings.given:
         why = f"{PREFIX}trigger is set"
     log.info("delivering in micro-batches: %s" if why else "delivering in real time%s", why)
@@ -303,18 +307,16 @@ def why_not(spark: SparkSession, settings: Settings, partitions: int) -> str:
     """Returns why a stream of so many partitions cannot run in real time; empty where it can."""
     found = fetch_of(settings)
     if isinstance(found, str):
-        return f"{found}: set {PREFIX}latency to microbatch"
+        return found
     if settings.format == ATTRIBUTES and settings.attributes_unknown == "register":
-        return (
-            f"{PREFIX}attributes.unknown is register, which happens between micro-batches: set "
-            f"{PREFIX}latency to microbatch"
-        )
+        return f"{PREFIX}attributes.unknown is register, which happens between micro-batches"
     slots = session.slots(spark, partitions, float(settings.wait_seconds))
     if slots >= partitions:
         return ""
     master = spark.sparkContext.master
-    hint = f"local[{partitions},4]" if session.runs_in_driver(master) else "more executor cores"
+    local = session.runs_in_driver(master)
+    hint = f"set local[{partitions},4]" if local else "use more executor cores"
     return (
         f"spark.master is {master!r} with {slots} slots, but each of the {partitions} partitions "
-        f"of {settings.topic} needs a slot of its own: set {hint}"
+        f"of {settings.topic} needs its own slot ({hint})"
     )
