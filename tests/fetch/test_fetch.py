@@ -251,7 +251,7 @@ def test_records_that_retention_overtook_are_named(broker, fetcher):
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     admin.delete_records({TopicPartition(topic, 0): 5})
     admin.close()
-    with pytest.raises(KafkaError, match=f"partition 0 of topic {topic} has offset 2 "):
+    with pytest.raises(KafkaError, match=f"offset 2 of partition 0 of topic {topic} was deleted"):
         rows(fetcher, topic, 2, 10)
     assert [offset for offset, _, _ in rows(fetcher, topic, 5, 10)] == [5, 6, 7, 8, 9]
 

@@ -34,7 +34,9 @@ def test_what_overlaps_is_not_recorded(ahead: bool, read: Read) -> None:
     found.set_result([(b"", read)])
     turn = Turn("run", 2, [Range("topic", 3, 0, 99)], 1.0, 10)
     running = Slice(7, None, {}, turn, Telling({}), ahead, found)  # type: ignore[arg-type]
-    with pytest.raises(StreamError, match=r"STREAM.TASK_LOST: .*partition 3 of topic was lost.*start"):
+    with pytest.raises(
+        StreamError, match=r"STREAM.TASK_LOST: .*partition 3 of topic was lost.*start"
+    ):
         stream._end(running, None)
     assert stream._at == {3: 13}
 
@@ -49,5 +51,7 @@ def test_a_batch_with_a_lost_task_ends_and_its_tasks_know_the_leader(
     assert [each.epoch for each in records.ranges] == [7, NO_EPOCH]
     done = [(b"", Reached(9, epoch=7)), (b"", Reached(2, epoch=8, lost=True))]
     monkeypatch.setattr("stackcast.jobs.adapters.stream.input.run_tasks", lambda *_: done)
-    with pytest.raises(StreamError, match=r"STREAM.TASK_LOST: .*partition 4 of topic was lost.*start"):
+    with pytest.raises(
+        StreamError, match=r"STREAM.TASK_LOST: .*partition 4 of topic was lost.*start"
+    ):
         records.through(lambda _: iter, REPORT)

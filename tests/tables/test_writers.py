@@ -60,7 +60,7 @@ def test_a_second_owner_is_refused_and_the_error_names_the_first(local_tables):
     first.claim("one", "local-17", "/var/one")
     who = f"process {os.getpid()} on {socket.gethostname()}, application local-17 of checkpoint "
     with pytest.raises(
-        TableError, match=f"WRITER_ACTIVE: {ROLE} .*{re.escape(who)}/var/one, since 20"
+        TableError, match=f"WRITER_ACTIVE: the {ROLE} .*{re.escape(who)}/var/one, since 20"
     ):
         second.claim("two", "local-18")
     second.release()

@@ -172,9 +172,7 @@ class Identity:
                 f"{onward}",
             )
         if anew := [name for name in now.tables if self.tables.get(name) != now.tables[name]]:
-            raise other_tables(
-                f"{', '.join(anew)} created again since the checkpoint was created", onward
-            )
+            raise other_tables(f"created again: {', '.join(anew)}", onward)
 
 
 def _publisher(settings: Settings) -> str:

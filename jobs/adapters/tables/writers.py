@@ -95,8 +95,8 @@ class Fence:
             if before and before["owner"] != owner and not before["ended_at"] and not take_over:
                 raise TableError(
                     "WRITER_ACTIVE",
-                    f"the {self._role} already has a writer, {_who(before)}, and two writers "
-                    "would send everything twice: stop that writer. If it is dead, or should be "
+                    f"the {self._role} already has a writer ({_who(before)}), and two writers "
+                    "would send everything twice: stop that writer. If it is dead or should be "
                     "replaced, start this one once with --take-over",
                 )
             row: dict[str, Any] = {
@@ -185,10 +185,10 @@ class Fence:
         return None if self._row is None else (self._role, int(self._row["epoch"]))
 
     def _fenced(self) -> TableError:
-        who = _who(self._winner) if self._winner else "which has deleted our row"
+        who = _who(self._winner) if self._winner else "it deleted the row of this one"
         return TableError(
             "FENCED",
-            f"another writer took over the {self._role}, {who}: nothing more was sent or written "
+            f"another writer took over the {self._role} ({who}): nothing more was sent or written "
             "here. To continue here, stop that writer, and start this one with --take-over",
         )
 
