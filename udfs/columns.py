@@ -301,8 +301,8 @@ def _check_new_columns(df: DataFrame, added: Sequence[str]) -> None:
     for name, compared in zip(reversed(added), reversed(names), strict=False):
         if names.count(compared) > 1:
             raise ValueError(
-                f"there would be two columns {name!r}: rename one, or choose another name by "
-                "rules_column or receivers_column"
+                f"the result would have two columns named {name!r}: rename the existing column, "
+                "or set rules_column or receivers_column to another name"
             )
 
 
@@ -321,7 +321,7 @@ def _compile(schema: pa.Schema, rules: Sequence[Subscription]) -> tuple[RowMatch
     matcher = RowMatcher(schema, rules, warned.append)
     texts = [str(warning) for warning in warned[:_MOST_WARNINGS]]
     if len(warned) > len(texts):
-        texts.append(f"{len(warned) - len(texts)} more warnings of rules are not shown")
+        texts.append(f"{len(warned) - len(texts)} more rule warnings are not shown")
     return matcher, texts
 
 

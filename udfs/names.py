@@ -32,10 +32,12 @@ def name_fault(name: str) -> str | None:
         return "is blank"
     for place, character in enumerate(name, 1):
         if not character.isprintable():
-            return f"has '{printable(character)}' as character {place}, which does not print"
+            return (
+                f"contains the non-printable character '{printable(character)}' at position {place}"
+            )
     size = len(name.encode())
     if size > MOST_NAME:
-        return f"has {size} bytes, and {MOST_NAME} are possible: '{name[:MAX_NAME]}...'"
+        return f"has {size} bytes, but at most {MOST_NAME} are allowed: '{name[:MAX_NAME]}...'"
     return None
 
 

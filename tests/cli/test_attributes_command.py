@@ -378,5 +378,5 @@ def test_headers_of_other_widths_are_written_read_and_shown(tmp_path: Path):
         group = {"id_pairs": "01", "bitmask": "02"}[encoding]
         frame = bytes.fromhex(f"0353430000{group} 020000000001 9001" + header)
         assert "hum=30" in dissect(frame, *map(str, known)).stdout
-    with pytest.raises(AttributeTableError, match="no id of 0 to 31"):
+    with pytest.raises(AttributeTableError, match="needs an id from 0 to 31"):
         run("encode", "--attributes", file, stdin=line)

@@ -162,7 +162,7 @@ def test_a_rule_is_added_under_the_next_free_id_and_listed(tables: Tables):
                 "                     ^",
             ],
         ),
-        ("h3", "all", ["rule:1:1: SUBSCRIPTION.UNKNOWN_HOST: subscriber 'h3' is not a host"]),
+        ("h3", "all", ["rule:1:1: SUBSCRIPTION.UNKNOWN_HOST: subscriber 'h3' of rule "]),
         ("feed1", "all", ["rule:1:1: SUBSCRIPTION.PUBLISHER_AS_RECEIVER"]),
         ("h1", "price >", ["SUBSCRIPTION.SYNTAX"]),
         ("h1", "", ["SUBSCRIPTION.EMPTY"]),

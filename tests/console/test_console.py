@@ -182,7 +182,7 @@ def test_a_draft_is_judged_by_the_grammar_the_network_and_the_grants(filled_tabl
     row = {"format": "itch", "filter": "all : recent <- count()", "enabled": True}
     row |= {"updated_by": None, "updated_at": None}
     tables.append("subscriptions", [row | {"id": "updates", "subscriber": "h2"}])
-    assert len(judged(**reading)["warnings"]) == 1, "variables belong to their subscriber"
+    assert len(judged(**reading)["warnings"]) == 1, "each subscriber has its own variables"
     assert judged(**reading, subscriber="h2")["warnings"] == []
     assert len(judged(**reading, subscriber="h2", id="updates")["warnings"]) == 1, "it is replaced"
     grant = {"id": "g", "subscriber": "h2", "format": "itch", "filter": "all"}

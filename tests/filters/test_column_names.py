@@ -117,7 +117,7 @@ def test_a_text_that_is_compared_with_a_time_has_a_warning(time: str, copies: in
     warned: list[SubscriptionError] = []
     RowMatcher(NESTED, rules, warned.append)
     assert [warning.code for warning in warned] == ["SUBSCRIPTION.TIME_AS_TEXT"] * copies
-    assert "rule '0'" in warned[0].message and "letter by letter" in warned[0].message
+    assert "rule '0'" in warned[0].message and "compared as a string" in warned[0].message
 
 
 def test_a_time_that_is_compared_with_a_time_has_no_warning() -> None:
@@ -139,8 +139,8 @@ RULE = Subscription("1", "h1", "price > 5")
         ([RULE._replace(filter=None)], ["rules[0] has filter of type NoneType"]),
         ([RULE._replace(id=1)], ["rules[0] has id of type int"]),
         ([{"id": "1", "filter": "price > 5"}], ["rules[0] has the columns id, filter"]),
-        (RULE, ["rules is a Subscription", "a list of rules"]),
-        ("price > 5", ["rules is a str", "a list of rules"]),
+        (RULE, ["not a Subscription", "a list of rules"]),
+        ("price > 5", ["not a str", "a list of rules"]),
         (None, ["rules is a NoneType", "a list of rules"]),
     ],
 )

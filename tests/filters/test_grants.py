@@ -158,7 +158,7 @@ def test_a_rejection_says_what_is_granted():
     rows = [Subscription("a", "h1", "price > 5"), Subscription("b", "h2", "price > 5")]
     first, second = check(rows, ITCH, HOSTS, "feed1", grants)[1]
     assert first.code == "SUBSCRIPTION.NOT_GRANTED"
-    assert "'h1' may not get all that the rule asks for" in first.message
+    assert "'h1' is not allowed to receive all events" in first.message
     assert "'stock == GOOGL', 'stock == IBM'" in first.message
     assert "'stock == IBM'" in second.message and "GOOGL" not in second.message
 

@@ -220,7 +220,7 @@ def test_a_text_that_is_compared_with_a_time_causes_a_python_warning(spark):
         assert len(caught) == 3 and caught[0].filename == __file__
     with pytest.warns(UserWarning, match="TIME_AS_TEXT|130 more warnings") as caught:
         match(events, doubtful * 50)
-    assert str(caught[-1].message) == "130 more warnings of rules are not shown"
+    assert str(caught[-1].message) == "130 more rule warnings are not shown"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         match(events, [Subscription("1", "h1", 'time > "2026-03-01T00:00:00Z"')])

@@ -80,7 +80,7 @@ def test_a_constant_is_the_nearest_float_as_an_event_is(value: float) -> None:
         raw = read_json(record, REGISTRY)[1]
     except MessageError as error:
         assert error.what == "VALUE_OUT_OF_RANGE" and abs(value) > LARGEST
-        with pytest.raises(SpecificationError, match="largest float"):
+        with pytest.raises(SpecificationError, match="range of a 32-bit float"):
             LEVEL.from_raw(value)
         events = read_records([record], REGISTRY)
         assert REASONS[int(events.reason[0])] == "value_out_of_range"
@@ -178,16 +178,16 @@ def ends(text: str) -> list[tuple[float, str]]:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("level > warm", "compares with one, such as 50.25"),
-        ("level > 1e39", "beyond the largest float"),
+        ("level > warm", "with a number, such as 50.25"),
+        ("level > 1e39", "beyond the range of a 32-bit float"),
         ("level > 0x10", "not a number"),
         ("place == ABCDE", "longer than 4 characters"),
         ("place == '\u00e9'", "ASCII"),
-        ("avg(level) > 3", "no even steps apart; ask for its min or max"),
-        ("sum(level) > 3", "no even steps apart"),
-        ("avg(place) > 3", "holds text"),
-        ("moved(level, 0.5)", "no even steps apart; write changed"),
-        ("moved(place, 1)", "holds text, which moves by no number"),
+        ("avg(level) > 3", "not evenly spaced; use min or max"),
+        ("sum(level) > 3", "not evenly spaced"),
+        ("avg(place) > 3", "contains text"),
+        ("moved(level, 0.5)", "cannot measure a distance; write changed"),
+        ("moved(place, 1)", "contains text, and moved compares only numbers"),
     ],
 )
 def test_what_no_float_and_no_text_is_is_refused_with_the_reason(text: str, words: str) -> None:
@@ -198,7 +198,7 @@ def test_what_no_float_and_no_text_is_is_refused_with_the_reason(text: str, word
 @pytest.mark.parametrize("kind", ["float", "text"])
 @pytest.mark.parametrize("usual", [{"scale": "0.1"}, {"offset": 1}])
 def test_floats_and_texts_have_no_scale_of_their_own(kind, usual) -> None:
-    with pytest.raises(AttributeTableError, match="scale is 1 and whose offset is 0"):
+    with pytest.raises(AttributeTableError, match="scale must be 1 and whose offset must be 0"):
         attribute(0, "x", kind, **usual)
 
 

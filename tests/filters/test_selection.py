@@ -73,7 +73,7 @@ def test_a_rule_counts_once_for_each_host_and_the_oldest_that_fit_stay() -> None
     assert [row.id for row in chosen] == ["a", "c", "d"]
     assert (rejection.id, rejection.subscriber) == ("b", "h1")
     assert rejection.code == "SUBSCRIPTION.QUOTA"
-    assert "forward to 3 hosts in all" in rejection.message and " 1 of these" in rejection.message
+    assert "name 3 receivers in total" in rejection.message and " 1 of these" in rejection.message
     assert len(selected(rows, since)[0]) == 4
 
 
@@ -85,7 +85,7 @@ def test_an_id_belongs_to_its_oldest_pair_and_a_rejected_duplicate_leaves_its_ro
     (rejection,) = rejections
     assert rejection.code == "SUBSCRIPTION.DUPLICATE_ID"
     assert (rejection.id, rejection.subscriber) == ("r", "h1")
-    assert "an older row, of subscriber 'h2'" in rejection.message
+    assert "an older row of subscriber 'h2'" in rejection.message
     # A pair without a version is younger than any other.
     assert selected(rows, {("r", "h1"): 3})[0][0].subscriber == "h1"
 

@@ -159,15 +159,20 @@ def test_a_name_keeps_the_one_field_that_it_means():
     [
         ("avg(at, 5) > 1", "AMBIGUOUS_FIELD", 5, "add.at, trade.at"),
         ("*.stok == A", "UNKNOWN_FIELD", 1, "did you mean 'stock'"),
-        ("*.length > 1", "UNKNOWN_FIELD", 1, "no message type of trades has a field 'length'"),
-        ("at > 24:00:00", "BAD_CONSTANT", 6, "no time of a day"),
-        ("at > 09:60:00", "BAD_CONSTANT", 6, "no time of a day"),
-        ("opens == 09:30:00.5", "BAD_CONSTANT", 10, "finer than 1/1 of a second"),
+        (
+            "*.length > 1",
+            "UNKNOWN_FIELD",
+            1,
+            "no message type of trades has a field named 'length'",
+        ),
+        ("at > 24:00:00", "BAD_CONSTANT", 6, "not a time of day"),
+        ("at > 09:60:00", "BAD_CONSTANT", 6, "not a time of day"),
+        ("opens == 09:30:00.5", "BAD_CONSTANT", 10, "more precise than 1/1 of a second"),
         ("price > 09:30:00", "BAD_CONSTANT", 9, "not a number"),
         ("at > soon", "BAD_CONSTANT", 6, "such as 09:30:00"),
         ("avg(price, 100ns) > 1", "SYNTAX", 15, "found 'ns'"),
         ("avg(price, 0.5us) > 1", "BAD_AGGREGATE", 12, "a whole number"),
-        ("avg(price, 0s) > 1", "BAD_AGGREGATE", 12, "a window is 1 to"),
+        ("avg(price, 0s) > 1", "BAD_AGGREGATE", 12, "whole number of microseconds from 1 to"),
     ],
 )
 def test_what_is_wrong_with_shared_names_times_and_durations(

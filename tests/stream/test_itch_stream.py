@@ -334,7 +334,7 @@ def test_a_host_gets_only_granted_messages_from_the_next_batch_on(deployment, it
         rejected = {row["id"]: row for row in polled(deployment.tables, "rejected_subscriptions")}
         assert {row["code"] for row in rejected.values()} == {"SUBSCRIPTION.NOT_GRANTED"}
         assert set(rejected) == {"side", "none", "both"}
-        assert "'h2' may not get all" in rejected["side"]["message"]
+        assert "'h2' is not allowed to receive all" in rejected["side"]["message"]
         # `who_gets` reads these rows.
         leaves = polled(deployment.tables, "filter_leaves")
         assert {host for row in leaves for host in row["receivers"]} == {"h1"}

@@ -94,8 +94,8 @@ def advertised_terms(row: Advertisement, specification: Specification) -> list[T
             "SYNTAX",
             row.filter,
             (1, 1),
-            f"an advertisement says what {row.publisher!r} publishes, so it has a condition only; "
-            "leave out the actions after the colon",
+            f"the advertisement of {row.publisher!r} may contain only a condition: remove the "
+            "actions after the colon",
         )
     return field_terms(rule.condition, specification)
 

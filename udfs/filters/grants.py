@@ -110,13 +110,17 @@ class Grants:
         own = self._texts.get(receiver, []) + self._texts.get(EVERYBODY, [])
         shown = [f"'{text[:_SHOWN_LENGTH]}'" for text in own[:_SHOWN]]
         more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
-        granted = f"grants has for it {', '.join(shown)}{more}" if own else "grants has nothing"
+        granted = (
+            f"contains only the grants {', '.join(shown)}{more} for it"
+            if own
+            else "contains no grant for it"
+        )
         return subscription_error(
             "NOT_GRANTED",
             text,
             (1, 1),
-            f"'{receiver}' may not get all that the rule asks for: table {granted}; ask for "
-            "less, or for a grant",
+            f"{receiver!r} is not allowed to receive all events that the rule matches: table "
+            f"grants {granted}; narrow the rule, or add a grant",
         )
 
     @cached_property
@@ -175,8 +179,8 @@ def _granted_terms(row: Grant, specification: Specification) -> list[Term]:
             "SYNTAX",
             row.filter,
             (1, 1),
-            f"a grant says which events {row.subscriber!r} may get, so it has a condition on "
-            "fields only; leave out state, and the actions after the colon",
+            f"the grant of {row.subscriber!r} may contain only a condition on fields: remove "
+            "macros, variables and the actions after the colon",
         )
     return field_terms(rule.condition, specification)
 

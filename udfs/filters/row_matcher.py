@@ -39,7 +39,7 @@ def read_rules(rules: Iterable[Any]) -> list[Subscription]:
     if single or not isinstance(rules, Iterable):
         raise SubscriptionError(
             "NOT_A_RULE",
-            f"rules is a {type(rules).__name__}, and a list of rules is expected: pass "
+            f"rules must be a list of rules, not a {type(rules).__name__}: pass "
             '[Subscription("1", "h1", "price > 50")]',
         )
     read = (_read_rule(number, rule) for number, rule in enumerate(rules))
@@ -70,7 +70,7 @@ def _not_a_rule(number: int, fault: str) -> SubscriptionError:
     return SubscriptionError(
         "NOT_A_RULE",
         f"rules[{number}] {fault}: pass Subscription(id, subscriber, filter), or a row with the "
-        "columns id, subscriber and filter, all of them texts",
+        "string columns id, subscriber and filter",
     )
 
 
@@ -102,7 +102,10 @@ class RowMatcher:
             raise _of_rule(rules[at], error)
         table = table_of_texts(texts, read, specification)
         for at in (*table.kept, *table.updates):
-            why = "a rule with state is for events in their order, and rows of a table have none"
+            why = (
+                "the rule keeps state, which requires ordered events, but the rows of a table "
+                "have no order"
+            )
             raise _of_rule(rules[at], subscription_error("STATE_IN_TABLE", texts[at], (1, 1), why))
         if warned is not None:
             for at, warning in warnings_of_table(read, texts, specification):
@@ -154,7 +157,7 @@ class RowMatcher:
         for rule, number in zip(rules, read.outcome.tolist(), strict=True):
             named, calls, _ = actions[number]
             if calls:
-                why = f"action '{calls[0].name}' is for a switch to perform; write fwd(...)"
+                why = f"action '{calls[0].name}' can only be performed by a switch; write fwd(...)"
                 fault = subscription_error("ACTION_FOR_SWITCH", rule.filter, (1, 1), why)
                 raise _of_rule(rule, fault)
             found.append(named or (rule.subscriber,))

@@ -142,7 +142,7 @@ def _remarks(rule: Rule, specification: Specification) -> Iterator[RuleWarning]:
     known = {warning.what for warning in (*rule.warnings, *types.conflicts)}
     line, column = types.first or (1, 1)
     if not terms and known.isdisjoint(("NEVER_TRUE", "TWO_MESSAGES")):
-        why = "no event meets this rule; between alternatives stands 'or', as in a == 1 or a == 2"
+        why = "no event can match this rule; join alternatives by 'or', as in a == 1 or a == 2"
         yield RuleWarning("NEVER_TRUE", line, column, why)
     if types.changes:
         yield from _fixed(rule, types.changes, specification)
@@ -153,7 +153,10 @@ def _remarks(rule: Rule, specification: Specification) -> Iterator[RuleWarning]:
             rest = tuple(literal for literal in term if literal[0] != MESSAGE_TYPE)
             by_type.setdefault(kind, []).append(rest)
         if any(_always(those, specification) for those in by_type.values()):
-            why = "every event that has the fields meets this rule; the rule for all is: all"
+            why = (
+                "this rule matches every event that contains the fields; to match every event, "
+                "write all"
+            )
             yield RuleWarning("ALWAYS_TRUE", line, column, why)
 
 
@@ -173,9 +176,9 @@ def _fixed(
         field = _changing(node)
         if field is not None and (field.qualified, node.subject.window) in found:
             why = (
-                f"the rest of this rule leaves '{field.qualified}' no value to change to, so it "
-                "changes once, with the first event: only events on which the rest is true are "
-                "compared"
+                f"the rest of this rule allows '{field.qualified}' only one value, so it "
+                "changes once, at the first event, because only events that satisfy the rest "
+                "of the rule are compared"
             )
             yield RuleWarning("NO_CHANGE", node.line, node.column, why)
 
@@ -262,7 +265,8 @@ class _Types:
         if field is None:
             return
         why = (
-            f"'{field.qualified}' is a field of another message than the comparisons before "
-            "it, and an event is one message, so no event meets both; write 'or', or two rules"
+            f"'{field.qualified}' and the fields compared before it belong to different "
+            "message types, and an event is one message, so no event satisfies both "
+            "comparisons; write 'or', or two rules"
         )
         self.conflicts.append(RuleWarning("TWO_MESSAGES", node.line, node.column, why))

@@ -130,25 +130,25 @@ def _owners(rows: Sequence[Row], order: _Seniority) -> dict[int, Row]:
 def _duplicate(row: Row, owner: Row) -> SubscriptionError:
     other = "another row of the same subscriber"
     if row["subscriber"] != owner["subscriber"]:
-        other = f"an older row, of subscriber {owner['subscriber']!r}"
+        other = f"an older row of subscriber {owner['subscriber']!r}"
     return SubscriptionError(
         "DUPLICATE_ID",
-        f"id {row['id']!r} belongs to {other}: write this rule under another id, or delete it",
+        f"id {row['id']!r} already belongs to {other}: give this rule another id, or delete it",
     )
 
 
 def _quota(row: Row, most: int, left: int) -> SubscriptionError:
     return SubscriptionError(
         "QUOTA",
-        f"the rules of {row['subscriber']!r} may forward to {most} hosts in all, counted rule by "
-        f"rule from the oldest on, and {left} of these are left for this rule: disable or join "
-        "some rules, or ask for a higher quota",
+        f"the rules of {row['subscriber']!r} may name {most} receivers in total, counted from the "
+        f"oldest rule, and only {left} remain for this rule: disable or merge some rules, or ask "
+        "for a higher quota",
     )
 
 
 def _unknown_format(row: Row, form: str) -> SubscriptionError:
     return SubscriptionError(
-        "UNKNOWN_FORMAT", f"there is no message format {row['format']!r}: write {form!r}"
+        "UNKNOWN_FORMAT", f"unknown message format {row['format']!r}: write {form!r}"
     )
 
 

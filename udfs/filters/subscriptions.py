@@ -359,32 +359,42 @@ class _Checker:
                     "ACTION_FOR_SWITCH",
                     text,
                     (1, 1),
-                    f"action '{action.name[:MAX_NAME]}' is for a switch to perform, and this rule "
-                    "is for the stream, which forwards; write fwd(...), or no action",
+                    f"action '{action.name[:MAX_NAME]}' can only be performed by a switch, but "
+                    "the stream evaluates this rule; write fwd(...), or remove the action",
                 )
 
     def receivers(self, row: Subscription, rule: Rule) -> tuple[str, ...]:
         """Returns the receivers, sorted. Errors: ``SubscriptionError`` for one who cannot
         receive."""
         hosts, publisher = self._hosts, self._publisher
+        of_rule = f" of rule {row.id[:MAX_NAME]!r}" if row.id else ""
         for name, place in zip(rule.receivers, rule.places, strict=True):
-            fault = _fault("host", name, hosts, publisher)
+            fault = _fault(f"receiver {name[:MAX_NAME]!r}{of_rule}", name, hosts, publisher)
             if fault:
                 raise subscription_error(fault[0], row.filter, place, fault[1], fault[2])
         if rule.receivers:
             return tuple(sorted(rule.receivers))
-        fault = _fault("subscriber", row.subscriber, hosts, publisher)
+        title = f"subscriber {str(row.subscriber)[:MAX_NAME]!r}{of_rule}"
+        fault = _fault(title, row.subscriber, hosts, publisher)
         if fault:
-            raise subscription_error(fault[0], row.filter or "", (1, 1), fault[1], fault[2])
+            # The text of the rule does not contain the name, so no caret can point at it.
+            hint = f"; did you mean '{fault[2]}'?" if fault[2] else ""
+            raise SubscriptionError(
+                fault[0],
+                f"line 1, column 1: {fault[1]}{hint}",
+                line=1,
+                column=1,
+                suggestion=fault[2],
+            )
         return (row.subscriber,)
 
 
 def _fault(
-    role: str, name: str, hosts: Iterable[str], publisher: str
+    title: str, name: str, hosts: Iterable[str], publisher: str
 ) -> tuple[str, str, str | None] | None:
-    title = f"{role} '{str(name)[:MAX_NAME]}'"
+    """Returns code, message and suggestion if a host of this name cannot receive, or None."""
     if name == publisher:
-        message = f"{title} is the publisher and cannot receive what it sends"
+        message = f"{title} is the publisher, which cannot receive its own events"
         return "PUBLISHER_AS_RECEIVER", message, None
     if name not in hosts:
         near = nearest(str(name), (host for host in hosts if host != publisher))

@@ -90,7 +90,7 @@ def _comparisons(node: Node) -> Iterator[tuple[str, StatePredicate]]:
 def _warning(text: str, node: StatePredicate, name: str, owner: str) -> SubscriptionError:
     rules = f"rule of subscriber '{owner}'" if owner else "rule"
     message = (
-        f"no {rules} updates the variable '{name}', so it is always 0 here; variables belong to "
-        f"their subscriber: add the action {name} <- count() to a rule of the same subscriber"
+        f"no {rules} updates variable '{name}', so it is always 0 here; each subscriber has "
+        f"its own variables: add the action {name} <- count() to a rule of this subscriber"
     )
     return subscription_error("NEVER_UPDATED", text, (node.line, node.column), message)

@@ -282,7 +282,9 @@ def named_order(order: Order) -> tuple[str, ...]:
     if order == "specification":
         return ()
     if isinstance(order, str):
-        raise ValueError(f"{order!r} is no order here: 'specification', or names of fields")
+        raise ValueError(
+            f"unknown field order {order!r}: use 'specification', or a list of field names"
+        )
     return tuple(order)
 
 
@@ -290,10 +292,9 @@ def too_large(max_entries: int) -> FilterError:
     """Makes the error of a set of rules that needs more rows than it may."""
     return FilterError(
         "TOO_LARGE",
-        f"the subscriptions need more than {max_entries} table entries. Rules that "
-        "compare several fields with many different constants multiply, as do rules that "
-        "each ask for another field: use fewer distinct thresholds, or name the stock in "
-        "each rule",
+        f"the subscriptions need more than {max_entries} table entries, because rules that "
+        "compare different fields, or several fields with many constants, multiply: use fewer "
+        "distinct constants, or have each rule name the stock",
         max_entries=max_entries,
     )
 

@@ -96,8 +96,9 @@ def make_levels(
     if count > MOST_LEVELS:
         raise FilterError(
             "TOO_MANY_FIELDS",
-            f"the subscriptions ask for {count} fields and cells of state together; there may be "
-            f"{MOST_LEVELS}. Every macro has a cell for each condition that it stands beside",
+            f"the subscriptions compare {count} fields and state cells together, but at most "
+            f"{MOST_LEVELS} are supported; a macro needs a separate cell for each condition that "
+            "it is combined with, so use fewer combinations",
             count=count,
         )
     return Levels(

@@ -334,10 +334,9 @@ class Diagrams:
         if need == diagram_pool.NEED_LESS:
             raise FilterError(
                 "TOO_LARGE",
-                f"the subscriptions need more than {self.max_rows} table entries. Rules that "
-                "compare several fields with many different constants multiply, as do rules that "
-                "each ask for another field: use fewer distinct thresholds, or name the stock in "
-                "each rule",
+                f"the subscriptions need more than {self.max_rows} table entries, because rules "
+                "that compare different fields, or several fields with many constants, multiply: "
+                "use fewer distinct constants, or have each rule name the stock",
                 max_entries=self.max_rows,
             )
         if need == diagram_pool.NEED_STACK:

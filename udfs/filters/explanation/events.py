@@ -106,7 +106,9 @@ class EventReader:
         TWO_TYPES, BAD_TIME.
         """
         if not isinstance(found, dict):
-            raise EventError("NOT_OBJECT", "an event is a JSON object of fields")
+            raise EventError(
+                "NOT_OBJECT", "an event must be a JSON object whose keys are field names"
+            )
         values: dict[str, int] = {}
         message_type: int | None = None
         time = 0
@@ -121,7 +123,7 @@ class EventReader:
             raw = value if type(value) is int and 0 <= value < known.limit else _raw(known, value)
             qualified = known.field.qualified
             if qualified in values:
-                raise EventError("REPEATED_FIELD", f"{qualified} is there twice")
+                raise EventError("REPEATED_FIELD", f"the event contains field {qualified} twice")
             values[qualified] = raw
             if known.header_type is not None:
                 if message_type is None:
@@ -129,13 +131,15 @@ class EventReader:
                 elif message_type != known.header_type:
                     raise EventError(
                         "TWO_TYPES",
-                        f"{self._types[message_type].split('.')[0]} and {known.field.header} are "
-                        "different messages, and an event is one",
+                        "the event contains fields of both "
+                        f"{self._types[message_type].split('.')[0]} and {known.field.header}, but "
+                        "an event is a message of one type",
                     )
                 if known.is_type and raw != message_type:
                     raise EventError(
                         "TWO_TYPES",
-                        f"{qualified} is {chr(message_type)!r}, not {chr(raw)!r}",
+                        f"the event has {qualified} = {chr(raw)!r}, but its fields belong to "
+                        f"message type {chr(message_type)!r}",
                     )
         if message_type is not None:
             values[self._types[message_type]] = message_type
@@ -150,9 +154,11 @@ class EventReader:
             found = _JSON.decode(line)
         except (ValueError, RecursionError) as error:
             what = (
-                str(error).splitlines()[0] if isinstance(error, ValueError) else "nested too deep"
+                str(error).splitlines()[0]
+                if isinstance(error, ValueError)
+                else "it is nested too deeply"
             )
-            raise EventError("NOT_JSON", f"no JSON: {what}") from None
+            raise EventError("NOT_JSON", f"the line is not valid JSON: {what}") from None
         return self.read_object(found)
 
     def read(self, lines: Sequence[str | EventError]) -> EventColumns:
@@ -197,7 +203,7 @@ class EventReader:
         bits."""
         time = self._clock.time(event.values, event.time_us)
         if not -_MAX_TIME <= time <= _MAX_TIME:
-            raise EventError("BAD_TIME", "the time does not fit 63 bits")
+            raise EventError("BAD_TIME", "the time of the event does not fit in 63 bits")
         return time
 
     def _look_up(self, name: str) -> _Known | None:
@@ -209,7 +215,9 @@ class EventReader:
                 return None
             # Names of any length come from outside; nothing of them is kept.
             if error.what == "UNKNOWN_FIELD" and len(name) > 64:
-                raise EventError("UNKNOWN_FIELD", f"there is no field '{name[:61]}...'") from None
+                raise EventError(
+                    "UNKNOWN_FIELD", f"the format has no field '{name[:61]}...'"
+                ) from None
             if error.what == "AMBIGUOUS_FIELD":
                 raise EventError("AMBIGUOUS_FIELD", error.message) from None
             raise EventError("UNKNOWN_FIELD", error.message) from None
@@ -230,7 +238,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         shown = twice if len(twice) <= 64 else f"{twice[:61]}..."
-        raise EventError("REPEATED_FIELD", f"{shown} is there twice")
+        raise EventError("REPEATED_FIELD", f"the event contains field {shown} twice")
     return found
 
 
@@ -244,10 +252,15 @@ def _raw(known: _Known, value: Any) -> int:
     if type(value) not in (int, str) and not of_attribute:
         shown = json.dumps(value)[:40]
         name = known.field.qualified
-        raise EventError("BAD_VALUE", f"{shown} is no raw value: write an integer or text ({name})")
+        raise EventError(
+            "BAD_VALUE", f"{shown} is not a raw value of {name}: write an integer or a string"
+        )
     if isinstance(value, str) and not value.isascii():
         shown = json.dumps(value[:40], ensure_ascii=False)
-        raise EventError("BAD_VALUE", f"{shown} is not ASCII ({known.field.qualified})")
+        raise EventError(
+            "BAD_VALUE",
+            f"the value {shown} of {known.field.qualified} contains non-ASCII characters",
+        )
     try:
         raw = known.field.from_raw(value)
     except SpecificationError as error:
@@ -261,7 +274,9 @@ def _raw(known: _Known, value: Any) -> int:
 
 def _time(value: object) -> int:
     if type(value) is not int or not 0 <= value <= _MAX_TIME:
-        raise EventError("BAD_TIME", f"{TIME} is a whole number of microseconds of at most 63 bits")
+        raise EventError(
+            "BAD_TIME", f"{TIME} must be an integer number of microseconds of at most 63 bits"
+        )
     return value
 
 

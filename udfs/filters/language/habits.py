@@ -72,23 +72,27 @@ def _pattern(words: dict[str, str]) -> str:
     example = begins_with(field, start)
     if not start or word.startswith(("end", "contain", "include")):
         return (
-            f"there are no patterns; list the values, as in {field} in {{A, B}}, "
-            f"or give a range, as in {example}"
+            f"patterns are not supported; list the values, as in {field} in {{A, B}}, or use "
+            f"a range, as in {example}"
         )
     if words.get("not") or word.startswith("!"):
-        return f"there are no patterns; what does not begin with {start} is not ({example})"
-    return f"there are no patterns; what begins with {start} is {example}"
+        return (
+            f"patterns are not supported; to match values that do not begin with {start}, write "
+            f"not ({example})"
+        )
+    return f"patterns are not supported; to match values that begin with {start}, write {example}"
 
 
 def _null(words: dict[str, str]) -> str:
     if words["not"]:
         return (
-            "a comparison holds only for events that have the field, so leave this out; "
-            "to ask for nothing else, write a comparison that any value meets, as in price >= 0"
+            "a comparison matches only events that contain the field, so this test is "
+            "redundant: remove it, or, to test only for presence, write a comparison that "
+            "every value satisfies, such as price >= 0"
         )
     return (
-        "there is no NULL, and no rule for events that lack a field: "
-        "leave this out, or ask for a field that such events have"
+        "NULL is not supported, and no rule can test for a missing field: remove this test, "
+        "or compare a field that such events contain"
     )
 
 
@@ -99,28 +103,29 @@ def _sign(words: dict[str, str]) -> str:
 
 def _macro_on_the_right(words: dict[str, str]) -> str:
     return (
-        "a comparison has a constant on its right, so two values of events are not compared; "
-        f"{words['word']}(...) stands on the left, as in avg(price) > 50"
+        "the right side of a comparison must be a constant, and two values of an event cannot "
+        f"be compared; write {words['word']}(...) on the left, as in avg(price) > 50"
     )
 
 
 def _method(words: dict[str, str]) -> str:
     if words["word"].lower().startswith(("starts", "begins", "has_prefix", "match")):
         return _pattern(words)
-    return f"fields have no functions; write the field, then a comparison: {words['field']} == A"
+    return f"fields have no methods; write a comparison, such as {words['field']} == A"
 
 
 def _drop(words: dict[str, str]) -> str:
     return (
-        "no rule drops: an event goes only where a rule forwards it, so leave the rule out, "
-        "or name in the other rules what they are not to have, as in stock != GOOGL"
+        "rules cannot drop events, because an event goes only to hosts to which a rule "
+        "forwards it: remove this rule, or exclude the events in the other rules, as in stock "
+        "!= GOOGL"
     )
 
 
 def _several(words: dict[str, str]) -> str:
     targets = ", ".join(part.strip() for part in _TARGETS.findall(words["all"]))
-    end = "behind ';' is the end of the rule, and " if words["sign"] == ";" else ""
-    return f"{end}one fwd names all receivers: write fwd({targets})"
+    end = "';' ends the rule, and " if words["sign"] == ";" else ""
+    return f"{end}a single fwd lists all receivers: write fwd({targets})"
 
 
 def _chain(words: dict[str, str]) -> str:
@@ -130,7 +135,7 @@ def _chain(words: dict[str, str]) -> str:
         first = f"{field} {turned} {words['low']}"
     else:
         first = f"{field} {words['first_sign']} {words['first']}"
-    return f"each comparison names its field: write {first} and {field} {sign} {value}"
+    return f"each comparison needs its own field: write {first} and {field} {sign} {value}"
 
 
 def _repeated(words: dict[str, str]) -> str:
@@ -139,22 +144,22 @@ def _repeated(words: dict[str, str]) -> str:
 
 
 def _set(words: dict[str, str]) -> str:
-    return f"the members of a set stand in braces, {words['field']} in {{1, 2}}; " + (
-        f"a range is {words['field']} between 1 and 5"
+    return f"a set is written in braces, as in {words['field']} in {{1, 2}}, " + (
+        f"and a range with between, as in {words['field']} between 1 and 5"
     )
 
 
 def _leading(words: dict[str, str]) -> str:
     return (
-        f"a rule begins with its condition: leave '{words['word']}' out, "
-        "as in stock == GOOGL and price > 50 : fwd(h1)"
+        f"a rule starts with its condition: remove '{words['word']}', as in stock == GOOGL "
+        "and price > 50 : fwd(h1)"
     )
 
 
 def _packet_filter(words: dict[str, str]) -> str:
     return (
-        f"'{words['word']}' is of another language: a rule compares fields of the message format "
-        "with constants, as in dst_port == 80"
+        f"'{words['word']}' is not part of the rule language: write comparisons of message "
+        "fields with constants, such as dst_port == 80"
     )
 
 
@@ -174,11 +179,11 @@ _TABLE: tuple[tuple[str, _Say], ...] = (
     ),
     (
         r"\A\s*(?P<word>\*|true|any|everything|always)\s*(?=:|;|\Z)",
-        lambda words: "the rule for every event is all, as in all : fwd(h1)",
+        lambda words: "to match every event, write all, as in all : fwd(h1)",
     ),
     (
         r"(?<![\w.)])(?P<word>\.(?P<field>[A-Za-z_]\w*))",
-        lambda words: f"names of fields have no dot before them: write {words['field']}",
+        lambda words: f"a field name does not start with a dot: write {words['field']}",
     ),
     (
         rf"{_FIELD}\s+(?P<not>not\s+)?(?P<word>i?like|rlike|regexp?|glob|similar\s+to|matches|match|"
@@ -216,20 +221,20 @@ _TABLE: tuple[tuple[str, _Say], ...] = (
     ),
     (
         r":[^{}]*\)\s*(?P<word>[,;])\s*[A-Za-z_]\w*\s*(?:\(|<-|←)",
-        lambda words: "several actions stand in braces: { fwd(1); seen <- count() }",
+        lambda words: "enclose several actions in braces, as in { fwd(1); seen <- count() }",
     ),
     (
         r":\s*(?P<word>fwd|forward|forwards|send|to|output|deliver)\s+(?:to\s+)?"
         r"(?P<host>[\w.\-]+)",
-        lambda words: f"receivers stand in parentheses: write fwd({words['host']})",
+        lambda words: f"enclose the receivers in parentheses: write fwd({words['host']})",
     ),
     (
         r":\s*(?P<word>[A-Za-z_][\w.\-]*)\s*(?=;|\Z)",
-        lambda words: f"receivers stand in fwd(...): write fwd({words['word']})",
+        lambda words: f"enclose the receivers in fwd(...): write fwd({words['word']})",
     ),
     (
         r"(?P<word>->|=>|-->|\?|\bthen\b|\bdo\b|(?<!:)(?<!:\s)\bfwd)\s*(?:fwd|forward|[A-Za-z_]\w*)?\s*\(",
-        lambda words: "actions stand behind a colon: write : fwd(h1)",
+        lambda words: "actions follow a colon: write : fwd(h1)",
     ),
     (
         rf"(?P<low>[\w.]+)\s*(?P<low_sign>[<>]=?|[≤≥])\s*{_FIELD}\s*(?P<sign>[<>]=?|[≤≥])"
@@ -261,17 +266,17 @@ _TABLE: tuple[tuple[str, _Say], ...] = (
     (
         r"[\w.)]\s*(?P<word>[*/+%])",
         lambda words: (
-            "there is no arithmetic: a field is compared with a constant, as in price > 50"
+            "arithmetic is not supported: compare a field with a constant, as in price > 50"
         ),
     ),
     (
         r"\b(?P<word>xor)\b",
-        lambda words: "there is no 'xor'; write a and not b or b and not a",
+        lambda words: "'xor' is not supported: write a and not b or b and not a",
     ),
     (
         rf"(?:[\w.)}}]|[\"'])\s+(?P<word>(?!(?:and|or|not|in|between)\b)[A-Za-z_][\w.]*)\s*"
         rf"(?:{_SIGN}|in\b|between\b)",
-        lambda words: "write 'and' or 'or' between two comparisons",
+        lambda words: "comparisons must be joined by 'and' or 'or'",
     ),
 )
 _HABITS = [(re.compile(pattern, _FLAGS | re.DOTALL), say) for pattern, say in _TABLE]

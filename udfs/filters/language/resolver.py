@@ -104,8 +104,9 @@ class Resolver:
         known = (self._specification.default_action or "").partition("(")[0].strip()
         if act.name != known:
             message = (
-                f"'{act.name[:MAX_NAME]}' is no action that is known: a switch takes it if its "
-                "program was made with it, and the stream only forwards"
+                f"action '{act.name[:MAX_NAME]}' is unknown: the stream can only forward "
+                "events, and a switch performs the action only if its P4 program was "
+                "generated with it"
             )
             self._warn("UNKNOWN_ACTION", act.name, message)
         return Call(str(act.name), tuple(map(self._argument, act.arguments)))
@@ -178,7 +179,7 @@ class Resolver:
             window = _microseconds(subject.window)
             most = min(10**MAX_WINDOW_DIGITS - 1, MAX_TIME // self._specification.clock_units)
             if not 0 < window <= most:
-                message = f"a window is 1 to {most} microseconds, and a whole number of them"
+                message = f"a window must be a whole number of microseconds from 1 to {most}"
                 raise self._error("BAD_AGGREGATE", subject.window, message)
         elif self._specification.counters:
             window = self._specification.counters[0].window
@@ -187,98 +188,125 @@ class Resolver:
             raise self._error(
                 "NO_WINDOW",
                 subject.function,
-                f"over which time? {self._specification.name} has no @query_counter, "
-                f"so write a window in microseconds, as in {example}",
+                f"the window is missing, and {self._specification.name} does not declare a "
+                f"default with @query_counter: write a window in microseconds, as in {example}",
             )
         return Aggregate(function, field, window)
 
     def _change(self, change: Change) -> Aggregate:
         name, band = change.function, change.band
         if isinstance(change.field, Macro):
-            message = f"{name} compares a field of events, and no function of them"
+            message = f"{name} requires a field of the event, not the result of a function"
             raise self._error("BAD_AGGREGATE", change.field.function, message)
         if change.field is None:
             example = "changed(price)" if name == "changed" else "moved(price, 0.5)"
-            raise self._error("BAD_AGGREGATE", name, f"{name} takes a field, as in {example}")
+            raise self._error("BAD_AGGREGATE", name, f"{name} requires a field, as in {example}")
         if self._specification.counter(str(change.field)) is not None:
-            message = f"{name} compares a field of events, and '{change.field}' is a variable"
+            message = f"{name} requires a field of the event, but '{change.field}' is a variable"
             raise self._error("BAD_AGGREGATE", change.field, message)
         field = self._field(change.field)
         if field.bits > MAX_VALUE_BITS:
-            message = f"'{field.qualified}' has over {MAX_VALUE_BITS} bits: too wide to be kept"
+            message = (
+                f"field '{field.qualified}' is wider than {MAX_VALUE_BITS} bits, the maximum for "
+                "stored values"
+            )
             raise self._error("BAD_AGGREGATE", change.field, message)
         shown = f"changed({change.field})"
         if name == "changed":
             if band is not None:
-                message = f"{shown} is any change; by how much is said with moved"
+                message = (
+                    f"{shown} matches every change and has no second argument; use moved to "
+                    "specify a distance"
+                )
                 raise self._error("BAD_AGGREGATE", band, message)
             return Aggregate("moved", field, 1)
         if field.kind == "string":
-            message = f"'{field.qualified}' holds text, which moves by no number; write {shown}"
+            message = (
+                f"field '{field.qualified}' contains text, and moved compares only numbers; write "
+                f"{shown}"
+            )
             raise self._error("BAD_AGGREGATE", change.field, message)
         if isinstance(field, FloatField):
             message = (
-                f"values of a float as '{field.name}' are no even steps apart; write {shown}, or "
-                "take an attribute of type decimal"
+                f"field '{field.name}' is a float, whose values are not evenly spaced, so "
+                f"moved cannot measure a distance; write {shown}, or use an attribute of type "
+                "decimal"
             )
             raise self._error("BAD_AGGREGATE", change.field, message)
         if band is None:
-            message = f"moved by how much? Write moved({change.field}, 0.5), or {shown} for any"
+            message = (
+                f"the distance is missing: write moved({change.field}, 0.5), or {shown} to match "
+                "every change"
+            )
             raise self._error("BAD_AGGREGATE", name, message)
         return Aggregate("moved", field, self._band(band, field))
 
     def _band(self, band: Token, field: Field) -> int:
         """Returns a dead band in raw values."""
-        wanted = f"a dead band is a number above 0, in units of '{field.qualified}'"
+        wanted = (
+            "the second argument of moved must be a number above 0, in units of "
+            f"'{field.qualified}'"
+        )
         if not _BAND.fullmatch(band) or len(band) > MAX_CONSTANT or not Fraction(band):
             raise self._error("BAD_AGGREGATE", band, wanted)
         raw = Fraction(band) / Fraction(field.unit)
         if raw.denominator > 1:
-            why = f"values of '{field.qualified}' are {field.unit:f} apart, and a band is so many"
-            raise self._error("BAD_AGGREGATE", band, f"{why} times this")
+            why = (
+                f"values of '{field.qualified}' are {field.unit:f} apart, and the second argument "
+                "of moved"
+            )
+            raise self._error("BAD_AGGREGATE", band, f"{why} must be a multiple of that")
         most = min((1 << field.bits) - 1, MAX_TIME)
         if raw > most:
-            message = f"no two values of '{field.qualified}' are so far apart"
+            message = f"two values of '{field.qualified}' can never be that far apart"
             raise self._error("BAD_AGGREGATE", band, message)
         return int(raw)
 
     def _function(self, macro: Macro) -> tuple[Function, Field | None]:
         name = macro.function
         if name in ("changed", "moved"):
-            message = f"{name}(...) is true or not, and no value for a variable"
+            message = f"{name}(...) is a condition, and cannot be assigned to a variable"
             raise self._error("BAD_AGGREGATE", name, message)
         if name not in _FUNCTIONS:
             raise self._error(
                 "BAD_AGGREGATE",
                 name,
-                f"there is no function '{name[:MAX_NAME]}'; there are {', '.join(_FUNCTIONS)}",
+                f"unknown function '{name[:MAX_NAME]}'; the functions are {', '.join(_FUNCTIONS)}",
                 nearest(name, _FUNCTIONS),
             )
         function = cast(Function, str(name))
         if function == "count":
             if macro.field is not None:
                 raise self._error(
-                    "BAD_AGGREGATE", macro.field, "count() counts events and takes no field"
+                    "BAD_AGGREGATE",
+                    macro.field,
+                    "count() counts events and takes no field; write count()",
                 )
             return function, None
         if macro.field is None:
-            raise self._error("BAD_AGGREGATE", name, f"{name} takes a field, as in {name}(price)")
+            raise self._error(
+                "BAD_AGGREGATE", name, f"{name} requires a field, as in {name}(price)"
+            )
         field = self._field(macro.field)
         if field.kind == "string" or field.bits > MAX_VALUE_BITS:
-            what = "holds text" if field.kind == "string" else f"has over {MAX_VALUE_BITS} bits"
-            message = f"{name} takes a number, and '{field.qualified}' {what}"
+            what = (
+                "contains text"
+                if field.kind == "string"
+                else f"is wider than {MAX_VALUE_BITS} bits"
+            )
+            message = f"{name} requires a numeric field, but '{field.qualified}' {what}"
             raise self._error("BAD_AGGREGATE", macro.field, message)
         if function in ("avg", "sum") and isinstance(field, FloatField):
             message = (
-                f"{function} adds raw values, and those of a float as '{field.name}' are no even "
-                "steps apart; ask for its min or max, or take an attribute of type decimal"
+                f"{function} adds raw values, and field '{field.name}' is a float, whose raw "
+                "values are not evenly spaced; use min or max, or an attribute of type decimal"
             )
             raise self._error("BAD_AGGREGATE", macro.field, message)
         if function == "sum" and isinstance(field, AttributeField) and field.of.offset:
             message = (
-                f"sum adds raw values, and those of '{field.name}' are counted from its offset, "
-                f"{field.of.offset}, so that they add up to no sum of values; "
-                f"ask for avg({field.name}), or use an attribute whose offset is 0"
+                f"sum adds raw values, but the raw values of '{field.name}' are relative to "
+                f"its offset {field.of.offset}, so their sum is not the sum of the values; "
+                f"use avg({field.name}), or an attribute whose offset is 0"
             )
             raise self._error("BAD_AGGREGATE", macro.field, message)
         return function, field
@@ -290,30 +318,32 @@ class Resolver:
             raise self._error(
                 "UNKNOWN_VARIABLE",
                 name,
-                f"{self._specification.name} has no variable '{name[:MAX_NAME]}'; "
-                f"one is declared by @query_counter(name, window)",
+                f"{self._specification.name} has no variable '{name[:MAX_NAME]}'; declare it with "
+                "@query_counter(name, window)",
                 nearest(name, names),
             )
         function, field = self._function(macro)
         if macro.window is not None:
-            message = f"the window of '{name}' is set in the specification; leave it out"
+            message = f"the specification defines the window of variable '{name}'; remove it here"
             raise self._error("BAD_AGGREGATE", macro.window, message)
         return Update(variable, function, field)
 
     def _target(self, token: Token) -> str:
         if _NO_PORT.fullmatch(token):
-            message = f"'{token[:MAX_NAME]}' is no port: a port is a whole number, as in fwd(12)"
+            message = (
+                f"'{token[:MAX_NAME]}' is not a port number; write a whole number, as in fwd(12)"
+            )
             raise self._error("BAD_PORT", token, message)
         if not token.isdigit():
             return str(token)
         if len(token) > 12 or int(token) > MAX_PORT:
-            raise self._error("BAD_PORT", token, f"a port number is at most {MAX_PORT}")
+            raise self._error("BAD_PORT", token, f"port numbers go up to {MAX_PORT}")
         return str(int(token))
 
     def _argument(self, token: Token) -> str:
         text, _ = _unquoted(token)
         if any(character < " " or character == "\x7f" for character in text):
-            message = "the argument has a character that does not print"
+            message = "the argument contains a non-printable character"
             raise self._error("BAD_CONSTANT", token, message)
         return text
 
@@ -326,7 +356,8 @@ class Resolver:
             raise self._error(
                 "UNKNOWN_FIELD",
                 name,
-                f"no message type of {self._specification.name} has a field '{short[:MAX_NAME]}'",
+                f"no message type of {self._specification.name} has a field named "
+                f"'{short[:MAX_NAME]}'",
                 nearest(short, self._names(False)),
             )
         if every or (len(shared) > 1 and self._is_shared(short)):
@@ -354,7 +385,7 @@ class Resolver:
             shown = str(name)[:MAX_NAME]
             if error.what == "AMBIGUOUS_FIELD":
                 choices = self._qualified(str(name))
-                message = f"field '{shown}' is in several headers; write one of {choices}"
+                message = f"several headers have a field '{shown}'; write one of {choices}"
                 raise self._error("AMBIGUOUS_FIELD", name, message) from None
             message = f"{self._specification.name} has no field '{shown}'"
             hint = self._specification.hint(str(name))
@@ -366,7 +397,8 @@ class Resolver:
             raise self._error(
                 "NOT_IN_MESSAGES",
                 name,
-                f"field '{field.qualified}' belongs to the framing of packets, not to a message",
+                f"field '{field.qualified}' belongs to the packet framing, not to a message, so "
+                "rules cannot use it",
             )
         return field
 
@@ -386,31 +418,34 @@ class Resolver:
         else."""
         name, shown = field.name, text[:MAX_NAME]
         if not text:
-            message = f"this asks for a {name} of nothing but padding; for any value leave it out"
+            message = (
+                f"this matches only a {name} that consists of padding; to match every value, "
+                "remove the comparison"
+            )
             self._warn("EMPTY_CONSTANT", token, message)
         elif _PATTERN.search(text) and not text.isdigit():
             message = (
-                f"'{shown}' is compared as it stands, as there are no patterns; "
-                f"what begins with GOO is {begins_with(name, 'GOO')}"
+                f"'{shown}' is compared literally, because patterns are not supported; to "
+                f"match values that begin with GOO, write {begins_with(name, 'GOO')}"
             )
             self._warn("PATTERN_CONSTANT", token, message)
         elif not quoted and text.lower() in NO_VALUE:
             message = (
-                f"'{shown}' is compared as a text of these letters: there is no value for nothing, "
-                "and an event that lacks a field meets no comparison of it"
+                f"'{shown}' is compared as a string, because there is no null value; "
+                "comparisons never match an event in which the field is missing"
             )
             self._warn("NULL_CONSTANT", token, message)
         elif not quoted and text in self._specification.words:
             message = (
-                f"'{shown}' is compared as a text of these letters, and not the field of that "
-                "name; two fields are not compared with each other. Quote it if it is meant so"
+                f"'{shown}' is compared as a string, although a field has this name, because "
+                "two fields cannot be compared; quote it if you mean the string"
             )
             self._warn("FIELD_CONSTANT", token, message)
         elif field.kind == "string" and seconds_of(text) is not None:
             message = (
-                f"'{shown}' is compared letter by letter, because '{name}' is text: times that are "
-                "written in another way, or with another offset, compare wrongly. Give the field a "
-                "type for times, or compare only texts of this form"
+                f"'{shown}' is compared as a string, because '{name}' is a text field: the "
+                "same time in another notation or time zone compares incorrectly. Give the "
+                "field a time type, or write all times in the same form"
             )
             self._warn("TIME_AS_TEXT", token, message)
 
@@ -423,12 +458,12 @@ class Resolver:
             return
         allowed = comparison(cast(Operator, operator), tuple(spans), top)
         if not allowed:
-            message = f"no value of '{field.qualified}' meets this"
+            message = f"no value of '{field.qualified}' can satisfy this comparison"
             self._warn("NEVER_TRUE", test.start, message)
         elif allowed == ((0, top),):
             message = (
-                f"every value of '{field.qualified}' meets this: "
-                "leave it out unless it is to ask for the events that have the field"
+                f"every value of '{field.qualified}' satisfies this comparison: remove it, "
+                "unless you want only events that contain the field"
             )
             self._warn("ALWAYS_TRUE", test.start, message)
 
@@ -439,14 +474,14 @@ class Resolver:
         """Returns words for a constant that is meant as something else."""
         if word in self._specification.words:
             return (
-                f"'{word[:MAX_NAME]}' is a field: a rule compares a field with a constant, as in "
-                "price > 50, and not two values of an event with each other"
+                f"'{word[:MAX_NAME]}' is a field: the right side of a comparison must be a "
+                "constant, as in price > 50, because two values of an event cannot be compared"
             )
         if word.lower() in NO_VALUE:
             return (
-                f"there is no {word}: an event that lacks a field meets no comparison of it; "
-                "leave this out, or ask for the field with a comparison that any value meets, "
-                "as in price >= 0"
+                f"{word} is not supported, because comparisons never match an event in which "
+                "the field is missing; remove this test, or, to test for presence, write a "
+                "comparison that every value satisfies, such as price >= 0"
             )
         return None
 
@@ -457,12 +492,12 @@ class Resolver:
         first, last = spans[0][0], spans[1][0]
         if first > last:
             smaller, larger = test.constants
-            message = f"nothing is between {smaller[:MAX_NAME]} and {larger[:MAX_NAME]}"
-            raise self._error("BAD_CONSTANT", larger, message + ": the smaller stands first")
+            message = f"the range from {smaller[:MAX_NAME]} to {larger[:MAX_NAME]} is empty"
+            raise self._error("BAD_CONSTANT", larger, message + "; write the smaller value first")
         return first, last
 
     def _prefix_order(self, token: Token) -> SubscriptionError:
-        message = f"'{token}' is a prefix, which stands after ==, != or in a set"
+        message = f"'{token}' is a prefix: prefixes are allowed only after == and !=, and in sets"
         return self._error("PREFIX_ORDER", token, message)
 
     def _text_of(self, test: Test) -> str:

@@ -66,8 +66,8 @@ def parse_rule(text: str, specification: Specification, *, framing: bool = False
             "TOO_LONG",
             text,
             (1, 1),
-            f"the rule has {len(text)} characters, the limit is {MAX_LENGTH}; "
-            "split it into several subscriptions at its 'or'",
+            f"the rule has {len(text)} characters, but the limit is {MAX_LENGTH}; split it at an "
+            "'or' into several subscriptions",
         )
     unsafe = unsafe_character(text)
     if unsafe is not None:
@@ -75,8 +75,8 @@ def parse_rule(text: str, specification: Specification, *, framing: bool = False
             "BAD_CHARACTER",
             text,
             position_in(text, unsafe),
-            f"'{printable(text[unsafe])}' does not print, or turns the text around it; "
-            "take it out, also in comments",
+            f"the rule contains '{printable(text[unsafe])}', which is not printable or changes "
+            "the direction of the text; remove it, also from comments",
         )
     if not _COMMENT.sub("", text).strip():
         raise subscription_error(
@@ -99,7 +99,8 @@ def _too_deep(text: str, tree: Tree) -> SubscriptionError:
         "TOO_DEEP",
         text,
         place(tree.test.start),
-        f"this stands in more than {MAX_NESTING} parentheses and negations; take some away",
+        f"this comparison is nested in more than {MAX_NESTING} parentheses and negations; "
+        "simplify the rule",
     )
 
 
@@ -112,8 +113,9 @@ def _count_constants(text: str, tree: Tree) -> None:
                 "TOO_MANY_CONSTANTS",
                 text,
                 place(test.constants[MAX_CONSTANTS - count]),
-                f"this is constant {MAX_CONSTANTS + 1} of the rule, the limit is {MAX_CONSTANTS}; "
-                "split it into several subscriptions at an 'or', or its set in two",
+                f"the rule has more than {MAX_CONSTANTS} constants, and this is constant "
+                f"{MAX_CONSTANTS + 1}; split the rule at an 'or', or split its set, into several "
+                "subscriptions",
             )
 
 

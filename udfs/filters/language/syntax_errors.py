@@ -86,7 +86,9 @@ def check_names(**names: str) -> None:
     for column, name in names.items():
         fault = name_fault(name) if name else None
         if fault:
-            message = f"the {column} {fault}; write the row under another, and delete this one"
+            message = (
+                f"the {column} {fault}; write the row with another {column}, and delete this one"
+            )
             raise SubscriptionError("BAD_NAME", message, line=1, column=1)
 
 
@@ -137,50 +139,50 @@ def _advice(text: str, position: int, names: set[str]) -> str:
     here, before = text[position : position + 1], text[:position].rstrip()[-1:]
     called = _CALLED.search(text[:position].rstrip())
     if called and called[1] in _CHANGES and here in "=!<>≠≤≥":
-        return f"; {called[1]}(...) is true or not, and is compared with nothing"
+        return f"; {called[1]}(...) is a condition by itself and cannot be compared"
     change = nearest(called[1], _CHANGES) if called and "COMPARISON" in names else None
     if change:
         return f"; did you mean '{change}'?"
     if "BARE" in names:
         if here == ">" and before == "<":
-            return "; write '!=' for 'differs from'"
+            return "; write '!=' for 'not equal'"
         if here in ("<", ">") and before == "=":
             return f"; write '{here}=' for 'or equal'"
         if here in ('"', "'"):
-            return "; the quotes are not closed"
+            return "; the closing quote is missing"
         if here == "=" and before == "=" and text[:position].rstrip().endswith("!="):
-            return "; write '!=' for 'differs from'"
+            return "; write '!=' for 'not equal'"
         if here == "=":
             return "; write '==' for 'equals'"
         if here in ("{", "["):
             return "; write in {a, b} for 'one of'"
     if "FIELD" in names and (here.isdigit() or here in ('"', "'")):
-        return "; the field stands on the left and the constant on the right, as in price > 50"
+        return "; write the field on the left and the constant on the right, as in price > 50"
     if "_OR" in names and here == ",":
         return "; write 1000 for 1,000, and 'or' between alternatives"
     if "LBRACE" in names and here in ("(", "["):
-        return "; the members of a set stand in braces, as in {a, b}"
+        return "; enclose the members of a set in braces, as in {a, b}"
     if here == ")" and "COLON" in names:
-        return "; no '(' is open here"
+        return "; this ')' has no matching '('"
     inside = _INSIDE.search(text, 0, position)
     if "RPAR" in names and "FIELD" not in names and inside and inside[1] != "fwd":
         if nearest(inside[1], _FUNCTIONS):
             if "COMMA" in names and here.isdigit():
-                return "; a window stands behind a comma, as in avg(price, 100)"
-            return "; a macro ends with ')', as in avg(price)"
-        return "; arguments are parted by commas, and end with ')'"
+                return "; write a comma before the window, as in avg(price, 100)"
+            return "; close the macro with ')', as in avg(price)"
+        return "; separate arguments by commas, and close them with ')'"
     opened = _open_parenthesis(text, position) if here in ("", ":", ";") else None
     if "RPAR" in names and opened is not None:
         word = _FOUND.search(text, opened + 1)
         return f"; the '(' before '{word.group()[:MAX_NAME] if word else ''}' is not closed"
     if "COMMA" in names and "RPAR" in names and here and "WINDOW" not in names:
-        return "; hosts are parted by commas, as in fwd(h1, h2)"
+        return "; separate hosts by commas, as in fwd(h1, h2)"
     if "_ARROW" in names and here in ("<", "=", "≤"):
         return "; write '<-' to update a variable"
     if "_ARROW" in names:
-        return "; hosts stand in parentheses, as in fwd(h1, h2)"
+        return "; enclose hosts in parentheses, as in fwd(h1, h2)"
     if "WINDOW" in names and "FIELD" not in names:
-        return "; a window is a whole number of microseconds, as in avg(price, 100)"
+        return "; a window must be a whole number of microseconds, as in avg(price, 100)"
     return ""
 
 

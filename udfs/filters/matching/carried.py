@@ -35,7 +35,7 @@ def unpack(packed: bytes) -> Carried:
     """Inverts ``pack``. Errors: ``StreamError`` STATE_UNREADABLE."""
     try:
         if packed[:4] != _CELLS:
-            raise ValueError("this is no state")
+            raise ValueError("the data is not a saved state")
         body = zlib.decompress(packed[4:])
         (count,) = _COUNT.unpack_from(body)
         at = _COUNT.size + 4 * count
@@ -44,7 +44,7 @@ def unpack(packed: bytes) -> Carried:
             names.append(body[at : at + length].decode())
             at += length
         if len(body) != at + count * CELL.itemsize:
-            raise ValueError("it is cut short, or longer than it says")
+            raise ValueError("the data is truncated or longer than its header says")
         return Carried(tuple(names), np.frombuffer(body, CELL, count, at))
     except (ValueError, struct.error, zlib.error) as error:
         raise _unreadable(error) from error
@@ -80,7 +80,7 @@ def unpack_sources(content: bytes) -> dict[int, bytes]:
 
 def _sources(content: bytes) -> Iterator[tuple[int, bytes]]:
     if content[:4] != _SOURCES:
-        raise ValueError("this is no state")
+        raise ValueError("the data is not a saved state")
     (count,) = _COUNT.unpack_from(content, 4)
     at = 4 + _COUNT.size
     for _ in range(count):
@@ -88,8 +88,10 @@ def _sources(content: bytes) -> Iterator[tuple[int, bytes]]:
         at += _SOURCE.size + length
         yield partition, content[at - length : at]
     if at != len(content):
-        raise ValueError("it is cut short, or longer than it says")
+        raise ValueError("the data is truncated or longer than its header says")
 
 
 def _unreadable(error: Exception) -> StreamError:
-    return StreamError("STATE_UNREADABLE", f"the state of an earlier batch cannot be read: {error}")
+    return StreamError(
+        "STATE_UNREADABLE", f"the state that an earlier batch saved cannot be read: {error}"
+    )

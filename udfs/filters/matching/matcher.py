@@ -98,7 +98,7 @@ class Matcher:
         leave out. Raises ValueError if the filter is stateful, or shapes do not fit.
         """
         if self.stateful:
-            raise ValueError("these rules keep state: a StatefulMatcher is needed")
+            raise ValueError("the rules keep state: use a StatefulMatcher")
         codes = self.walk(message_type, values, present)
         return np.invert(codes, out=codes)
 
@@ -117,9 +117,9 @@ class Matcher:
         count = values.shape[1] if message_type is None else len(message_type)
         shape = (len(self.fields), count)
         if values.shape != shape:
-            raise ValueError(f"values has shape {values.shape}, {shape} is expected")
+            raise ValueError(f"values has shape {values.shape}, but {shape} is expected")
         if present is not None and present.shape != shape:
-            raise ValueError(f"present has shape {present.shape}, {shape} is expected")
+            raise ValueError(f"present has shape {present.shape}, but {shape} is expected")
         return self._walk(
             _plain_array(message_type, np.uint8, (0,)),
             _plain_array(values, np.uint64, shape),

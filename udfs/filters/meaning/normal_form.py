@@ -152,7 +152,7 @@ def lane_terms(term: Term, specification: Specification) -> list[Term]:
         count *= len(boxes)
     if count > MAX_BOXES:
         raise _too_complex(
-            f"over fields of more than 64 bits the rule has more than {MAX_BOXES} alternatives"
+            f"the rule has more than {MAX_BOXES} alternatives over fields of more than 64 bits"
         )
     return [tuple(sorted(chain(narrow, *boxes))) for boxes in product(*wide)]
 
@@ -283,7 +283,9 @@ def _limited(terms: tuple[Term, ...]) -> tuple[Term, ...]:
 
 
 def _too_complex(what: str = "") -> SubscriptionError:
-    what = what or (f"written as an 'or' of 'and's the rule has more than {MAX_TERMS} alternatives")
+    what = what or (
+        f"the rule has more than {MAX_TERMS} alternatives when written as an 'or' of 'and's"
+    )
     return SubscriptionError(
         "TOO_COMPLEX",
         f"line 1, column 1: {what}; split it into several subscriptions",

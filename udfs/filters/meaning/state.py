@@ -293,8 +293,8 @@ def add_updates(functions: dict[str, Function], updates: Iterable[Update]) -> No
         if before != update.function:
             raise SubscriptionError(
                 "MIXED_UPDATES",
-                f"line 1, column 1: '{update.variable.name}' is updated by {before}() in another "
-                f"rule and cannot be by {update.function}() too; use another variable",
+                f"line 1, column 1: another rule updates '{update.variable.name}' by {before}(), "
+                f"so this rule cannot update it by {update.function}(); use another variable",
                 line=1,
                 column=1,
                 suggestion=None,

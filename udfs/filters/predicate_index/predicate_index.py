@@ -120,7 +120,9 @@ class PredicateIndex(TermIndex):
         words: NDArray[np.uint64] | None,
     ) -> None:
         if values.shape != (len(self.fields), count):
-            raise ValueError(f"values has shape {values.shape} for {len(self.fields)}, {count}")
+            raise ValueError(
+                f"values has shape {values.shape}, but {len(self.fields)}, {count} is expected"
+            )
         types = np.zeros(0 if message_type is None else count, np.uint8)
         if message_type is not None:
             types = np.require(message_type, np.uint8, ["C", "W"])
