@@ -95,7 +95,7 @@ def test_damaged_headers_have_the_reason_that_the_reference_meets_first(data, of
 
 
 def test_sixteen_attributes_take_bitmasks_of_16_bits_where_ids_have_no_room_for_more() -> None:
-    with pytest.raises(AttributeTableError, match="no id of 0 to 15"):
+    with pytest.raises(AttributeTableError, match="needs an id from 0 to 15"):
         attribute(16, "x", "unsigned", widths=Widths(8, 16))
     full = Registry.from_rows(
         [

@@ -91,15 +91,19 @@ class Field:
         Raises SpecificationError CONSTANT_*, as `encode` does.
         """
         if _CONTROL.search(text):
-            raise self._refuse("NOT_TEXT", text, "has a character that does not print")
+            raise self._refuse("NOT_TEXT", text, "contains a non-printable character")
         return self._parse(text, quoted)
 
     def _parse(self, text: str, quoted: bool) -> Span:
         limit = max(MAX_CONSTANT, self.bits // 3 + 8)
         if len(text) > limit:
-            raise self._refuse("TOO_LONG", text, f"has {len(text)} characters, over {limit}")
+            raise self._refuse(
+                "TOO_LONG", text, f"has {len(text)} characters, but at most {limit} are allowed"
+            )
         if not text.isascii():
-            raise self._refuse("NOT_ASCII", text, "is not ASCII, and no message holds other text")
+            raise self._refuse(
+                "NOT_ASCII", text, "contains non-ASCII characters, which messages never contain"
+            )
         if self.kind == "string":
             value: int | None = self.encode(text)
         elif self.day_units and (time := _TIME_OF_DAY.fullmatch(text)):
@@ -127,17 +131,17 @@ class Field:
         """
         if isinstance(value, int) and not isinstance(value, bool):
             if value < 0:
-                raise self._refuse("NEGATIVE", value, "is negative, the field is unsigned")
+                raise self._refuse("NEGATIVE", value, "is negative, but the field is unsigned")
             if value >> self.bits:
-                raise self._refuse("TOO_WIDE", value, f"does not fit {self.bits} bits")
+                raise self._refuse("TOO_WIDE", value, f"does not fit in {self.bits} bits")
             return value
         if not isinstance(value, str) or self.kind == "decimal":
-            raise self._refuse("NOT_NUMBER", value, "is not a raw value: an integer is")
+            raise self._refuse("NOT_NUMBER", value, "is not a raw value: write an integer")
         if self.kind == "string":
             return self._encode_text(value, "latin-1")
         low, high = self._parse(value, quoted=True)
         if low != high:
-            raise self._refuse("NOT_NUMBER", value, "is a prefix, not one value")
+            raise self._refuse("NOT_NUMBER", value, "is a prefix, but a single value is expected")
         return low
 
     def encode(self, constant: str | int | Decimal) -> int:
@@ -158,22 +162,26 @@ class Field:
         if not value.is_finite():
             raise self._refuse("NOT_NUMBER", constant, "is not a number")
         if value < 0:
-            raise self._refuse("NEGATIVE", constant, "is negative, the field is unsigned")
+            raise self._refuse("NEGATIVE", constant, "is negative, but the field is unsigned")
         if not value:
             return 0
         # Checked by exponents first: neither 1e999999 nor 1e-999999 may become that many digits.
         if value.adjusted() > self.bits:
-            raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
+            raise self._refuse("TOO_WIDE", constant, f"does not fit in {self.bits} bits")
         _, digits, exponent = value.as_tuple()
         written = "".join(map(str, digits))
         significant = written.rstrip("0")
         shift = int(exponent) + len(written) - len(significant) + self.decimals
         if shift < 0:
-            what = f"has more than {self.decimals} decimals" if self.decimals else "is not whole"
+            what = (
+                f"has more than {self.decimals} decimal places"
+                if self.decimals
+                else "is not a whole number"
+            )
             raise self._refuse("TOO_FINE", constant, what)
         number: int = int(significant) * 10**shift
         if number >> self.bits:
-            raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
+            raise self._refuse("TOO_WIDE", constant, f"does not fit in {self.bits} bits")
         return number
 
     def render(self, raw: int) -> str:
@@ -214,10 +222,14 @@ class Field:
     def _time_of_day(self, text: str, time: re.Match[str]) -> int:
         hours, minutes, seconds = int(time[1]), int(time[2]), Decimal(time[3] or 0)
         if hours > 23 or minutes > 59 or seconds >= 60:
-            raise self._refuse("NOT_NUMBER", text, "is no time of a day")
+            raise self._refuse("NOT_NUMBER", text, "is not a time of day")
         units = (hours * 3600 + minutes * 60 + seconds) * self.day_units
         if units != int(units):
-            raise self._refuse("TOO_FINE", text, f"is finer than 1/{self.day_units} of a second")
+            raise self._refuse(
+                "TOO_FINE",
+                text,
+                f"is more precise than 1/{self.day_units} of a second, the unit of the field",
+            )
         return self.encode(int(units))
 
     def _prefix(self, base: str, length: str) -> Span | None:
@@ -227,7 +239,9 @@ class Field:
         if value is None:
             return None
         if int(length) > self.bits:
-            raise self._refuse("TOO_WIDE", f"/{length}", f"is longer than {self.bits} bits")
+            raise self._refuse(
+                "TOO_WIDE", f"/{length}", f"is longer than the {self.bits} bits of the field"
+            )
         rest = (1 << (self.bits - int(length))) - 1
         return value & ~rest, value | rest
 
@@ -250,28 +264,32 @@ class Field:
         if quoted:
             return None
         raise self._refuse(
-            "TOO_WIDE", text, f"is {what}, of {bits} bits, the field has {self.bits}"
+            "TOO_WIDE", text, f"is {what} of {bits} bits, but the field has {self.bits}"
         )
 
     def _wanted(self, text: str) -> str:
-        why = f"is not a number, and '{self.qualified}' compares with one, such as "
+        why = f"is not a number: compare '{self.qualified}' with a number, such as "
         why += "50.25" if self.decimals else "09:30:00" if self.day_units else "50"
         if self.kind == "integer" and self.bits in _ADDRESS_BITS.values():
-            why += ", or with an address"
+            why += ", or an address"
         elif self.kind == "integer" and self._is_text:
-            why += "; quote it if it is text"
+            why += "; if it is text, quote it"
         return why
 
     def _encode_text(self, constant: str | int | Decimal, encoding: str) -> int:
         if not isinstance(constant, str):
-            raise self._refuse("NOT_TEXT", constant, "is a number, the field holds text: quote it")
+            raise self._refuse(
+                "NOT_TEXT", constant, "is a number, but the field contains text: quote it"
+            )
         length = self.bits // 8
         try:
             text = constant.encode(encoding)
         except UnicodeEncodeError as error:
-            raise self._refuse("NOT_ASCII", constant, "has characters outside ASCII") from error
+            raise self._refuse("NOT_ASCII", constant, "contains non-ASCII characters") from error
         if len(text) > length:
-            raise self._refuse("TOO_LONG", constant, f"is longer than {length} characters")
+            raise self._refuse(
+                "TOO_LONG", constant, f"is longer than the {length} characters of the field"
+            )
         return int.from_bytes(text.ljust(length, self.padding.encode()), "big")
 
     def _refuse(self, what: str, constant: object, why: str) -> SpecificationError:

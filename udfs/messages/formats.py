@@ -162,7 +162,7 @@ class Specification:
             names = [f.qualified for f in same]
             raise SpecificationError(
                 "AMBIGUOUS_FIELD",
-                f"{name!r} is a field of several headers: say which, {', '.join(names)}",
+                f"several headers have a field {name!r}: write one of {', '.join(names)}",
                 suggestions=names,
             )
         known = list(self.fields) + [f.name for f in self.fields.values()]

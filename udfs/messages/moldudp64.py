@@ -124,7 +124,8 @@ def check_offsets(sound: bool, content: NDArray[np.uint8]) -> None:
     if not sound:
         raise MessageError(
             "BAD_OFFSETS",
-            f"offsets must rise from 0 to at most {content.size}, the bytes there are",
+            f"offsets must not decrease, and must lie between 0 and {content.size}, the size of "
+            "the data",
         )
 
 
@@ -149,11 +150,12 @@ def layout_of(
             if field.bits > MAX_VALUE_BITS:
                 raise SpecificationError(
                     "FIELD_TOO_WIDE",
-                    f"{field.qualified} has {field.bits} bits, a column has {MAX_VALUE_BITS}",
+                    f"field {field.qualified} has {field.bits} bits, but a column can hold at "
+                    f"most {MAX_VALUE_BITS}",
                 )
             if field.bits % 8 or field.bit_offset % 8:
                 raise SpecificationError(
-                    "FIELD_NOT_ALIGNED", f"{field.qualified} is not made of whole bytes"
+                    "FIELD_NOT_ALIGNED", f"field {field.qualified} does not consist of whole bytes"
                 )
             at[number, header.message_type] = field.bit_offset // 8
             width[number, header.message_type] = field.bits // 8

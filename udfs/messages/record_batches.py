@@ -89,8 +89,9 @@ def read_records(
     if fault == kernels.OLD:
         raise KafkaError(
             "OLD_RECORD_FORMAT",
-            f"records after offset {_end(table, first) - 1} are in message format "
-            f"{int(data[at + 16])}, of before Kafka 0.11: set spark.stackcast.fetch to connector",
+            f"records after offset {_end(table, first) - 1} use message format "
+            f"{int(data[at + 16])} from before Kafka 0.11, which the direct fetcher cannot read: "
+            "set spark.stackcast.fetch to connector",
         )
     if fault == kernels.DAMAGED:
         raise _damaged(_end(table, first))
@@ -153,8 +154,8 @@ def _end(table: NDArray[np.int64], first: int) -> int:
 def _damaged(offset: int) -> KafkaError:
     return KafkaError(
         "RECORDS_DAMAGED",
-        f"the batch of records at offset {offset} came damaged: its checksum or its lengths are "
-        "wrong; look at the broker's disk and network",
+        f"the record batch at offset {offset} is damaged, because its checksum or its lengths are "
+        "wrong: check the disk and the network of the broker",
         offset=offset,
     )
 

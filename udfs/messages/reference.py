@@ -32,12 +32,12 @@ def read_packet(payload: bytes) -> tuple[bytes, int, list[bytes]]:
     ``offset``, the byte of the packet where it stops making sense.
     """
     if not payload:
-        raise MessageError("EMPTY_RECORD", "the record has no bytes", offset=0)
+        raise MessageError("EMPTY_RECORD", "the record is empty", offset=0)
     if len(payload) > MAX_PACKET:
-        what = f"{len(payload)} bytes; a UDP datagram has {MAX_PACKET} at most"
+        what = f"the record has {len(payload)} bytes, but a UDP datagram has at most {MAX_PACKET}"
         raise MessageError("RECORD_TOO_LARGE", what, offset=MAX_PACKET)
     if len(payload) < HEADER.size:
-        what = f"{len(payload)} bytes; the header alone has {HEADER.size}"
+        what = f"the record has {len(payload)} bytes, but the packet header needs {HEADER.size}"
         raise MessageError("TRUNCATED_HEADER", what, offset=len(payload))
     session, sequence, count = HEADER.unpack_from(payload)
     messages: list[bytes] = []
@@ -45,18 +45,18 @@ def read_packet(payload: bytes) -> tuple[bytes, int, list[bytes]]:
     if count == END_OF_SESSION_COUNT:
         count = 0
     if count > MAX_MESSAGES:
-        what = f"{count} messages; a packet has {MAX_MESSAGES} at most"
+        what = f"the header announces {count} messages, but a packet has at most {MAX_MESSAGES}"
         raise MessageError("TOO_MANY_MESSAGES", what, offset=HEADER.size - LENGTH.size)
     for number in range(count):
         begin = at + LENGTH.size
         end = begin + int.from_bytes(payload[at:begin], "big")
         if max(begin, end) > len(payload):
-            what = f"message {number} (from 0) of {count} is cut off"
+            what = f"the packet ends inside message {number} (counted from 0) of {count}"
             raise MessageError("TRUNCATED_MESSAGE", what, offset=at)
         messages.append(payload[begin:end])
         at = end
     if at != len(payload):
-        what = f"{len(payload) - at} bytes after the last of {count} messages"
+        what = f"{len(payload) - at} bytes follow the last of {count} messages"
         raise MessageError("TRAILING_BYTES", what, offset=at)
     return session, sequence, messages
 
@@ -68,13 +68,16 @@ def read_message(specification: Specification, message: bytes) -> dict[str, int]
     """
     header = specification.header_of_type(message[0]) if message else None
     if header is None:
-        what = f"begins with byte {message[0]:#04x}" if message else "has no bytes"
+        what = f"begins with byte {message[0]:#04x}" if message else "is empty"
         raise MessageError(
-            "UNKNOWN_MESSAGE_TYPE", f"the message {what}: no type of {specification.name}"
+            "UNKNOWN_MESSAGE_TYPE",
+            f"the message {what}, which is not a message type of {specification.name}",
         )
     if len(message) != header.length:
         raise MessageError(
-            "WRONG_MESSAGE_LENGTH", f"{header.name} has {header.length} bytes, not {len(message)}"
+            "WRONG_MESSAGE_LENGTH",
+            f"a message of type {header.name} has {header.length} bytes, but this one has "
+            f"{len(message)}",
         )
     whole = int.from_bytes(message, "big")
     width = 8 * len(message)
@@ -91,17 +94,19 @@ def build_packet(session: bytes, sequence: int, messages: Sequence[bytes]) -> by
     or RECORD_TOO_LARGE.
     """
     if len(session) != SESSION_LENGTH:
-        raise MessageError("BAD_SESSION", f"{session!r} does not have {SESSION_LENGTH} bytes")
+        raise MessageError("BAD_SESSION", f"session {session!r} must have {SESSION_LENGTH} bytes")
     if not 0 <= sequence < 1 << 64:
-        raise MessageError("BAD_SEQUENCE", f"{sequence} does not fit 64 bits")
+        raise MessageError("BAD_SEQUENCE", f"sequence number {sequence} does not fit in 64 bits")
     if len(messages) > MAX_MESSAGES:
         raise MessageError(
-            "TOO_MANY_MESSAGES", f"{len(messages)} messages; a packet has {MAX_MESSAGES} at most"
+            "TOO_MANY_MESSAGES",
+            f"a packet of {len(messages)} messages is not possible: the maximum is {MAX_MESSAGES}",
         )
     size = HEADER.size + sum(LENGTH.size + len(m) for m in messages)
     if size > MAX_PACKET:
         raise MessageError(
-            "RECORD_TOO_LARGE", f"{size} bytes; a UDP datagram has {MAX_PACKET} at most"
+            "RECORD_TOO_LARGE",
+            f"the packet would have {size} bytes, but a UDP datagram has at most {MAX_PACKET}",
         )
     blocks = b"".join(LENGTH.pack(len(m)) + m for m in messages)
     return HEADER.pack(session, sequence, len(messages)) + blocks
@@ -127,7 +132,7 @@ def read_binary_file(stream: BinaryIO, *, with_ends: bool = False) -> Iterator[b
         if len(head) < LENGTH.size or len(record) < length:
             raise MessageError(
                 "TRUNCATED_FILE",
-                f"the record at byte {offset} is cut off: the file ends inside it",
+                f"the file ends inside the record at byte {offset}",
                 offset=offset,
             )
         if record or with_ends:

@@ -81,7 +81,10 @@ def session_id(topic: Topic, partition: int) -> bytes:
         MessageError: BAD_PARTITION.
     """
     if not 0 <= partition < 36**4:
-        raise MessageError("BAD_PARTITION", f"partition {partition} does not fit four digits")
+        raise MessageError(
+            "BAD_PARTITION",
+            f"partition {partition} does not fit in the four digits of a session id",
+        )
     name = f"{topic.name}\0{topic.id}\0{topic.generation}".encode()
     digest = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
     return (_base36(digest, 6) + _base36(partition, 4)).encode("ascii")

@@ -141,19 +141,23 @@ class _Reader:
             self._bare_queries()
         self._check_counters()
         if not self._headers:
-            why = "there is no header: a specification has a header_type and a header of it"
+            why = (
+                "the specification defines no header: add a header_type, and a header of this type"
+            )
             raise specification_error("EMPTY", self._text, self._source, (1, 1), why)
         headers = tuple(map(self._finished, self._headers.values()))
         fields = {f.qualified: f for h in headers for f in h.fields}
         for path, (match, token, width) in self._queries.items():
             if path not in fields:
-                why = f"there is no field {path}"
+                why = f"unknown field {path}"
                 raise self._error("UNKNOWN_FIELD", token, why, nearest(path, fields))
             bits = fields[path].bits
             if width is not None and width.value != str(bits):
-                raise self._error("BAD_WIDTH", width, f"{path} has {bits} bits, not {width}")
+                raise self._error(
+                    "BAD_WIDTH", width, f"{path} has {bits} bits, but the annotation says {width}"
+                )
             if fields[path].resolution and match != "range":
-                why = f"{path} has a resolution, so it is matched by ranges: use @query_field"
+                why = f"{path} has a @resolution, which requires range matching: use @query_field"
                 raise self._error("BAD_ANNOTATION", token, why)
         made = Specification(
             self._name,
@@ -178,7 +182,7 @@ class _Reader:
         if token.type == "NUMBER":
             return token
         if token.value not in self._p4_types:
-            why = f"there is no type {token}: a field has bit<n>, or what typedef calls so"
+            why = f"unknown type {token}: a field needs bit<n>, or a name defined by typedef"
             raise self._error("UNKNOWN_TYPE", token, why, nearest(token, self._p4_types))
         return self._p4_types[token.value]
 
@@ -207,7 +211,10 @@ class _Reader:
         for path, (_, token, width) in self._queries.items():
             header, _, name = path.partition(".")
             if width is None:
-                why = "there is no header, so give the width: @query_field(car.lat, 16)"
+                why = (
+                    "the specification defines no header, so the annotation needs a width: write "
+                    "@query_field(car.lat, 16)"
+                )
                 raise self._error("UNKNOWN_FIELD", token, why)
             bare.setdefault(header, []).append((token.update(value=name), width))
         for header, fields in bare.items():
@@ -220,7 +227,7 @@ class _Reader:
     ) -> None:
         """Makes a header type of fields: each with its annotations, its name and its width."""
         if token.value in self._types:
-            raise self._error("DUPLICATE", token, f"header type {token} is there twice")
+            raise self._error("DUPLICATE", token, f"header type {token} is defined twice")
         fields: list[Field] = []
         at = 0
         for item, name, width in items:
@@ -229,21 +236,25 @@ class _Reader:
                 raise self._error(
                     "BAD_WIDTH",
                     width,
-                    f"{name} has {width[:40]} bits: 1 to {MAX_FIELD_BITS} are possible",
+                    f"{name} has {width[:40]} bits, but a field must have 1 to {MAX_FIELD_BITS}",
                 )
             if any(f.name == name.value for f in fields):
-                raise self._error("DUPLICATE", name, f"field {name} is there twice in {token}")
+                raise self._error("DUPLICATE", name, f"{token} contains field {name} twice")
             made = Field("", name.value, bits, at)
             if item is not None:
                 made = self._annotated(item, name, made)
             if made.clock and any(f.clock for f in fields):
-                raise self._error("DUPLICATE", name, f"{token} has two clocks")
+                raise self._error(
+                    "DUPLICATE", name, f"{token} has two clocks, but a header may have only one"
+                )
             if made.clock:
                 self._clocks[token.value, name.value] = name
             fields.append(made)
             at += bits
         if at % 8:
-            raise self._error("BAD_WIDTH", token, f"{token} has {at} bits, not a number of bytes")
+            raise self._error(
+                "BAD_WIDTH", token, f"{token} has {at} bits, which is not a whole number of bytes"
+            )
         self._types[token.value] = fields
 
     def _annotated(self, node: Tree[Token], name: Token, plain: Field) -> Field:
@@ -251,12 +262,16 @@ class _Reader:
         names = [a if a in _BESIDE else "kind" for a, _ in annotations]
         for number, (annotation, _) in enumerate(annotations):
             if names[number] in names[:number]:
-                raise self._error("BAD_ANNOTATION", annotation, f"{name} is annotated twice")
+                raise self._error(
+                    "BAD_ANNOTATION",
+                    annotation,
+                    f"{name} has conflicting annotations: keep only one",
+                )
         made = plain
         for annotation, arguments in annotations:
             made = self._annotated_with(annotation, arguments, name, made)
         if made.day_units and made.kind != "integer":
-            why = "@time_of_day is for a whole number, alone or beside @clock"
+            why = "@time_of_day requires an integer field, and can be combined only with @clock"
             raise self._error("BAD_ANNOTATION", name, why)
         return made
 
@@ -266,44 +281,56 @@ class _Reader:
         values = [argument.value for argument in arguments]
         if annotation == "string" and values in ([], ["blank"], ["zero"]):
             if plain.bits % 8:
-                raise self._error("BAD_WIDTH", name, f"text {name} is not a number of bytes wide")
+                raise self._error(
+                    "BAD_WIDTH",
+                    name,
+                    f"the width of text field {name} is not a whole number of bytes",
+                )
             return replace(plain, kind="string", padding="\0" if values == ["zero"] else " ")
         if annotation == "decimals":
             if len(values) != 1 or values[0] not in _DECIMALS:
-                raise self._error("BAD_ANNOTATION", annotation, "@decimals takes 1 to 18")
+                raise self._error(
+                    "BAD_ANNOTATION", annotation, "@decimals requires a number from 1 to 18"
+                )
             return replace(plain, kind="decimal", decimals=int(values[0]))
         if annotation == "clock":
             unit = values[0] if len(values) == 1 else ""
             if not (unit.isdigit() and len(unit) < 10 and int(unit)):
                 raise self._error(
-                    "BAD_ANNOTATION", annotation, "@clock takes the units in a microsecond"
+                    "BAD_ANNOTATION",
+                    annotation,
+                    "@clock requires the number of clock units in a microsecond",
                 )
             if plain.bits > MAX_TIME.bit_length():
                 raise self._error(
-                    "BAD_WIDTH", name, f"clock {name} is over {MAX_TIME.bit_length()} bits wide"
+                    "BAD_WIDTH", name, f"clock {name} is wider than {MAX_TIME.bit_length()} bits"
                 )
             return replace(plain, clock=int(unit))
         if annotation == "time_of_day":
             if len(values) != 1 or values[0] not in _PER_SECOND:
-                why = "@time_of_day takes the unit: s, ms, us or ns"
+                why = "@time_of_day requires a unit: s, ms, us or ns"
                 raise self._error("BAD_ANNOTATION", annotation, why)
             if plain.bits > MAX_VALUE_BITS:
-                why = f"time {name} is over {MAX_VALUE_BITS} bits wide"
+                why = f"time {name} is wider than {MAX_VALUE_BITS} bits"
                 raise self._error("BAD_WIDTH", name, why)
             return replace(plain, day_units=_PER_SECOND[values[0]])
         if annotation == "resolution":
             if len(values) != 1 or values[0] not in _RESOLUTIONS:
-                raise self._error("BAD_ANNOTATION", annotation, "@resolution takes 1 to 16")
+                raise self._error(
+                    "BAD_ANNOTATION", annotation, "@resolution requires a number from 1 to 16"
+                )
             if not int(values[0]) < plain.bits <= MAX_VALUE_BITS:
                 raise self._error(
                     "BAD_WIDTH",
                     name,
-                    f"{name} has {plain.bits} bits: @resolution({values[0]}) is for "
+                    f"{name} has {plain.bits} bits, but @resolution({values[0]}) requires "
                     f"{int(values[0]) + 1} to {MAX_VALUE_BITS}",
                 )
             return replace(plain, resolution=int(values[0]))
         if annotation == "string":
-            raise self._error("BAD_ANNOTATION", annotation, "@string takes nothing, blank or zero")
+            raise self._error(
+                "BAD_ANNOTATION", annotation, "@string takes no argument, blank or zero"
+            )
         raise self._misplaced(annotation, "a field", FIELD_ANNOTATIONS)
 
     def _header(self, node: Tree[Token]) -> None:
@@ -313,29 +340,29 @@ class _Reader:
 
     def _instance(self, type_name: Token, name: Token, marks: Sequence[Tree[Token]]) -> None:
         if type_name.value not in self._types:
-            why = f"there is no header_type {type_name}"
+            why = f"unknown header_type {type_name}"
             raise self._error("UNKNOWN_TYPE", type_name, why, nearest(type_name, self._types))
         if name.value in self._headers:
-            raise self._error("DUPLICATE", name, f"header {name} is there twice")
+            raise self._error("DUPLICATE", name, f"header {name} is defined twice")
         message_type: int | None = None
         for annotation, arguments in self._annotations(marks):
             if annotation != "message_type":
                 raise self._misplaced(annotation, "a header", HEADER_ANNOTATIONS)
             if len(arguments) != 1:
-                why = '@message_type takes one character, as in @message_type("A")'
+                why = '@message_type requires one character, as in @message_type("A")'
                 raise self._error("BAD_ANNOTATION", annotation, why)
             text = arguments[0].strip('"')
             if len(text) != 1 or not text.isascii():
                 raise self._error(
-                    "MESSAGE_TYPE", arguments[0], "a message type is one ASCII character"
+                    "MESSAGE_TYPE", arguments[0], "a message type must be a single ASCII character"
                 )
             message_type = ord(text)
             if any(h.message_type == message_type for h in self._headers.values()):
-                raise self._error("DUPLICATE", arguments[0], f"message type {text} is there twice")
+                raise self._error("DUPLICATE", arguments[0], f"message type {text} is used twice")
         fields = tuple(replace(f, header=name.value) for f in self._types[type_name.value])
         if message_type is not None and (not fields or fields[0].bits != 8):
             raise self._error(
-                "MESSAGE_TYPE", name, "the first field of a message is its type, 8 bits"
+                "MESSAGE_TYPE", name, "the first field of a message must be its type, with 8 bits"
             )
         self._headers[name.value] = Header(name.value, type_name.value, fields, message_type)
 
@@ -345,7 +372,9 @@ class _Reader:
         if what.value in _MATCHES and 1 <= len(arguments) <= 2 and arguments[0].type == "PATH":
             path = arguments[0].value
             if path in self._queries:
-                raise self._error("DUPLICATE", arguments[0], f"{path} is a query field twice")
+                raise self._error(
+                    "DUPLICATE", arguments[0], f"{path} is annotated as a query field twice"
+                )
             width = arguments[1] if len(arguments) == 2 else None
             self._queries[path] = (_MATCHES[what.value], arguments[0], width)
         elif what.value in _MATCHES and len(arguments) == 1:
@@ -354,48 +383,58 @@ class _Reader:
             raise self._error(
                 "BAD_ANNOTATION",
                 arguments[0],
-                f"@{what} takes a field with its header, as in header.field",
+                f"@{what} requires a field together with its header, as in header.field",
                 same[0] if same else None,
             )
         elif what == "query_counter" and len(arguments) in (2, 3) and arguments[0].type == "NAME":
             self._counter(*arguments)
         else:
-            takes = "a name, a window and slots" if what == "query_counter" else "header.field"
-            why = f"@{what} does not take these arguments, but {takes}"
+            takes = (
+                "a name, a window and a number of slots"
+                if what == "query_counter"
+                else "header.field"
+            )
+            why = f"@{what} has the wrong arguments: it takes {takes}"
             raise self._error("BAD_ANNOTATION", what, why)
 
     def _counter(self, name: Token, window: Token, slots: Token | None = None) -> None:
         if name.lower() in _RESERVED:
-            why = f"{name} is a word of the rules' language, so no counter is called that"
+            why = f"{name} is a reserved word of the rule language: give the counter another name"
             raise self._error("BAD_ANNOTATION", name, why)
         sizes = []
         for token, thing in ((window, "the window"), (slots, "the number of slots")):
             if token is None:
                 continue
             if token.type != "NUMBER" or len(token) > _MAX_DIGITS:
-                why = f"{thing} is a whole number of at most {_MAX_DIGITS} digits"
+                why = f"{thing} must be a whole number of at most {_MAX_DIGITS} digits"
                 raise self._error("BAD_ANNOTATION", token, why)
             if int(token) < 1:
                 raise self._error("BAD_ANNOTATION", token, f"{thing} must be at least 1")
             sizes.append(int(token))
         counter = Counter(name.value, *sizes)
         if slots is not None and counter.slots > MAX_SLOTS:
-            raise self._error("BAD_ANNOTATION", slots, f"a counter has at most {MAX_SLOTS} slots")
+            raise self._error(
+                "BAD_ANNOTATION", slots, f"a counter can have at most {MAX_SLOTS} slots"
+            )
         if counter.name in self._counters:
-            raise self._error("DUPLICATE", name, f"counter {name} is there twice")
+            raise self._error("DUPLICATE", name, f"counter {name} is declared twice")
         self._counters[counter.name] = counter, name
 
     def _default_action(self, node: Tree[Token]) -> None:
         what, action = _tokens(node)
         if self._default is not None:
-            raise self._error("DUPLICATE", what, "there are two default actions")
+            raise self._error("DUPLICATE", what, "the specification has two default actions")
         self._default = action.strip('"').strip()
 
     def _check_counters(self) -> None:
         names = {f.name for h in self._headers.values() for f in h.fields}
         for counter, token in self._counters.values():
             if counter.name in names:
-                raise self._error("DUPLICATE", token, f"{token} is the name of a field, too")
+                raise self._error(
+                    "DUPLICATE",
+                    token,
+                    f"{token} is already the name of a field: give the counter another name",
+                )
 
     def _check_times(self, made: Specification) -> None:
         units = made.clock_units
@@ -408,16 +447,17 @@ class _Reader:
                 raise self._error(
                     "BAD_WIDTH",
                     self._clocks[header.type_name, clock.name],
-                    f"clock {clock.name} has {clock.bits} bits and is multiplied by {factor}, so "
-                    f"that all clocks share a unit: that is over {MAX_TIME.bit_length()} bits",
+                    f"clock {clock.name} has {clock.bits} bits and is multiplied by {factor} so "
+                    f"that all clocks have the same unit, which exceeds {MAX_TIME.bit_length()} "
+                    "bits",
                 )
             bare = any(made.clock(other.name) is None for other in made.headers)
             if bare and units * _MAX_ARRIVAL > MAX_TIME:
                 raise self._error(
                     "BAD_ANNOTATION",
                     self._clocks[header.type_name, clock.name],
-                    f"{units} units a microsecond leave no room for the time at which events "
-                    f"without a clock arrive: annotate a clock in every header, or at most "
+                    f"with {units} units per microsecond, the arrival time of events without a "
+                    "clock would overflow: annotate a clock in every header, or use at most "
                     f"{MAX_TIME // _MAX_ARRIVAL} units",
                 )
         for counter, token in self._counters.values():
@@ -425,8 +465,8 @@ class _Reader:
                 raise self._error(
                     "BAD_ANNOTATION",
                     token,
-                    f"the window of {token} is longer than {MAX_TIME // units} microseconds, "
-                    f"which is all that {units} units each leave room for",
+                    f"the window of {token} exceeds {MAX_TIME // units} microseconds, the maximum "
+                    f"with {units} clock units per microsecond",
                 )
 
     def _finished(self, header: Header) -> Header:
@@ -452,7 +492,7 @@ class _Reader:
     def _misplaced(
         self, annotation: Token, where: str, known: tuple[str, ...]
     ) -> SpecificationError:
-        why = f"@{annotation} is not for {where}"
+        why = f"@{annotation} cannot annotate {where}"
         return self._error("BAD_ANNOTATION", annotation, why, nearest(annotation, known))
 
     def _error(

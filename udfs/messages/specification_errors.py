@@ -98,7 +98,7 @@ def syntax_error(text: str, source: str, error: UnexpectedInput) -> Specificatio
                 text,
                 source,
                 _place(text, mark.start(group)),
-                f"there is no @{mark[group]}",
+                f"unknown annotation @{mark[group]}",
                 nearest(mark[group], _QUERIES if group == 1 else _KNOWN - {"pragma"}),
             )
     words = list(dict.fromkeys(word for name, word in _WORDS.items() if name in names))
@@ -110,7 +110,7 @@ def syntax_error(text: str, source: str, error: UnexpectedInput) -> Specificatio
         text,
         source,
         _place(text, position),
-        f"not understood: expected {expected}, found " + (f"'{found}'" if found else "the end"),
+        f"expected {expected}, found " + (f"'{found}'" if found else "the end"),
         _meant(found, names),
     )
 

@@ -99,7 +99,8 @@ class Summary:
         _check(self.session, self.from_, self.until, self.notifications, self.last, self.digest)
         if self.until < self.from_:
             raise MessageError(
-                "BAD_SUMMARY", f"the range from {self.from_} ends before it, at {self.until}"
+                "BAD_SUMMARY",
+                f"the range of the summary begins at {self.from_}, but ends at {self.until}",
             )
         return _SUMMARY.pack(
             self.session, self.until, 0, self.from_, self.notifications, self.last, self.digest
@@ -163,13 +164,18 @@ def unpack(datagram: bytes) -> Summary:
     if len(datagram) not in (SIZE, AUTHENTICATED_SIZE):
         raise MessageError(
             "BAD_SUMMARY",
-            f"{len(datagram)} bytes; a summary has {SIZE}, and {AUTHENTICATED_SIZE} with a tag",
+            f"the datagram has {len(datagram)} bytes, but a summary has {SIZE}, or "
+            f"{AUTHENTICATED_SIZE} with a tag",
         )
     session, until, count, from_, notifications, last, sums = _SUMMARY.unpack_from(datagram)
     if count:
-        raise MessageError("BAD_SUMMARY", f"a summary has no messages, this says {count}")
+        raise MessageError(
+            "BAD_SUMMARY", f"a summary contains no messages, but this one announces {count}"
+        )
     if until < from_:
-        raise MessageError("BAD_SUMMARY", f"the range from {from_} ends before it, at {until}")
+        raise MessageError(
+            "BAD_SUMMARY", f"the range of the summary begins at {from_}, but ends at {until}"
+        )
     return Summary(session, from_, until, notifications, last, sums)
 
 
@@ -194,11 +200,15 @@ def request(
     """
     _check(session, sequence)
     if not 0 <= count <= MOST_MESSAGES:
-        raise MessageError("BAD_REQUEST", f"{count} messages; {MOST_MESSAGES} can be asked for")
+        raise MessageError(
+            "BAD_REQUEST",
+            f"a request cannot ask for {count} messages: the maximum is {MOST_MESSAGES}",
+        )
     tail = name.encode()
     if len(tail) > MOST_NAME:
         raise MessageError(
-            "BAD_REQUEST", f"the name of the host has {len(tail)} bytes; {MOST_NAME} are possible"
+            "BAD_REQUEST",
+            f"the host name has {len(tail)} bytes, but at most {MOST_NAME} are allowed",
         )
     return HEADER.pack(session, sequence, count) + tail + (b"\0" + cookie if cookie else b"")
 
@@ -223,15 +233,16 @@ def read_request(datagram: bytes) -> Request:
     if not HEADER.size <= len(datagram) <= HEADER.size + MOST_NAME:
         raise MessageError(
             "BAD_REQUEST",
-            f"{len(datagram)} bytes; a request has {HEADER.size} and a name of up to {MOST_NAME}",
+            f"the datagram has {len(datagram)} bytes, but a request has {HEADER.size}, plus up to "
+            f"{MOST_NAME} for a name",
         )
     session, sequence, count = HEADER.unpack_from(datagram)
     try:
         name = datagram[HEADER.size :].decode()
     except UnicodeDecodeError:
-        raise MessageError("BAD_REQUEST", "the name of the host is not UTF-8") from None
+        raise MessageError("BAD_REQUEST", "the host name is not valid UTF-8") from None
     if name and name_fault(name):
-        raise MessageError("BAD_REQUEST", f"the name of the host is no name: {name!r}")
+        raise MessageError("BAD_REQUEST", f"the host name {name!r} is not valid")
     return Request(session, sequence, count, name, cookie)
 
 
@@ -265,7 +276,7 @@ def digest(sequence: NDArray[np.uint64], count: NDArray[Any]) -> int:
 
 def _check(session: bytes, *numbers: int) -> None:
     if len(session) != SESSION_LENGTH:
-        raise MessageError("BAD_SESSION", f"{session!r} does not have {SESSION_LENGTH} bytes")
+        raise MessageError("BAD_SESSION", f"session {session!r} must have {SESSION_LENGTH} bytes")
     for number in numbers:
         if not 0 <= number < 1 << 64:
-            raise MessageError("BAD_SEQUENCE", f"{number} does not fit 64 bits")
+            raise MessageError("BAD_SEQUENCE", f"number {number} does not fit in 64 bits")

@@ -142,21 +142,21 @@ def read_keys(text: str, name: str) -> list[SummaryKey]:
         if not words:
             continue
         if len(words) != 2:
-            raise _bad(name, line, "an id and a key are to stand there")
+            raise _bad(name, line, "expected an id and a key, separated by a blank")
         number, digits = words
         if not re.fullmatch(r"\d{1,10}", number, re.ASCII) or int(number) >= 1 << 32:
-            raise _bad(name, line, "the id is to be a number from 0 to 4294967295")
+            raise _bad(name, line, "the id must be a number from 0 to 4294967295")
         try:
             secret = bytes.fromhex(digits)
         except ValueError:
             secret = b""
         if len(secret) != KEY_SIZE:
-            raise _bad(name, line, f"the key is to be {2 * KEY_SIZE} hex digits")
+            raise _bad(name, line, f"the key must have {2 * KEY_SIZE} hex digits")
         if int(number) in found:
-            raise _bad(name, line, f"id {int(number)} is there twice")
+            raise _bad(name, line, f"id {int(number)} is used twice")
         found[int(number)] = SummaryKey(int(number), secret)
     if not found:
-        raise _bad(name, 1, "there is no key")
+        raise _bad(name, 1, "the file contains no key")
     return list(found.values())
 
 

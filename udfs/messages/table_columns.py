@@ -113,20 +113,20 @@ def _hint(name: str, type_: pa.DataType) -> str:
     if pa.types.is_struct(type_):
         fields = ", ".join(f"'{part.name}'" for part in list(type_)[:_HINTED])
         return (
-            f"column '{name}' is a struct, and rules compare only columns: "
-            f'select("*", "{name}.*") makes columns of its fields, called {fields}'
+            f"column '{name}' is a struct, but rules compare only plain columns: "
+            f'select("*", "{name}.*") turns its fields into the columns {fields}'
         )
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return (
-            f"column '{name}' is an array, and rules compare single values: explode it, as in "
-            f'select("*", explode("{name}").alias("element"))'
+            f"column '{name}' is an array, but rules compare only single values: explode it, "
+            f'as in select("*", explode("{name}").alias("element"))'
         )
     if pa.types.is_map(type_):
         return (
-            f"column '{name}' is a map, and rules compare single values: make a column of one of "
-            f'them, as in withColumn("value", col("{name}")["key"])'
+            f"column '{name}' is a map, but rules compare only single values: create a column "
+            f'from one entry, as in withColumn("value", col("{name}")["key"])'
         )
-    return f"column '{name}' has type {type_}, which rules do not compare: cast it to another type"
+    return f"column '{name}' has type {type_}, which rules cannot compare: cast it to another type"
 
 
 def _field(name: str, type_: pa.DataType, text_bytes: int) -> Field | None:

@@ -146,9 +146,15 @@ class AttributeField(Field):
     def _parse(self, text: str, quoted: bool) -> tuple[int, int]:
         limit = 64
         if len(text) > limit:
-            raise self._refuse("TOO_LONG", text, f"has {len(text)} characters, over {limit}")
+            raise self._refuse(
+                "TOO_LONG",
+                text,
+                f"has {len(text)} characters, but a number may have at most {limit}",
+            )
         if not text.isascii():
-            raise self._refuse("NOT_ASCII", text, "is not ASCII, and no number is written so")
+            raise self._refuse(
+                "NOT_ASCII", text, "contains non-ASCII characters, which no number contains"
+            )
         raw = self._number(text)
         if raw is None and self.of.type == "timestamp":
             seconds = seconds_of(text)
@@ -173,22 +179,25 @@ class AttributeField(Field):
         return int(raw)
 
     def _fineness(self, near: tuple[str, str] | None = None) -> str:
-        why = f"is no value of '{self.name}', whose values are {_plain(self.of.scale)} apart"
-        return f"{why}; near it are {near[0]} and {near[1]}" if near else why
+        why = (
+            f"is not a possible value of '{self.name}', whose values are {_plain(self.of.scale)} "
+            "apart"
+        )
+        return f"{why}; the nearest values are {near[0]} and {near[1]}" if near else why
 
     def _outside(self, below: bool, constant: object) -> SpecificationError:
         if below:
-            why = f"is less than {self.render(0)}, the least that '{self.name}' can be"
+            why = f"is less than {self.render(0)}, the minimum of '{self.name}'"
             return self._refuse("NEGATIVE", constant, why)
         most = self.render((1 << self.bits) - 1)
-        why = f"is more than {most}, the most that '{self.name}' can be"
+        why = f"is greater than {most}, the maximum of '{self.name}'"
         return self._refuse("TOO_WIDE", constant, why)
 
     def _wanted(self, text: str) -> str:
         places = min(self.of.places, 2)
-        why = f"is not a number, and '{self.name}' compares with one, such as {50.25:.{places}f}"
+        why = f"is not a number: compare '{self.name}' with a number, such as {50.25:.{places}f}"
         if self.of.type == "timestamp":
-            why += ', or with a time in quotes, such as "2026-01-01T00:00:00Z"'
+            why += ', or with a quoted time, such as "2026-01-01T00:00:00Z"'
         return why
 
 

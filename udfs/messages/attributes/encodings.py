@@ -89,7 +89,8 @@ class Encoding:
             ((begin < 0) | (end < begin) | (end > content.size)).any()
         ):
             raise MessageError(
-                "BAD_OFFSETS", f"each record must lie within the {content.size} bytes there are"
+                "BAD_OFFSETS",
+                f"a record begins or ends outside the {content.size} bytes of the data",
             )
         # From numpy, not from the kernel: columns of attributes that no event has stay untouched.
         values = np.zeros((self.widths.bitmask, begin.size), np.uint32)
@@ -123,8 +124,8 @@ class Encoding:
         if bad >= 0:
             raise MessageError(
                 "BAD_OFFSETS",
-                f"payload of event {bad} is bytes {start[bad]} to {end[bad]}; "
-                f"it must lie within the {content.size} bytes there are",
+                f"the payload of event {bad} spans bytes {start[bad]} to {end[bad]}, but the data "
+                f"has {content.size} bytes",
             )
         values = read_only(events.values, np.uint32)
         return offsets, self.writer(offsets, mask, values, start, content, self._head)
@@ -159,7 +160,9 @@ def borders_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> NDArray[np.int
     borders = read_only(offsets if len(offsets) else np.zeros(1), np.int64)
     if borders[0] < 0 or borders[-1] > len(data) or bool((borders[1:] < borders[:-1]).any()):
         raise MessageError(
-            "BAD_OFFSETS", f"offsets must rise from 0 to at most {len(data)}, the bytes there are"
+            "BAD_OFFSETS",
+            f"offsets must not decrease, and must lie between 0 and {len(data)}, the size of "
+            "the data",
         )
     return borders
 

@@ -24,7 +24,10 @@ def packet_of_event(content: bytes, encoding: str, widths: Widths = WIDTHS) -> b
     _, rest = read_event(content, encoding, (1 << widths.bitmask) - 1, len(content), widths)
     header = content[: len(content) - len(rest)]
     if len(rest) < KEY.size:
-        what = f"{len(rest)} bytes behind the values; session and sequence number have {KEY.size}"
+        what = (
+            f"the values are followed by {len(rest)} bytes, but session and sequence number need "
+            f"{KEY.size}"
+        )
         raise MessageError("TRUNCATED_EVENT", what, offset=len(header))
     session, sequence = KEY.unpack_from(rest)
     return build_packet(session, sequence, [header])

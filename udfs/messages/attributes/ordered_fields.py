@@ -84,11 +84,15 @@ class FloatField(AttributeField):
     def _nearest(self, number: float, text: str) -> int:
         raw = int(raw_floats(np.array([number]))[0])
         if abs(raw - _ZERO) >= _INFINITY:
-            raise self._refuse("TOO_WIDE", text, "is beyond the largest float, 3.4028235e+38")
+            raise self._refuse(
+                "TOO_WIDE",
+                text,
+                "is beyond the range of a 32-bit float, whose maximum is 3.4028235e+38",
+            )
         return raw
 
     def _wanted(self, text: str) -> str:
-        return f"is not a number, and '{self.name}' compares with one, such as 50.25"
+        return f"is not a number: compare '{self.name}' with a number, such as 50.25"
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class TextField(AttributeField):
     def from_raw(self, value: Any) -> int:
         """Converts an event's text in JSON to its raw value, as `encode` does."""
         if isinstance(value, str) and not _TEXT.fullmatch(value):
-            raise self._refuse("NOT_TEXT", value, "has a character that does not print")
+            raise self._refuse("NOT_TEXT", value, "contains a non-printable character")
         return self._encode_text(value, "ascii")
 
     def render(self, raw: int) -> str:

@@ -42,10 +42,10 @@ def read_event(
     """
     reader = {"id_pairs": _read_id_pairs, "bitmask": _read_bitmask}[encoding]
     if len(record) > longest:
-        what = f"{len(record)} bytes; an event has {longest} at most"
+        what = f"the event has {len(record)} bytes, but at most {longest} are allowed"
         raise MessageError("EVENT_TOO_LARGE", what, offset=longest)
     if not record:
-        raise MessageError("EMPTY_EVENT", "the record has no bytes", offset=0)
+        raise MessageError("EMPTY_EVENT", "the record is empty", offset=0)
     values, at = reader(record, known, widths)
     return values, record[at:]
 
@@ -60,15 +60,15 @@ def write_event(
     """
     writer = {"id_pairs": _id_pairs, "bitmask": _bitmask}[encoding]
     if not values:
-        raise MessageError("EMPTY_EVENT", "an event has one attribute at least")
+        raise MessageError("EMPTY_EVENT", "an event must have at least one attribute")
     for number, value in values.items():
         if not 0 <= number < widths.bitmask:
             raise MessageError(
-                "UNKNOWN_ATTRIBUTE", f"id {number} is none of 0 to {widths.bitmask - 1}"
+                "UNKNOWN_ATTRIBUTE", f"attribute id {number} is outside 0 to {widths.bitmask - 1}"
             )
         if not 0 <= value < 1 << 32:
             raise MessageError(
-                "VALUE_OUT_OF_RANGE", f"{value} of attribute {number} does not fit 32 bits"
+                "VALUE_OUT_OF_RANGE", f"value {value} of attribute {number} does not fit in 32 bits"
             )
     return writer(sorted(values.items()), widths) + payload
 
@@ -78,17 +78,19 @@ def _read_id_pairs(record: bytes, known: int, widths: Widths) -> tuple[dict[int,
     first, link = _ID[widths.id], _LINK[widths.id]
     values: dict[int, int] = {}
     if len(record) < first.size:
-        raise MessageError("TRUNCATED_EVENT", "the first id is cut off", offset=0)
+        raise MessageError(
+            "TRUNCATED_EVENT", "the record ends inside the first attribute id", offset=0
+        )
     (number,) = first.unpack_from(record)
     at = first.size
     while True:
         if number >= widths.bitmask or not known >> number & 1:
             raise _unknown(number, at - first.size)
         if number in values:
-            what = f"id {number} is there twice"
+            what = f"the event contains attribute id {number} twice"
             raise MessageError("ID_TWICE", what, offset=at - first.size, id=number)
         if at + link.size > len(record):
-            what = f"value of attribute {number}, or the next id, is cut off"
+            what = f"the record ends inside the value of attribute {number} or the next id"
             raise MessageError("TRUNCATED_EVENT", what, offset=at, id=number)
         values[number], number = link.unpack_from(record, at)
         at += link.size
@@ -100,11 +102,11 @@ def _read_bitmask(record: bytes, known: int, widths: Widths) -> tuple[dict[int, 
     """(values, bytes of the header)."""
     head = _MASK[widths.bitmask]
     if len(record) < head.size:
-        what = f"{len(record)} bytes; the bitmask alone has {head.size}"
+        what = f"the record has {len(record)} bytes, but the bitmask needs {head.size}"
         raise MessageError("TRUNCATED_EVENT", what, offset=0)
     (mask,) = head.unpack_from(record)
     if not mask:
-        raise MessageError("EMPTY_EVENT", "no bit of the bitmask is set", offset=0)
+        raise MessageError("EMPTY_EVENT", "the bitmask of the event has no bit set", offset=0)
     ids = [number for number in range(widths.bitmask) if mask >> number & 1]
     for number in ids:
         if not known >> number & 1:
@@ -113,7 +115,10 @@ def _read_bitmask(record: bytes, known: int, widths: Widths) -> tuple[dict[int, 
     at = head.size
     for number in ids:
         if at + _VALUE.size > len(record):
-            what = f"attribute {number} is in the bitmask, its value is not there"
+            what = (
+                f"the record ends inside the value of attribute {number}, which the bitmask "
+                "announces"
+            )
             raise MessageError("TRUNCATED_EVENT", what, offset=at, id=number)
         (values[number],) = _VALUE.unpack_from(record, at)
         at += _VALUE.size
@@ -121,7 +126,7 @@ def _read_bitmask(record: bytes, known: int, widths: Widths) -> tuple[dict[int, 
 
 
 def _unknown(number: int, offset: int) -> MessageError:
-    what = f"id {number} is no attribute's; register it first"
+    what = f"attribute id {number} is not registered: add it to table attributes"
     return MessageError("UNKNOWN_ATTRIBUTE", what, offset=offset, id=number)
 
 

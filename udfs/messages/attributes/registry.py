@@ -54,9 +54,9 @@ _PLAIN = (Decimal(1), Decimal(0))
 #: DECIMAL(38,18), as the table has it.
 _PLACES, _WHOLE = 18, 20
 _REMEDY = (
-    "attributes is append-only: to take a wrong row out, run ALTER TABLE attributes UNSET "
-    "TBLPROPERTIES ('delta.appendOnly'), DELETE the row, and SET TBLPROPERTIES "
-    "('delta.appendOnly' = 'true') again"
+    "attributes is append-only: to delete a wrong row, run ALTER TABLE attributes UNSET "
+    "TBLPROPERTIES ('delta.appendOnly'), DELETE the row, and run SET TBLPROPERTIES "
+    "('delta.appendOnly' = 'true')"
 )
 
 
@@ -86,7 +86,7 @@ def attribute(
         "scale": usual[0] if scale is None else scale,
         "offset": usual[1] if offset is None else offset,
     }
-    return _from_row(row, "write another", widths)
+    return _from_row(row, "correct it", widths)
 
 
 def usual_attribute(id: int, name: str, type: Type, widths: Widths = WIDTHS) -> Attribute:
@@ -181,15 +181,15 @@ def _check_distinct(found: Sequence[Attribute]) -> None:
         if (other := names.setdefault(one.name, one)) is not one:
             raise AttributeTableError(
                 "DUPLICATE_NAME",
-                f"attribute {one.name!r} is in table attributes twice, with ids {other.id} and "
+                f"table attributes contains attribute {one.name!r} twice, with ids {other.id} and "
                 f"{one.id}; {_REMEDY}",
                 name=one.name,
             )
         if (other := ids.setdefault(one.id, one)) is not one:
             raise AttributeTableError(
                 "DUPLICATE_ID",
-                f"id {one.id} is in table attributes twice, for {other.name!r} and {one.name!r}; "
-                f"{_REMEDY}",
+                f"table attributes contains id {one.id} twice, for {other.name!r} and "
+                f"{one.name!r}; {_REMEDY}",
                 id=one.id,
             )
 
@@ -204,25 +204,28 @@ def _from_row(row: Mapping[str, Any], remedy: str, widths: Widths) -> Attribute:
         )
 
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < widths.bitmask:
-        raise bad(f"has no id of 0 to {widths.bitmask - 1}")
+        raise bad(f"needs an id from 0 to {widths.bitmask - 1}")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise bad("has no name of 1 to 63 letters, digits and _, the first of them no digit")
+        raise bad(
+            "needs a name of 1 to 63 letters, digits and underscores that does not start with a "
+            "digit"
+        )
     if name.lower() in RESERVED:
-        raise bad("is called as a word of rules is")
+        raise bad("has a name that is a reserved word of the rule language")
     if type not in get_args(Type):
-        raise bad(f"is of type {str(type)[:40]!r}, and there are {', '.join(get_args(Type))}")
+        raise bad(f"has type {str(type)[:40]!r}, but the types are {', '.join(get_args(Type))}")
     scale, offset = _decimal(row.get("scale")), _decimal(row.get("offset"))
     if scale is None or offset is None:
-        raise bad("has a scale or an offset that is no DECIMAL(38,18)")
+        raise bad("has a scale or an offset that is not a DECIMAL(38,18)")
     if scale <= 0:
-        raise bad(f"has scale {scale}, and it is above 0")
+        raise bad(f"has scale {scale}, but a scale must be above 0")
     found = Attribute(id, name, cast(Type, type), scale, offset)
     if type not in _DEFAULTS and (scale, offset) != _PLAIN:
-        raise bad(f"is a {type}, whose scale is 1 and whose offset is 0")
+        raise bad(f"has type {type}, whose scale must be 1 and whose offset must be 0")
     if not _is_exact(found):
         raise bad(
-            "has values that doubles cannot tell apart: take a larger scale, or an offset that is "
-            "nearer to 0"
+            "has values that cannot be distinguished as doubles: use a larger scale, or an offset "
+            "closer to 0"
         )
     return found
 

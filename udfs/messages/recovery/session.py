@@ -65,11 +65,11 @@ class State(Enum):
 
 
 class Trigger(Enum):
-    LEVEL = "everything that was announced has arrived"
-    GAP = "something that was announced is missing"
-    ANSWERED = "an answer arrived, and there is more to ask for"
-    DUE = "the time to wait is over"
-    WITHDRAWN = "the stream continues below the beginning, which nothing confirmed"
+    LEVEL = "all announced notifications have arrived"
+    GAP = "an announced notification is missing"
+    ANSWERED = "an answer has arrived, and more notifications are missing"
+    DUE = "the waiting time has elapsed"
+    WITHDRAWN = "the stream continues at a lower number than its unconfirmed beginning"
 
 
 TRANSITIONS = {
