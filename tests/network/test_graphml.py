@@ -113,7 +113,7 @@ def test_nodes_and_edges_inside_of_other_nodes_are_read() -> None:
     assert set(graph.nodes) == {"a", "b", "c"}
     assert {frozenset(edge) for edge in graph.edges()} == {frozenset("ab"), frozenset("bc")}
     assert unread == (
-        "2 nodes left out that only contain other nodes and have no edges: East, inner",
+        "2 nodes ignored, because they only contain other nodes and have no edges: East, inner",
     )
 
 
@@ -183,7 +183,7 @@ def test_what_has_no_place_in_a_network_is_named() -> None:
     assert set(graph.nodes) == {"a", "b", "z"}
     assert unread == (
         "1 further graph of the file left out: G with 3 nodes",
-        "1 node only named by edges: z",
+        "1 node mentioned only by edges: z",
         "elements without effect: 1 port, 1 edge port",
         "attributes without effect: of edges LinkSpeed",
     )

@@ -109,11 +109,14 @@ def test_only_mac_addresses_may_be_text(tmp_path: Path):
         (changed("links", 2, switch="s9"), ("links.jsonl, line 3: column 'switch'", "'s9'")),
         (
             changed("hosts", 1, switch="s9"),
-            ("hosts.jsonl, line 2: column 'switch'", "'s9' is no switch of the network"),
+            ("hosts.jsonl, line 2: column 'switch'", "'s9' is not a switch of the network"),
         ),
-        (changed("hosts", 1, port=9), ("hosts.jsonl, line 2: column 'port'", "must hang on s2:9")),
+        (
+            changed("hosts", 1, port=9),
+            ("hosts.jsonl, line 2: column 'port'", "must be attached to s2:9"),
+        ),
         (changed("hosts", 1, ipv4="10.0.0.1"), ("hosts.jsonl, line 2: column 'ipv4'", "h1, h2")),
-        (changed("hosts", 1, ipv4="10.0.0"), ("hosts.jsonl, line 2: column 'ipv4'", "no IPv4")),
+        (changed("hosts", 1, ipv4="10.0.0"), ("hosts.jsonl, line 2: column 'ipv4'", "not an IPv4")),
         (changed("hosts", 1, role="reader"), ("hosts.jsonl, line 2: column 'role'", "subscriber")),
         (changed("switches", 1, device_id=1), ("switches.jsonl, line 2: column 'device_id'", "1")),
         (
@@ -129,7 +132,7 @@ def test_only_mac_addresses_may_be_text(tmp_path: Path):
         (changed("links", 0, weight=0), ("links.jsonl, line 1: column 'weight'", "weight > 0")),
         (
             changed("virtual_trees", 0, edges=[{"u": "s1", "v": "s3"}]),
-            ("virtual_trees.jsonl, line 1: column 'edges'", "no link leads from 's1' to 's3'"),
+            ("virtual_trees.jsonl, line 1: column 'edges'", "there is no link from 's1' to 's3'"),
         ),
         (
             changed("virtual_trees", 0, edges=[{"u": "s1", "v": "s1"}]),

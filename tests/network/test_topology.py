@@ -125,13 +125,13 @@ def test_what_a_graph_loses_is_named():
     read = read_graph(graph)
     assert read.switches == {"a": "a", "b": "b", "c": "c"}
     assert read.dropped.lines() == (
-        "3 of 6 nodes left out, in 2 smaller parts of the graph with 1 link: x, y, "
+        "3 of 6 nodes ignored, because they form 2 smaller parts of the graph, with 1 link: x, y, "
         r"Far \x1b[1m away",
-        "1 parallel edge merged into the lightest: a - b",
-        "2 edges from a node to itself left out: c",
-        "1 pair of edges in opposite directions with different weights or states, of which the "
-        "lighter that is up counts in both: x - y",
-        "1 edge with one direction, each a link in both: b - c",
+        "1 parallel edge replaced by the lightest: a - b",
+        "2 edges from a node to itself ignored: c",
+        "1 pair of opposite edges with different weights or states replaced by the lighter "
+        "edge that is up: x - y",
+        "1 one-way edge turned into bidirectional links: b - c",
     )
 
 

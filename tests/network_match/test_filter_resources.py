@@ -87,7 +87,7 @@ def test_figure_4_is_reported_row_by_row():
     assert found["receiver_sets"] == 1
     # Ways through Fig. 3: two below 60, one between, two above 100; 96 bits each.
     ways = 2 * len(split(0, 59, 32)) + 1 + 2 * len(split(101, 2**32 - 1, 32))
-    wide = savings(found)["tables a field instead of one of all"]
+    wide = savings(found)["one table per field instead of a single table"]
     assert wide == (ways * 96, found["tcam_bits"])
     text = render(found)
     assert "10 entries, 7 states, 1 sets of several receivers" in text

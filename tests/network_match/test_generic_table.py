@@ -215,7 +215,7 @@ def test_a_thousand_rules_apart_and_two_hundred_that_overlap_fit():
 def test_too_many_rows_are_refused_with_what_to_do():
     rules = [rule(f"temp > {37 * i} and hum < {7919 * i % 1000}", str(i)) for i in range(20)]
     for ways in EACH:
-        with pytest.raises(FilterError, match="fewer distinct thresholds") as caught:
+        with pytest.raises(FilterError, match="fewer distinct constants") as caught:
             generic_table(rules, SENSORS, max_rows=100, ways=ways)
         assert (caught.value.code, caught.value.max_rows) == ("FILTER.TOO_LARGE", 100)
 
@@ -235,7 +235,7 @@ def test_rules_with_state_or_named_actions_are_refused_alone_and_by_id():
         ("2", "SUBSCRIPTION.NOT_ON_SWITCHES"),
         ("3", "SUBSCRIPTION.NOT_ON_SWITCHES"),
     ]
-    assert "asks one cell a pass" in found[0].message and "mark" in found[1].message
+    assert "evaluates one function per pass" in found[0].message and "mark" in found[1].message
     assert "spark.stackcast.match=spark" in found[0].message
 
 

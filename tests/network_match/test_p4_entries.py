@@ -280,7 +280,7 @@ def test_a_variable_without_a_free_register_is_named_with_its_owner():
     rules = ["price > 0 : { fwd(7); seen <- count() }", "seen > 1"]
     texts = {"h1": rules, "h2": rules}
     specification = parse_specification(COUNTING.format("@query_counter(seen, 10)"), "state")
-    with pytest.raises(FilterError, match="no register is left for seen of h2") as caught:
+    with pytest.raises(FilterError, match="no register is free for seen of h2") as caught:
         compiled = compile_rules(owned_rules(texts, specification), specification)
         program_entries(compiled, specification, PORTS)
     assert caught.value.code == "FILTER.NO_SLOT"
@@ -377,7 +377,7 @@ def test_a_leaf_has_its_ports_as_a_mask_whoever_is_behind_them():
 
 def test_a_smaller_domain_that_the_rules_outgrow_names_the_bits_that_it_takes():
     texts = [f"a.one > {n} : fwd({n})" for n in range(5)]
-    with pytest.raises(FilterError, match="resolution of 3 bits") as caught:
+    with pytest.raises(FilterError, match="resolution to 3 bits") as caught:
         switch_of(texts, FRAMES, ProgramOptions(resolution={"a.one": 2}))
     assert caught.value.code == "FILTER.TOO_MANY_CODES"
 

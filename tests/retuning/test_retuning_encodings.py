@@ -80,7 +80,7 @@ def test_what_has_no_labels_or_no_room_is_not_offered():
     costs = encoding_costs(network, (), published(network, 0.1), room(network, 100))
     of = {each.encoding: each.error for each in costs}
     assert "NO_LABEL" in of["bitmask"] and "NO_LABEL" in of["mixed"]
-    assert "261 rows and has room for 100" in of["destinations"]
+    assert "261 rows, but has room for 100" in of["destinations"]
     assert least(costs).encoding == "hops" and not of["hops"]
 
 

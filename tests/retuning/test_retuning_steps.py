@@ -180,7 +180,7 @@ def test_ids_are_above_all_that_ever_were():
 def test_when_ids_run_out_wide_labels_are_the_advice():
     rows = [VirtualTree(NARROW.max_id, TREES[0], "old", "retired")]
     wanted = {TREES[1]: "new"}
-    with pytest.raises(NetworkError, match="labels of 32 bits") as caught:
+    with pytest.raises(NetworkError, match="32-bit labels") as caught:
         next_step(NETWORK, rows, wanted, uniform(NETWORK, 9))
     assert caught.value.code == "NETWORK.TREE_IDS_EXHAUSTED"
     wide = Network.from_rows(

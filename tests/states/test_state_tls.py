@@ -242,7 +242,7 @@ def test_tls_on_one_side_only_is_reported_on_both(
     pems: Path, caplog: pytest.LogCaptureFixture, server_has_tls: bool
 ) -> None:
     speaks, does_not = (
-        r"STATE\.BAD_TLS: the other side speaks TLS, and this one does not",
+        r"STATE\.BAD_TLS: the other side uses TLS, but this side does not",
         r"STATE\.BAD_TLS: the other side does not seem to use TLS",
     )
     server, client = (does_not, speaks) if server_has_tls else (speaks, does_not)

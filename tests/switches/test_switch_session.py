@@ -264,7 +264,7 @@ def test_beyond_a_limit_nothing_is_written_and_the_error_names_it(
     size = PIPELINE.sizes["egress.host_port"]
     too_many = [*SOME[1:], *map(host_port, range(10, 11 + size))]
     cases = [
-        (too_many, {}, [f"table 'egress.host_port' should hold {size + 5} entries", f"{size}"]),
+        (too_many, {}, [f"table 'egress.host_port' needs {size + 5} entries", f"{size}"]),
         ([tree(n) for n in range(1, 12)], {"max_rules": 10}, ["11 entries", "allows 10"]),
         ([group(n, n) for n in range(1, 5)], {"max_groups": 3}, ["4 multicast", "allows 3"]),
     ]

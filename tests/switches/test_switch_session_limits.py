@@ -75,8 +75,8 @@ def test_a_switch_that_restarts_while_it_is_asked_for_too_much_holds_what_it_hel
         assert not outcome.in_sync and outcome.primary and outcome.installed == len(SOME)
         assert len(outcome.errors) == 1
         assert outcome.errors[0].startswith("SWITCH.LIMIT: switch 's1'")
-        assert f"should hold {len(TOO_MANY)} entries" in outcome.errors[0]
-        assert f"max_rules of its row allows {MAX_RULES}" in outcome.errors[0]
+        assert f"all tables together need {len(TOO_MANY)} entries" in outcome.errors[0]
+        assert f"max_rules of the switch allows {MAX_RULES}" in outcome.errors[0]
         assert device.entries() == set(SOME)
         assert device.config.cookie.cookie == PIPELINE.cookie
     assert limited.refresh(SOME[1:], PIPELINE).in_sync

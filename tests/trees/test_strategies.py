@@ -161,7 +161,7 @@ def test_without_room_there_is_no_tree(strategy):
     situation = random_situation(network, 1)
     assert select(strategy, situation, uniform(network, 0)) == []
     assert select(strategy, situation, {}) == []
-    with pytest.raises(NetworkError, match="not below 0") as error:
+    with pytest.raises(NetworkError, match="must be at least 0") as error:
         select(strategy, situation, uniform(network, -1))
     assert error.value.code == "NETWORK.BAD_SIZE"
 

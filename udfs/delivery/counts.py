@@ -83,8 +83,8 @@ class Counts:
         if largest > MAX_OFFSET:
             raise StreamError(
                 "OFFSETS_EXHAUSTED",
-                f"topic {self.topic.name} has offset {largest}, and sequence numbers hold offsets "
-                f"up to {MAX_OFFSET}: publish to a topic of another name",
+                f"topic {self.topic.name} has reached offset {largest}, but sequence numbers can "
+                f"represent offsets only up to {MAX_OFFSET}: publish to a topic with another name",
                 offset=largest,
             )
 

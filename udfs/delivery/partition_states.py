@@ -133,6 +133,6 @@ class PartitionStates:
             time = (messages.values[-1] * scale).view(np.int64)
         if self._timed:
             if arrived is None:
-                raise ValueError("there are messages without a clock: arrived is missing")
+                raise ValueError("some messages have no clock field, so arrived is required")
             time = np.where(scale > 0, time, arrived[messages.packet] * self._units)
         return time

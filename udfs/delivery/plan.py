@@ -425,9 +425,9 @@ class Planner:
         if publisher.role != "publisher":
             raise NetworkError(
                 "NO_PUBLISHER",
-                f"host {publisher.name!r} is a subscriber, and switches take only from publishers "
-                "what is for subscribers: give it the role in table hosts, or name another as "
-                "spark.stackcast.publisher",
+                f"host {publisher.name!r} is a subscriber, but switches accept events only from "
+                "publishers: give it the role publisher in table hosts, or set "
+                "spark.stackcast.publisher to a publisher",
                 host=publisher.name,
             )
         return [publisher], None

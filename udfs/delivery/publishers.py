@@ -148,9 +148,9 @@ def publishers_of(
         if name not in network.hosts or network.hosts[name].role != "publisher":
             raise NetworkError(
                 "NO_PUBLISHER",
-                f"{name!r} of {_INGRESSES} is no host with role publisher, and switches take only "
-                "by such links what is for subscribers: give it the role in table hosts, or name "
-                "another",
+                f"{name!r} in {_INGRESSES} is not a host with role publisher, but switches accept "
+                "events only from publishers: give it this role in table hosts, or name another "
+                "host",
                 host=name,
             )
     names = listed(text) or network.publishers()
@@ -181,8 +181,8 @@ def telling(by: str, specification: Specification) -> tuple[Field, ...]:
     if not found or any(field.kind == "decimal" or field.bits > 64 for field in found):
         raise SettingsError(
             "BAD_VALUE",
-            f"{_SETTING}.by is {by!r}, but must name a field of {specification.name} with names "
-            "of hosts, or their places in the list from 1 on",
+            f"{_SETTING}.by is {by!r}, but must name a field of {specification.name} that "
+            "contains host names or positions in the list, counted from 1",
             key=f"{_SETTING}.by",
         )
     return found

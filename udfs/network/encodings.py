@@ -38,8 +38,8 @@ def label_format(encoding: str, bits: int) -> LabelFormat:
     if encoding not in WIDE_FORMS:
         raise NetworkError(
             "NO_WIDE_LABELS",
-            f"encoding {encoding} has no labels of {bits} bits: those of "
-            f"{', '.join(WIDE_FORMS)} can have as many",
+            f"encoding {encoding} does not support labels of {bits} bits: use one of "
+            f"{', '.join(WIDE_FORMS)}",
         )
     return WIDE_FORMS[encoding]
 

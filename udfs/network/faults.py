@@ -72,7 +72,7 @@ def _name_faults(switches: Sequence[Switch], hosts: Sequence[Host]) -> Iterator[
     for node in nodes:
         if node.name in earlier:
             kind = "switch" if isinstance(node, Switch) else "host"
-            text = f"two nodes are called {node.name!r}"
+            text = f"two nodes are named {node.name!r}"
             yield _fault("DUPLICATE_NAME", node, kind, text, name=node.name)
         earlier.add(node.name)
 
@@ -88,8 +88,8 @@ def _device_faults(switches: Sequence[Switch]) -> Iterator[Fault]:
     for switch in switches:
         if not 0 <= switch.device_id < 1 << 64:
             text = (
-                f"switch {switch.name!r} has device id {switch.device_id}: P4Runtime's have "
-                "64 bits and no sign"
+                f"switch {switch.name!r} has device id {switch.device_id}, but device ids of "
+                "P4Runtime are unsigned 64-bit numbers"
             )
             yield _fault("BAD_DEVICE_ID", switch, "device_id", text, switch=switch.name)
 
@@ -101,14 +101,14 @@ def _address_faults(hosts: Sequence[Host]) -> Iterator[Fault]:
             value: int = getattr(host, column)
             sharing.setdefault(value, []).append(host.name)
             if not 0 <= value < 1 << bits:
-                text = f"host {host.name!r} has {column} {value}: it must fit {bits} bits"
+                text = f"host {host.name!r} has {column} {value}, which does not fit in {bits} bits"
                 yield _fault("BAD_ADDRESS", host, column, text, host=host.name)
         earlier: set[int] = set()
         for host in hosts:
             value = getattr(host, column)
             if value in earlier:
                 names = sharing[value]
-                text = f"hosts {', '.join(names)} share one {column}"
+                text = f"hosts {', '.join(names)} have the same {column}"
                 yield _fault("DUPLICATE_ADDRESS", host, column, text, hosts=names)
             earlier.add(value)
 
@@ -121,8 +121,8 @@ def _label_faults(
     for switch in switches:
         if not labels.names(switch.device_id):
             text = (
-                f"switch {switch.name!r} has device id {switch.device_id}: {advice()}, or give "
-                f"switches ids 1..{labels.max_device}"
+                f"switch {switch.name!r} has device id {switch.device_id}: {advice()}, or use "
+                f"device ids 1..{labels.max_device}"
             )
             yield _fault("NO_LABEL", switch, "device_id", text, switch=switch.name)
     for link in links:
@@ -144,8 +144,8 @@ def _roomier(
         width = "set spark.stackcast.label.bits to 32, or " if labels.encoding in names else ""
         choices = ", ".join(name for name in names if name != labels.encoding)
         return (
-            f"labels of {labels.bits} bits of encoding {labels.encoding} cannot name it: "
-            f"{width}choose another spark.stackcast.encoding: {choices}"
+            f"{labels.bits}-bit labels of encoding {labels.encoding} cannot represent it: "
+            f"{width}set spark.stackcast.encoding to one of {choices}"
         )
 
     return advice
@@ -153,12 +153,12 @@ def _roomier(
 
 def _link_id_faults(links: Sequence[Link], labels: LabelFormat) -> Iterator[Fault]:
     largest = labels.max_id
-    advice = "; labels of 32 bits have room for more" if can_widen(labels) else ""
+    advice = "; 32-bit labels allow more" if can_widen(labels) else ""
     # The largest first: it shows how many ids the network needs.
     outside = [link for link in links if not 0 < link.id <= largest]
     for link in sorted(outside, key=lambda link: -link.id):
         text = (
-            f"directed link id {link.id} does not fit a label: ids are 1..{largest} "
+            f"directed link id {link.id} does not fit in a label: ids are 1..{largest} "
             f"({largest.bit_length()} bits), and the network has {len(links)} directed "
             f"links{advice}"
         )
@@ -178,26 +178,27 @@ def _end_faults(
     names = switch_names | {host.name for host in hosts}
     for link in links:
         if link.switch not in switch_names:
-            text = f"link {link.id} leaves {link.switch!r}, which is no switch of the network"
+            text = f"link {link.id} leaves {link.switch!r}, which is not a switch of the network"
             fields = {"link": link.id, "switch": link.switch}
             yield _fault("UNKNOWN_SWITCH", link, "switch", text, **fields)
         if link.neighbor == link.switch or link.neighbor not in names:
             text = (
-                f"link {link.id} of {link.switch!r} leads to {link.neighbor!r}, which is no other "
-                "switch and no host of the network"
+                f"link {link.id} of {link.switch!r} leads to {link.neighbor!r}, which is "
+                "neither another switch nor a host of the network"
             )
             fields = {"link": link.id, "switch": link.neighbor}
             yield _fault("UNKNOWN_SWITCH", link, "neighbor", text, **fields)
         if not 0 < link.port <= MAX_PORT:
             text = (
-                f"link {link.id} uses port {link.port} of {link.switch!r}: ports are 1..{MAX_PORT}"
+                f"link {link.id} uses port {link.port} of {link.switch!r}, but ports are "
+                f"1..{MAX_PORT}"
             )
             fields = {"link": link.id, "switch": link.switch, "port": link.port}
             yield _fault("TOO_MANY_PORTS", link, "port", text, **fields)
         if not 0 < link.weight <= MAX_WEIGHT:
             text = (
-                f"link {link.id} of {link.switch!r} has weight {link.weight}: it must be above 0 "
-                f"and at most {MAX_WEIGHT:g}"
+                f"link {link.id} of {link.switch!r} has weight {link.weight}, but a weight "
+                f"must be above 0 and at most {MAX_WEIGHT:g}"
             )
             yield _fault("BAD_WEIGHT", link, "weight", text, link=link.id)
 
@@ -207,7 +208,7 @@ def _port_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Iterator[
     earlier: set[tuple[str, int]] = set()
     for link in links:
         if (link.switch, link.port) in earlier:
-            text = f"two links leave {link.switch!r} by port {link.port}"
+            text = f"two links use port {link.port} of {link.switch!r}"
             fields = {"switch": link.switch, "port": link.port}
             yield _fault("DUPLICATE_PORT", link, "port", text, **fields)
         earlier.add((link.switch, link.port))
@@ -219,7 +220,8 @@ def _port_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Iterator[
         if back is None or (back.neighbor, back.neighbor_port) != (link.switch, link.port):
             text = (
                 f"link {link.id} leads from {link.switch}:{link.port} to "
-                f"{link.neighbor}:{link.neighbor_port}, but no link leads back by those ports"
+                f"{link.neighbor}:{link.neighbor_port}, but there is no link in the opposite "
+                "direction between these ports"
             )
             yield _fault("ONE_WAY_LINK", link, "neighbor_port", text, link=link.id)
 
@@ -235,17 +237,17 @@ def _host_faults(
     for host in hosts:
         attached = links_to[host.name]
         if len(attached) > 1:
-            text = f"host {host.name!r} hangs on more than one port"
+            text = f"host {host.name!r} is attached to more than one port"
             yield _fault("UNATTACHED_HOST", host, "port", text, host=host.name)
             continue
         ends = [(link.switch, link.port, link.neighbor_port) for link in attached]
         if ends != [(host.switch, host.port, None)]:
             text = (
-                f"host {host.name!r} must hang on {host.switch}:{host.port} by one link "
-                "without neighbor_port, and on nothing else"
+                f"host {host.name!r} must be attached to {host.switch}:{host.port} by exactly "
+                "one link, without neighbor_port"
             )
             if host.switch not in names:
-                text += f"; {host.switch!r} is no switch of the network"
+                text += f"; {host.switch!r} is not a switch of the network"
             column = "port" if ends and ends[0][0] == host.switch else "switch"
             yield _fault("UNATTACHED_HOST", host, column, text, host=host.name)
 
@@ -265,8 +267,8 @@ def _connection_faults(switches: Sequence[Switch], links: Sequence[Link]) -> Ite
             continue
         if switch is not start:
             text = (
-                f"no way leads from switch {start.name!r} to {switch.name!r}, not even over failed "
-                "links"
+                f"there is no path from switch {start.name!r} to {switch.name!r}, even over "
+                "failed links"
             )
             yield _fault("DISCONNECTED", switch, "switch", text, switch=switch.name)
         reached.add(switch.name)
@@ -285,7 +287,9 @@ def _tunnel_faults(hosts: Sequence[Host], links: Sequence[Link]) -> Iterator[Fau
         back = by_port.get((link.neighbor, link.neighbor_port or 0))
         if link.tunnel is None:
             if back is not None and back.tunnel is not None:
-                yield _tunnel_fault(link, "the link back is a tunnel, and this one is none")
+                yield _tunnel_fault(
+                    link, "the link in the opposite direction is a tunnel, but this one is not"
+                )
             continue
         for name, value, bits in (
             ("ipv4", link.tunnel.ipv4, 32),
@@ -293,12 +297,17 @@ def _tunnel_faults(hosts: Sequence[Host], links: Sequence[Link]) -> Iterator[Fau
             ("next_hop", link.tunnel.next_hop, 48),
         ):
             if not 0 < value < 1 << bits:
-                text = f"{name} of its tunnel is {value}: it must be above 0, of {bits} bits"
+                text = (
+                    f"the {name} of its tunnel is {value}, but must be above 0 and have at most "
+                    f"{bits} bits"
+                )
                 yield _tunnel_fault(link, text, f"tunnel.{name}")
         host = by_name.get(link.neighbor)
         if host is not None:
             if host.role != "publisher":
-                yield _tunnel_fault(link, f"it is a tunnel, and {host.name!r} is no publisher")
+                yield _tunnel_fault(
+                    link, f"it is a tunnel, but host {host.name!r} is not a publisher"
+                )
         elif back is not None and back.tunnel is not None and back.tunnel.ipv4 == link.tunnel.ipv4:
             yield _tunnel_fault(link, "both ends of its tunnel have the same ipv4", "tunnel.ipv4")
 

@@ -192,7 +192,8 @@ class _Reader:
             key = self.keys.get(data.get("key", ""))
             if key is None:
                 raise _bad(
-                    self.source, f"{where} has data of key {data.get('key')!r}, not declared"
+                    self.source,
+                    f"{where} has data for key {data.get('key')!r}, which is not declared",
                 )
             if len(data):
                 if label := _yed_label(data):
@@ -207,7 +208,8 @@ class _Reader:
             return parse(text)
         except (ValueError, KeyError):
             raise _bad(
-                self.source, f"{where} has {key.name} {text!r}, but its key has type {key.kind}"
+                self.source,
+                f"{where} has the value {text!r} for {key.name!r}, but its key has type {key.kind}",
             ) from None
 
     def finish(self) -> GraphmlFile:
@@ -231,29 +233,30 @@ class _Reader:
         titles = {name: node_title(name, data) for name, data in self.nodes.items()}
         if self.other_graphs:
             yield (
-                f"{counted(len(self.other_graphs), 'further graph')} of the file left out: "
+                f"{counted(len(self.other_graphs), 'further graph')} in the file ignored: "
                 f"{shortened(self.other_graphs)}"
             )
         if empty:
             yield (
-                f"{counted(len(empty), 'node')} left out that only contain other nodes and have no "
-                f"edges: {shortened([titles[name] for name in empty])}"
+                f"{counted(len(empty), 'node')} ignored, because they only contain other "
+                f"nodes and have no edges: {shortened([titles[name] for name in empty])}"
             )
         if self.hyperedges:
             hyperedges = [
                 "-".join(titles.get(end, end) for end in nodes) for nodes in self.hyperedges
             ]
             yield (
-                f"{counted(len(self.hyperedges), 'hyperedge')} left out, because a link has two "
-                f"ends: {shortened(hyperedges)}"
+                f"{counted(len(self.hyperedges), 'hyperedge')} ignored, because a link "
+                f"connects two nodes: {shortened(hyperedges)}"
             )
         if undeclared := sorted(ends - self.nodes.keys()):
             yield (
-                f"{counted(len(undeclared), 'node')} only named by edges: {shortened(undeclared)}"
+                f"{counted(len(undeclared), 'node')} mentioned only by edges: "
+                f"{shortened(undeclared)}"
             )
         elements = [counted(number, name) for name, number in self.other_elements.items() if number]
         if elements:
-            yield f"elements without effect: {shortened(elements)}"
+            yield f"ignored elements: {shortened(elements)}"
         unused = [
             f"of {part}s {shortened(names)}"
             for part, names in (
@@ -263,7 +266,7 @@ class _Reader:
             if names
         ]
         if unused:
-            yield f"attributes without effect: {'; '.join(unused)}"
+            yield f"ignored attributes: {'; '.join(unused)}"
 
 
 def _unused(part: str, all_data: Any) -> list[str]:

@@ -25,8 +25,9 @@ def jellyfish_links(switches: int, degree: int, seed: int) -> list[tuple[int, in
     if switches < 1 or not 0 <= degree < switches or (degree < 2 and switches > degree + 1):
         raise NetworkError(
             "BAD_SIZE",
-            f"no connected Jellyfish has {switches} switches of degree {degree}: the degree is at "
-            "least 2 (1 for two switches, 0 for one) and below the number of switches",
+            f"a connected Jellyfish network of {switches} switches with degree {degree} is not "
+            "possible: the degree must be at least 2 (1 for two switches, 0 for one) and less "
+            "than the number of switches",
             switches=switches,
             degree=degree,
         )

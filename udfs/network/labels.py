@@ -178,7 +178,7 @@ class IdLabels(LabelFormat):
     def check(self, value: int) -> None:
         if not 0 < value <= self.max_id:
             raise StackError(
-                "BAD_LABEL", f"no {self.word} has the id {value}: ids are 1..{self.max_id}"
+                "BAD_LABEL", f"{self.word} id {value} is not valid: ids are 1..{self.max_id}"
             )
 
     def describe(self, value: int) -> str:
@@ -190,7 +190,8 @@ class IdLabels(LabelFormat):
         if word != self.word or not (number.isascii() and number.isdecimal()):
             raise StackError(
                 "BAD_LABEL",
-                f"{text!r} is no label of encoding {self.encoding}: it is as in {self.word}:17",
+                f"{text!r} is not a label of encoding {self.encoding}; write labels like "
+                f"{self.word}:17",
             )
         self.check(int(number))
         return int(number)
@@ -217,8 +218,8 @@ class TypedLabels(LabelFormat):
         if kind not in self.kinds or not 0 < number <= self.max_id:
             raise StackError(
                 "BAD_LABEL",
-                f"no label of {self.bits} bits has type {kind} and id {number}: the types are "
-                f"{self.kinds}, ids are 1..{self.max_id}",
+                f"type {kind} and id {number} do not form a {self.bits}-bit label: types are "
+                f"{self.kinds}, and ids are 1..{self.max_id}",
                 kind=kind,
                 number=number,
             )
@@ -254,7 +255,7 @@ class TypedLabels(LabelFormat):
         kind = next((kind for kind, name in self.kinds.items() if name == word), None)
         if kind is None or not (number.isascii() and number.isdecimal()):
             forms = ", ".join(f"{name}:ID" for name in self.kinds.values())
-            raise StackError("BAD_LABEL", f"{text!r} is no label: {forms} are possible")
+            raise StackError("BAD_LABEL", f"{text!r} is not a label: write {forms}")
         return self.label(kind, int(number))
 
 

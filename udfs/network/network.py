@@ -83,7 +83,7 @@ class Network:
         if found is None:
             raise NetworkError(
                 "UNKNOWN_LINK",
-                f"no link leads from {switch!r} to {neighbor!r}",
+                f"there is no link from {switch!r} to {neighbor!r}",
                 switch=switch,
                 neighbor=neighbor,
             )
@@ -105,7 +105,7 @@ class Network:
         if found is None:
             raise NetworkError(
                 "UNKNOWN_LINK",
-                f"no link leaves {switch!r} by port {port}",
+                f"no link uses port {port} of {switch!r}",
                 switch=switch,
                 port=port,
             )

@@ -53,9 +53,9 @@ def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
         if read != labels:
             raise NetworkError(
                 "WRONG_PIPELINE",
-                f"switch {switch!r} runs {name!r}, which is for {_settings(read)}, and set is "
-                f"{_settings(labels)}: write {labels.program!r} into column pipeline of "
-                "switches, or set what it is for",
+                f"switch {switch!r} runs pipeline {name!r}, which implements {_settings(read)}, "
+                f"but the configuration has {_settings(labels)}: set column pipeline of table "
+                f"switches to {labels.program!r}, or change the settings",
                 switch=switch,
             )
 

@@ -32,8 +32,8 @@ def sending(network: Network, text: str) -> tuple[str, ...]:
     if not found:
         raise NetworkError(
             "NO_PUBLISHER",
-            f"no host of spark.stackcast.publisher {text!r} is a publisher of the network: give "
-            "hosts the role in table hosts, or name others",
+            f"no host in spark.stackcast.publisher {text!r} is a publisher of the network: give "
+            "one of them the role publisher in table hosts, or name other hosts",
         )
     return found
 

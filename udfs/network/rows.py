@@ -108,7 +108,7 @@ def _tunnel_end(row: Row) -> TunnelEnd | None:
     # Delta does not hold what is inside a struct to NOT NULL.
     for name in ("ipv4", "mac", "next_hop"):
         if tunnel[name] is None:
-            raise NetworkError("BAD_TUNNEL", f"link {link}: its tunnel has no {name}", link=link)
+            raise NetworkError("BAD_TUNNEL", f"the tunnel of link {link} has no {name}", link=link)
     address = _address(f"the tunnel of link {link}", tunnel["ipv4"])
     return TunnelEnd(address, tunnel["mac"], tunnel["next_hop"])
 
@@ -117,7 +117,9 @@ def _address(whose: str, text: str) -> int:
     try:
         return int(IPv4Address(text))
     except AddressValueError:
-        raise NetworkError("BAD_ADDRESS", f"{whose}: {text!r} is no IPv4 address") from None
+        raise NetworkError(
+            "BAD_ADDRESS", f"{whose} has {text!r}, which is not an IPv4 address"
+        ) from None
 
 
 def with_states(links: Iterable[dict[str, Any]], now: Iterable[Row]) -> list[dict[str, Any]]:
@@ -192,7 +194,7 @@ def tree_from_row(row: Row) -> VirtualTree:
     if any(u is None or v is None for u, v in ends):
         raise NetworkError(
             "NOT_A_TREE",
-            f"virtual tree {row['tree_id']}: an edge lacks an end",
+            f"virtual tree {row['tree_id']} has an edge with only one end",
             tree=row["tree_id"],
         )
     edges = frozenset((min(pair), max(pair)) for pair in ends)

@@ -67,30 +67,30 @@ class Dropped:
     def _lines(self) -> Iterator[str]:
         if self.left_out:
             yield (
-                f"{len(self.left_out)} of {counted(self.nodes, 'node')} left out, in "
-                f"{counted(self.parts, 'smaller part')} of the graph with "
+                f"{len(self.left_out)} of {counted(self.nodes, 'node')} ignored, because they "
+                f"form {counted(self.parts, 'smaller part')} of the graph, with "
                 f"{counted(self.links, 'link')}: {shortened(self.left_out)}"
             )
         if self.parallel:
             yield (
-                f"{counted(len(self.parallel), 'parallel edge')} merged into the lightest: "
+                f"{counted(len(self.parallel), 'parallel edge')} replaced by the lightest: "
                 f"{shortened(self.parallel)}"
             )
         if self.loops:
             yield (
-                f"{counted(len(self.loops), 'edge')} from a node to itself left out: "
+                f"{counted(len(self.loops), 'edge')} from a node to itself ignored: "
                 f"{shortened(self.loops)}"
             )
         if self.unequal:
             yield (
-                f"{counted(len(self.unequal), 'pair')} of edges in opposite directions with "
-                "different weights or states, of which the lighter that is up counts in both: "
+                f"{counted(len(self.unequal), 'pair')} of opposite edges with different "
+                "weights or states replaced by the lighter edge that is up: "
                 f"{shortened(self.unequal)}"
             )
         if self.one_way:
             yield (
-                f"{counted(len(self.one_way), 'edge')} with one direction, each a link in both: "
-                f"{shortened(self.one_way)}"
+                f"{counted(len(self.one_way), 'one-way edge')} turned into bidirectional "
+                f"links: {shortened(self.one_way)}"
             )
 
 
@@ -213,7 +213,8 @@ def _weight(value: Any, u: Hashable, v: Hashable) -> float:
     if not weight > 0:
         raise NetworkError(
             "BAD_WEIGHT",
-            f"the edge from {u!r} to {v!r} has weight {value!r}: it must be a number above 0",
+            f"the edge from {u!r} to {v!r} has weight {value!r}, but a weight must be a number "
+            "above 0",
         )
     return weight
 

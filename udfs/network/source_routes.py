@@ -133,8 +133,9 @@ class SwitchLabels(SourceRoute):
             words = TAGS.get(tag, f"tag {tag}")
             raise StackError(
                 "BAD_LABEL",
-                f"no label of encoding {self.encoding} is for switch {device} and {words} {value}: "
-                f"switches are 1..{self.max_device}, values 1..{(1 << bits) - 1}",
+                f"switch {device} and {words} {value} do not form a label of encoding "
+                f"{self.encoding}: switches are 1..{self.max_device}, and values "
+                f"1..{(1 << bits) - 1}",
                 device=device,
                 value=value,
             )
@@ -195,7 +196,7 @@ class SwitchLabels(SourceRoute):
         except (ValueError, StopIteration, AssertionError):
             raise StackError(
                 "BAD_LABEL",
-                f"{text!r} is no label of encoding {self.encoding}: it is as in "
+                f"{text!r} is not a label of encoding {self.encoding}; write labels like "
                 f"switch:3:{TAGS[self.tag or PORT]}:2",
             ) from None
         return self.label(*numbers)

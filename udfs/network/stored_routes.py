@@ -229,7 +229,7 @@ class BitmapLabels(StoredRoute):
     def meaning(self, label: int) -> Meaning:
         kind, number = self.split(label)
         if kind == PORTS:
-            return Meaning("ports", number, "copies by these ports of the switch before")
+            return Meaning("ports", number, "copies to these ports of the preceding switch")
         return Meaning("host" if kind == TREE else "switch", number, "the path to")
 
     def hold(self, held: SwitchTables, link: int, port: int) -> None:
@@ -287,8 +287,9 @@ class BitmapLabels(StoredRoute):
     def _bad(self, what: str) -> NoReturn:
         raise StackError(
             "BAD_LABEL",
-            f"{what} is no label of encoding {self.encoding}: they are as in host:17, 1..{_HOSTS}, "
-            f"switch:3, 1..{_SWITCHES}, and ports:2,5,9, of one block of {BLOCK}",
+            f"{what} is not a label of encoding {self.encoding}: write host:1 to host:{_HOSTS}, "
+            f"switch:1 to switch:{_SWITCHES}, or ports such as ports:2,5,9 from one block of "
+            f"{BLOCK} ports",
         )
 
 

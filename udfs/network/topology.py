@@ -182,7 +182,11 @@ def _check_sizes(sizes: dict[str, int], publishers: int) -> None:
         small["publishers"] = publishers
     if small:
         said = ", ".join(f"{name}={size}" for name, size in small.items())
-        raise NetworkError("BAD_SIZE", f"a network needs at least one of each, but {said}")
+        raise NetworkError(
+            "BAD_SIZE",
+            "every size of a network must be at least 1, and the number of publishers at least 0, "
+            f"but {said}",
+        )
 
 
 class NetworkBuilder:
@@ -211,8 +215,9 @@ class NetworkBuilder:
         if len(switches) * each > _MOST_SUBSCRIBERS or publishers > _MOST_PUBLISHERS:
             raise NetworkError(
                 "BAD_SIZE",
-                f"{len(switches) * each} hosts and {publishers} publishers are more than there "
-                f"are addresses for: at most {_MOST_SUBSCRIBERS} and {_MOST_PUBLISHERS}",
+                f"the network would have {len(switches) * each} hosts and {publishers} "
+                f"publishers, but there are addresses for at most {_MOST_SUBSCRIBERS} and "
+                f"{_MOST_PUBLISHERS}",
             )
         number = 0
         for switch in switches:
@@ -238,8 +243,8 @@ class NetworkBuilder:
                 raise NetworkError(
                     "TOO_MANY_PORTS",
                     f"switch {name!r} needs {used} ports, {used - to_hosts} to switches and "
-                    f"{to_hosts} to hosts, and a switch has ports 1..{MAX_PORT}: take fewer hosts "
-                    "on a switch, or fewer links",
+                    f"{to_hosts} to hosts, but ports are 1..{MAX_PORT}: reduce the number of "
+                    "hosts per switch or of links",
                     switch=name,
                     ports=used,
                 )

@@ -36,7 +36,7 @@ class VirtualTree:
         if not 0 < self.id <= WIDE.max_id:
             raise NetworkError(
                 "BAD_TREE_ID",
-                f"virtual tree {self.id}: ids are 1..{WIDE.max_id}",
+                f"virtual tree {self.id} is not valid: ids are 1..{WIDE.max_id}",
                 tree=self.id,
             )
         fault = _fault(self.edges)
@@ -46,7 +46,7 @@ class VirtualTree:
 
 def _fault(edges: frozenset[tuple[str, str]]) -> str | None:
     if not edges:
-        return "it has no edge"
+        return "it has no edges"
     leader: dict[str, str] = {}
 
     def find(node: str) -> str:
@@ -57,13 +57,13 @@ def _fault(edges: frozenset[tuple[str, str]]) -> str | None:
 
     for u, v in sorted(edges):
         if u >= v:
-            return f"edge ({u}, {v}) must be a sorted pair of two nodes"
+            return f"the ends of edge ({u}, {v}) must be two different nodes in sorted order"
         a, b = find(u), find(v)
         if a == b:
             return f"edge ({u}, {v}) closes a cycle"
         leader[a] = b
     if len(leader) != len(edges) + 1:
-        return "its edges are not connected"
+        return "its edges do not form a connected graph"
     return None
 
 
@@ -76,10 +76,10 @@ def check_ids(trees: Iterable[VirtualTree], labels: LabelFormat) -> None:
     """Raises NetworkError ``BAD_TREE_ID`` for a tree that labels of this format cannot name."""
     for tree in trees:
         if tree.id > labels.max_id:
-            advice = "; labels of 32 bits have room for more" if can_widen(labels) else ""
+            advice = "; 32-bit labels allow more" if can_widen(labels) else ""
             raise NetworkError(
                 "BAD_TREE_ID",
-                f"virtual tree {tree.id} does not fit a label: ids are 1..{labels.max_id} "
+                f"virtual tree {tree.id} does not fit in a label: ids are 1..{labels.max_id} "
                 f"({labels.max_id.bit_length()} bits){advice}",
                 tree=tree.id,
             )

@@ -168,16 +168,17 @@ class _Entries:
             if name not in places:
                 raise FilterError(
                     "NO_TABLE",
-                    f"the switches' program has no table for {name}: annotate it with @query_field "
-                    "and make the program anew",
+                    f"the P4 program of the switches has no table for {name}: annotate the field "
+                    "with @query_field and generate the program again",
                     field=name,
                 )
         asked = [name for name in self._compiled.fields if name in fields]
         if asked != sorted(asked, key=places.__getitem__):
             raise FilterError(
                 "WRONG_ORDER",
-                f"the tables are in the order {', '.join(asked)}, those of the switches' program "
-                f"in the order {', '.join(places)}: compile in the order of the specification",
+                f"the rules were compiled with the field order {', '.join(asked)}, but the tables "
+                f"of the P4 program have the order {', '.join(places)}: compile in the order of "
+                "the specification",
             )
 
     def _stage(self, stage: Stage) -> Iterator[TableEntry]:
@@ -226,9 +227,9 @@ class _Entries:
         else:
             raise FilterError(
                 "NO_TABLE",
-                f"{stage.field} is matched exactly by the switches' program, and the rules ask for "
-                f"the range {low}..{high} of it: annotate it with @query_field instead of "
-                "@query_field_exact",
+                f"the P4 program of the switches matches {stage.field} exactly, but a rule "
+                f"compares it with the range {low}..{high}: annotate the field with @query_field "
+                "instead of @query_field_exact",
                 field=stage.field,
                 needed=used + high - low + 1,
                 room=room,
@@ -260,8 +261,8 @@ class _Entries:
         if len(starts) > 1 << stage.code_bits:
             raise FilterError(
                 "TOO_MANY_CODES",
-                f"the rules part {stage.field} into {len(starts)} intervals, more than "
-                f"{stage.code_bits} bits tell apart: give it a resolution of "
+                f"the rules divide {stage.field} into {len(starts)} intervals, more than "
+                f"{stage.code_bits} bits can represent: set its resolution to "
                 f"{(len(starts) - 1).bit_length()} bits",
                 field=stage.field,
                 needed=len(starts),
@@ -298,8 +299,8 @@ class _Entries:
                 window = f" with a window of {cell.window} microseconds"
                 raise FilterError(
                     "NO_SLOT",
-                    f"no register is left for {cell.name}: give a @query_counter"
-                    f"{'' if cell.function == 'moved' else window} more slots",
+                    f"no register is free for {cell.name}: increase the slots of a "
+                    f"@query_counter{'' if cell.function == 'moved' else window}",
                     cell=cell.name,
                 )
             used.add(place)
@@ -337,8 +338,8 @@ class _Entries:
             if place > limit:
                 raise FilterError(
                     "TOO_MANY_VARIABLES",
-                    f"{cell_of[state]} is variable {place} on a way through the tables, and the "
-                    f"switches' program reads {limit} for an event",
+                    f"{cell_of[state]} is variable {place} on a path through the tables, but the "
+                    f"P4 program of the switches reads at most {limit} per event",
                     cell=cell_of[state],
                 )
         tables: dict[tuple[int, str], list[TableEntry]] = {}
@@ -397,8 +398,8 @@ class _Entries:
         if action is None:
             raise FilterError(
                 "NO_TABLE",
-                f"the switches' program does not read {field}, so it cannot keep {name}: "
-                "annotate the field with @query_field",
+                f"the P4 program of the switches does not read {field}, so it cannot store "
+                f"{name}: annotate the field with @query_field",
                 field=field,
             )
         cell, (block, slot) = self._cell[name], self._places[name]
@@ -419,8 +420,10 @@ class _Entries:
             if len(updates) > limit:
                 raise FilterError(
                     "TOO_MANY_UPDATES",
-                    f"an event of state {state} updates {len(updates)} variables, and the "
-                    f"switches' program updates {limit}: "
+                    (
+                        f"an event in state {state} updates {len(updates)} variables, but the P4 "
+                        f"program of the switches updates at most {limit}: "
+                    )
                     + ", ".join(update.cell for update in updates[: limit + 1]),
                     state=state,
                 )
@@ -467,15 +470,15 @@ class _Entries:
                 if call.name not in actions:
                     raise FilterError(
                         "UNKNOWN_ACTION",
-                        f"the switches' program has no action {call.name!r}"
-                        + (f": it has {', '.join(sorted(actions))}" if actions else ""),
+                        f"the P4 program of the switches has no action {call.name!r}"
+                        + (f"; its actions are {', '.join(sorted(actions))}" if actions else ""),
                         action=call.name,
                     )
             if len(outcome.calls) > limit:
                 raise FilterError(
                     "TOO_MANY_CALLS",
-                    f"an event of state {state} causes {len(outcome.calls)} named actions, and "
-                    f"the switches' program has room for {limit}",
+                    f"an event in state {state} triggers {len(outcome.calls)} named actions, but "
+                    f"the P4 program of the switches performs at most {limit}",
                     state=state,
                 )
             for place, call in enumerate(outcome.calls):
@@ -494,7 +497,8 @@ def _arguments(call: Call, action: NamedAction) -> tuple[tuple[str, bytes], ...]
     if len(call.args) != len(action.widths):
         raise FilterError(
             "BAD_ACTION",
-            f"{call.name} takes {len(action.widths)} arguments, not {len(call.args)}",
+            f"action {call.name} takes {len(action.widths)} arguments, but the rule passes "
+            f"{len(call.args)}",
             action=call.name,
         )
     values = zip(call.args, action.widths, strict=True)
@@ -531,7 +535,7 @@ def port_of(receiver: str, ports: Mapping[str, int]) -> int:
             "UNKNOWN_PORT",
             f"no port of the switch leads to {receiver!r}"
             if port is None
-            else f"{receiver!r} is not a port of a switch: 1 to {MASK_BITS}",
+            else f"{receiver!r} is not a switch port: ports are 1 to {MASK_BITS}",
             receiver=receiver,
         )
     return port

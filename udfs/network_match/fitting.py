@@ -204,11 +204,11 @@ class _Search:
             fields = sorted({name for each in own for name, _ in each.term})
             found[rule] = SubscriptionError(
                 "NO_ROOM_ON_SWITCHES",
-                f"this rule compares {', '.join(fields)} and comes to {len(own)} terms; rules for "
-                f"hosts behind one port of {self._switch} come to more than {most}, all that the "
-                "switches' program has room for beside a diagram and keys, and fewest others share "
-                "a term with this one: compare fields that other rules compare, or let the stream "
-                "match (spark.stackcast.match=spark)",
+                f"this rule compares {', '.join(fields)} and expands to {len(own)} terms. The "
+                f"rules for hosts behind one port of {self._switch} need more than {most} terms, "
+                "the capacity of the P4 program besides a diagram and keys, and this rule shares "
+                "terms with the fewest other rules: compare fields that other rules compare, or "
+                "let the stream match (spark.stackcast.match=spark)",
             )
         return found
 

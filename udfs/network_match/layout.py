@@ -316,7 +316,7 @@ def parse_call(text: str) -> tuple[str, tuple[str, ...]]:
     """
     found = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?\s*", text)
     if found is None:
-        raise FilterError("BAD_ACTION", f"{text!r} is no action: write name(argument, ...)")
+        raise FilterError("BAD_ACTION", f"{text!r} is not an action: write name(argument, ...)")
     arguments = found.group(2) or ""
     return found.group(1), tuple(a.strip() for a in arguments.split(",") if a.strip())
 
@@ -417,7 +417,7 @@ class _Description:
         if name == "fwd" and not (len(arguments) == 1 and _is_port(arguments[0])):
             raise FilterError(
                 "BAD_ACTION",
-                f"the default action forwards to the number of one port, 1 to {MASK_BITS}",
+                f"the default action fwd requires a single port number from 1 to {MASK_BITS}",
             )
         actions = {action.name: action for action in self._options.actions}
         if name not in ("drop", "fwd") and name not in actions:
@@ -425,8 +425,8 @@ class _Description:
         if name in actions and len(actions[name].widths) != len(arguments):
             raise FilterError(
                 "BAD_ACTION",
-                f"the default action {name} takes {len(actions[name].widths)} arguments, not "
-                f"{len(arguments)}",
+                f"the default action {name} takes {len(actions[name].widths)} arguments, but "
+                f"{len(arguments)} are given",
                 action=name,
             )
         return ProgramLayout(
@@ -481,8 +481,8 @@ class _Description:
             if not any(f.qualified == qualified and f.match == "range" for f in self._fields):
                 raise FilterError(
                     "NO_TABLE",
-                    f"{qualified} cannot be mapped on fewer bits: the program matches no ranges of "
-                    "it; annotate it with @query_field",
+                    f"{qualified} cannot have a resolution, because the program does not match "
+                    "ranges of it; annotate it with @query_field",
                     field=qualified,
                 )
         for one in self._fields:

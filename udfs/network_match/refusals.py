@@ -66,7 +66,9 @@ def refused_by_program(
         for cell in cells:
             if cell.function == "moved":
                 if not windows:
-                    found.setdefault(rule, _refusal("keeps no state: ask for values", _DECLARE))
+                    found.setdefault(
+                        rule, _refusal("cannot store state: compare only fields", _DECLARE)
+                    )
             elif cell.window not in windows:
                 found.setdefault(rule, _no_window(cell.window))
     faults = {at: SubscriptionError("NOT_ON_SWITCHES", found[at]) for at in sorted(found)}
@@ -106,22 +108,25 @@ def _wide(spans: Intervals) -> bool:
 
 def _why(field: str, known: bool) -> str:
     return _refusal(
-        f"matches single values of {field}, and this rule asks for a range of them: ask for values"
+        (
+            f"matches only single values of {field}, but this rule compares it with a range: use "
+            "single values"
+        )
         if known
-        else f"does not read {field}: ask for other fields",
+        else f"does not read {field}: compare other fields",
         "annotate the field with @query_field",
     )
 
 
 def _no_window(microseconds: int) -> str:
     return _refusal(
-        f"keeps no state over windows of {microseconds} microseconds: take another window",
+        f"has no registers for a window of {microseconds} microseconds: use another window",
         _DECLARE,
     )
 
 
 def _refusal(what: str, remedy: str) -> str:
     return (
-        f"the switches' program {what}, {remedy} and make the program anew, or let the stream "
-        "match (spark.stackcast.match=spark)"
+        f"the P4 program of the switches {what}, {remedy} and generate the program again, or "
+        "let the stream match (spark.stackcast.match=spark)"
     )

@@ -152,8 +152,8 @@ def render(found: Mapping[str, Any]) -> str:
         )
     lines += [
         "",
-        f"{found['entries']:,} entries, {found['states']:,} states, "
-        f"{found['receiver_sets']:,} sets of several receivers, {found['cells']:,} cells of state",
+        f"{found['entries']:,} entries, {found['states']:,} states, {found['receiver_sets']:,} "
+        f"sets of several receivers, {found['cells']:,} state cells",
         *(
             f"pass {group['pass']}: {group['form']}, {group['entries']:,} entries"
             + (f", {group['terms']:,} terms" if group["terms"] else "")
@@ -268,9 +268,9 @@ def _resolution(
     advice = ""
     code_bits = coded[0].kind.removeprefix("map:")
     if not mapped and after < before:
-        advice = f"Not in use: give {name} a resolution of {code_bits} bits"
+        advice = f"Not in use: set the resolution of {name} to {code_bits} bits"
     elif not mapped:
-        advice = "Not in use, and not worth it"
+        advice = "Not in use, and not worthwhile"
     yield Saving(f"low resolution of {name}, {code_bits} bits", before, after, "TCAM bits", advice)
 
 
@@ -339,4 +339,4 @@ def _sharing(
         ways |= here
         key_bits += bits if here else 0
     before = ways.get(compiled.root, 0) * key_bits
-    return Saving("tables a field instead of one of all", before, tcam_bits, "TCAM bits")
+    return Saving("one table per field instead of a single table", before, tcam_bits, "TCAM bits")

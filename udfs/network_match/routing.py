@@ -132,13 +132,16 @@ def refused_in_network(
     state may have no receiver behind another one. publisher: as of `ports_towards`.
     """
     near: set[str] = set()
-    why = "no switch sees the events of all publishers: name one in spark.stackcast.publisher"
+    why = (
+        "no switch sees the events of all publishers: set spark.stackcast.publisher to a single "
+        "publisher"
+    )
     if not several(publisher):
         first = network.host(publisher).switch
         near = {name for name, host in network.hosts.items() if host.switch == first}
         why = (
-            "only the publisher's switch keeps it exactly, while {} is behind another one: attach "
-            "the host there"
+            "only the switch of the publisher can evaluate it exactly, but {} is attached to "
+            "another switch: attach the host there"
         )
     rejections = []
     for rule in _with_trees(rules):

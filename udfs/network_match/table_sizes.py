@@ -28,8 +28,8 @@ def check_sizes(entries: Iterable[TableEntry], program: ProgramLayout) -> None:
         if rows > room:
             raise FilterError(
                 "TOO_LARGE",
-                f"table {table.removeprefix(PREFIX + '.')} of the switches' program has {room} "
-                f"rows, and the rules need {rows}: ask for fewer values",
+                f"table {table.removeprefix(PREFIX + '.')} of the P4 program has {room} rows, but "
+                f"the rules need {rows}: compare fewer values",
                 field=fields.get(table.rpartition(".")[0], ""),
                 needed=rows,
                 room=room,

@@ -54,7 +54,7 @@ def argument_value(text: str, bits: int) -> int:
     value = _number(text.strip())
     if value is None or not 0 <= value < 1 << bits:
         raise FilterError(
-            "BAD_ACTION", f"argument {text!r} is no number or address of at most {bits} bits"
+            "BAD_ACTION", f"argument {text!r} is not a number or address of at most {bits} bits"
         )
     return value
 

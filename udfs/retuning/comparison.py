@@ -28,7 +28,7 @@ OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 UNITS: Mapping[Objective, str] = {
     "bytes": "bytes on links",
     "labels": "bytes of header stacks",
-    "latency": "links on the ways to receivers",
+    "latency": "links on the paths to receivers",
 }
 
 #: Budgets are this much larger where candidates for mixtures are chosen.

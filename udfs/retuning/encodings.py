@@ -100,7 +100,7 @@ def _costs_in(
     room: Mapping[str, int],
 ) -> EncodingCosts:
     if form.to_hosts and len(network.hosts) * len(network.switches) > MOST_ROWS:
-        return EncodingCosts(form.encoding, error=f"over {MOST_ROWS:,} rows")
+        return EncodingCosts(form.encoding, error=f"it needs more than {MOST_ROWS:,} rows")
     made = Network.from_rows(network.switches.values(), network.hosts.values(), network.links, form)
     replayer = FrameReplayer(made, ())
     rows = {name: len(held.trees) + len(held.own) for name, held in replayer.tables.items()}
@@ -108,7 +108,10 @@ def _costs_in(
     if full:
         return EncodingCosts(
             form.encoding,
-            error=f"{full[0]!r} needs {rows[full[0]]} rows and has room for {room.get(full[0], 0)}",
+            error=(
+                f"switch {full[0]!r} needs {rows[full[0]]} rows, but has room for "
+                f"{room.get(full[0], 0)}"
+            ),
         )
     costs = replayer.replay(publications)
     if costs.skipped:

@@ -138,11 +138,11 @@ def _install(
             continue
         number = next(ids, None)
         if number is None:
-            advice = "" if network.labels.bits == 32 else ", or take labels of 32 bits"
+            advice = "" if network.labels.bits == 32 else ", or use 32-bit labels"
             raise NetworkError(
                 "TREE_IDS_EXHAUSTED",
-                f"all ids of virtual trees up to {network.labels.max_id} are taken, and those of "
-                f"retired trees are not free yet: wait until they are{advice}",
+                f"all ids of virtual trees up to {network.labels.max_id} are in use, and the ids "
+                f"of retired trees are not free yet: wait until they are{advice}",
             )
         capacity.reserve(edges)
         installed[edges] = VirtualTree(number, edges, wanted[edges], "installing")

@@ -148,7 +148,9 @@ def dissect_event(
     except MessageError as error:
         at = begin + error.fields.get("offset", 0)
         raise StackError(
-            error.what, f"{encoding} header at byte {begin}: {error.message}", offset=at
+            error.what,
+            f"the {encoding} header at byte {begin} is damaged: {error.message}",
+            offset=at,
         ) from error
     return EventFrame(link, encoding, values, payload)
 
@@ -216,7 +218,9 @@ def dissect(frame: bytes, link_type: int = ETHERNET, *, strict: bool = True) -> 
         session, sequence, messages = read_packet(payload[:_MOLDUDP64] if summary else payload)
     except MessageError as error:
         raise StackError(
-            error.what, f"MoldUDP64 at byte {payload_at}: {error.message}", offset=payload_at
+            error.what,
+            f"the MoldUDP64 packet at byte {payload_at} is damaged: {error.message}",
+            offset=payload_at,
         ) from error
     positions = []
     position = payload_at + _MOLDUDP64
@@ -246,13 +250,16 @@ def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
     if entries > form.max_labels:
         raise StackError(
             "TOO_MANY_LABELS",
-            f"{entries} labels are announced at byte {at}; {form.max_labels} are possible",
+            f"the stack at byte {at} announces {entries} labels, but at most {form.max_labels} "
+            "are allowed",
             offset=at,
             labels=entries,
         )
     if entries == 0:
         raise StackError(
-            "EMPTY_STACK", f"no label is announced at byte {at}: switches drop this", offset=at
+            "EMPTY_STACK",
+            f"the stack at byte {at} announces no labels, so switches drop the frame",
+            offset=at,
         )
     need(frame, at + 2, form.size * entries, f"the stack of {entries} labels")
     labels = form.unpack(frame, at + 2, entries)
@@ -276,7 +283,7 @@ def _read_ipv4(frame: bytes, at: int, strict: bool) -> tuple[IPv4, int]:
     if version != 4 or header < 20:
         raise StackError(
             "BAD_IPV4",
-            f"version {version}, header of {header} bytes at byte {at}: no IPv4 header",
+            f"there is no IPv4 header at byte {at}: version {version}, header length {header}",
             offset=at,
         )
     need(frame, at, header, "the IPv4 header")
@@ -285,7 +292,8 @@ def _read_ipv4(frame: bytes, at: int, strict: bool) -> tuple[IPv4, int]:
     if total_length < header:
         raise StackError(
             "BAD_IPV4",
-            f"total length {total_length} at byte {at + 2} is less than the header of {header}",
+            f"the total length {total_length} at byte {at + 2} is less than the header length "
+            f"{header}",
             offset=at + 2,
         )
     need(frame, at, total_length, "the IPv4 datagram")
@@ -300,22 +308,31 @@ def _read_ipv4(frame: bytes, at: int, strict: bool) -> tuple[IPv4, int]:
     if flags & 0x3FFF:
         raise StackError(
             "FRAGMENT",
-            f"a fragment of a datagram (byte {at + 6}): it cannot be read",
+            f"the frame contains a fragment of an IPv4 datagram (byte {at + 6}), which cannot be "
+            "dissected",
             offset=at + 6,
         )
     if protocol != PROTOCOL_UDP:
-        raise StackError("NOT_UDP", f"protocol {protocol} at byte {at + 9}", offset=at + 9)
+        raise StackError(
+            "NOT_UDP",
+            f"the IPv4 protocol at byte {at + 9} is {protocol}, but UDP ({PROTOCOL_UDP}) is "
+            "expected",
+            offset=at + 9,
+        )
     return IPv4(source, destination, ttl, total_length, checksum, at + 10), at + header
 
 
 def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4, strict: bool) -> UDP:
     if end - at < 8:
-        raise StackError("BAD_UDP", f"{end - at} bytes of UDP at byte {at}", offset=at)
+        raise StackError(
+            "BAD_UDP", f"the UDP header at byte {at} is truncated to {end - at} bytes", offset=at
+        )
     source_port, destination_port, length = struct.unpack_from(">HHH", frame, at)
     if not 8 <= length <= end - at:
         raise StackError(
             "BAD_UDP",
-            f"UDP length {length} at byte {at + 4}; the IPv4 datagram has {end - at} for it",
+            f"the UDP length at byte {at + 4} is {length}, but the IPv4 datagram has {end - at} "
+            "bytes for UDP",
             offset=at + 4,
         )
     pseudo = struct.pack(">IIHH", ipv4.source, ipv4.destination, PROTOCOL_UDP, length)

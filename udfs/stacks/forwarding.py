@@ -133,7 +133,9 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     check_ids(trees, network.labels)
     for tree in trees:
         if tree.id in seen:
-            raise NetworkError("DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id)
+            raise NetworkError(
+                "DUPLICATE_TREE", f"two virtual trees have the id {tree.id}", tree=tree.id
+            )
         seen.add(tree.id)
         for name, mask in tree_ports(network, tree).items():
             tables[name].trees[tree.id] = mask
@@ -228,5 +230,5 @@ def _words(label: int, network: Network, trees: Mapping[int, VirtualTree]) -> st
         by_port = f"{link.switch} to {link.neighbor} by port {link.port}"
         name = link.neighbor if of == "host" else by_port
     if of != "ports":
-        words = f"{words} {name}" if name else f"no {of} of the network"
+        words = f"{words} {name}" if name else f"no such {of} in the network"
     return f"{network.labels.describe(label)}: {words}"

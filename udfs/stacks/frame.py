@@ -66,11 +66,12 @@ def header_template(
     Raises StackError ``EMPTY_STACK``, ``TOO_MANY_LABELS``, ``BAD_LABEL``, ``NOT_MULTICAST``.
     """
     if not labels:
-        raise StackError("EMPTY_STACK", "a stack needs at least one label: it leads nowhere")
+        raise StackError("EMPTY_STACK", "the header stack is empty: it needs at least one label")
     if len(labels) > label_format.max_labels:
         raise StackError(
             "TOO_MANY_LABELS",
-            f"{len(labels)} labels; switches parse {label_format.max_labels}: split the receivers",
+            f"the header stack has {len(labels)} labels, but switches parse at most "
+            f"{label_format.max_labels}: divide the receivers among several stacks",
             labels=len(labels),
         )
     for label in labels:
@@ -78,7 +79,7 @@ def header_template(
     if group_ipv4 >> 28 != 0xE:
         raise StackError(
             "NOT_MULTICAST",
-            f"{group_ipv4:#010x} is no multicast group: choose one of 224.0.0.0/4",
+            f"{group_ipv4:#010x} is not a multicast group: choose an address in 224.0.0.0/4",
             group=group_ipv4,
         )
     ethernet = multicast_mac(group_ipv4).to_bytes(6) + source_mac.to_bytes(6)
@@ -286,7 +287,9 @@ def build_frames(
     ``UNKNOWN_LEAF`` (there is none, or it is not worked out).
     """
     if not 0 < mtu <= MAX_MTU:
-        raise StackError("BAD_MTU", f"mtu {mtu}: 1 to {MAX_MTU} bytes are possible", mtu=mtu)
+        raise StackError(
+            "BAD_MTU", f"mtu {mtu} is not valid: it must be 1 to {MAX_MTU} bytes", mtu=mtu
+        )
     leaf = np.ascontiguousarray(leaf, np.int32)
     fault, message, *columns = kernels.build(
         leaf,
@@ -305,16 +308,16 @@ def build_frames(
     if fault == kernels.UNKNOWN:
         raise StackError(
             "UNKNOWN_LEAF",
-            f"leaf {leaf[message]} is asked for, and there are no templates of it: filter and "
-            "templates are of different versions",
+            f"leaf {leaf[message]} has no templates, because filter and templates have different "
+            "versions",
         )
     if fault == kernels.MISFIT:
         length = int(messages.length[message])
         needed = int(templates.longest[leaf[message]]) - kernels.ETHERNET + kernels.MOLDUDP64
         raise StackError(
             "MTU_TOO_SMALL",
-            f"mtu {mtu} does not hold a message of {length} bytes under the stack of leaf "
-            f"{leaf[message]}: at least {needed + 2 + length} bytes are needed",
+            f"a frame of mtu {mtu} cannot hold a message of {length} bytes below the header stack "
+            f"of leaf {leaf[message]}, which needs at least {needed + 2 + length} bytes",
             mtu=mtu,
             needed=needed + 2 + length,
         )

@@ -67,7 +67,9 @@ def read_link_header(frame: bytes, link_type: int = ETHERNET) -> LinkHeader:
     if link_type not in LINK_TYPES:
         names = ", ".join(f"{number} ({name})" for number, (name, _) in LINK_TYPES.items())
         raise StackError(
-            "LINK_TYPE", f"link type {link_type} cannot be read; known are {names}", offset=0
+            "LINK_TYPE",
+            f"link type {link_type} is not supported; the supported types are {names}",
+            offset=0,
         )
     header = LINK_TYPES[link_type][1](frame, link_type)
     tags = []
@@ -95,7 +97,7 @@ def need(frame: bytes, offset: int, size: int, part: str) -> None:
     if len(frame) < offset + size:
         raise StackError(
             "TRUNCATED_FRAME",
-            f"{part} at byte {offset} needs {size} bytes; the frame ends at byte {len(frame)}",
+            f"{part} at byte {offset} needs {size} bytes, but the frame ends at byte {len(frame)}",
             offset=len(frame),
         )
 
@@ -108,14 +110,14 @@ def _ethernet(frame: bytes, link_type: int) -> LinkHeader:
 
 def _sll(frame: bytes, link_type: int) -> LinkHeader:
     """Linux cooked capture: packet type 2 | ARPHRD 2 | address length 2 | address 8 | protocol 2"""
-    need(frame, 0, 16, "the header of Linux cooked capture")
+    need(frame, 0, 16, "the Linux cooked capture header")
     source = int.from_bytes(frame[6:12]) if frame[4:6] == b"\0\6" else None
     return LinkHeader(link_type, None, source, (), int.from_bytes(frame[14:16]), 14, 16)
 
 
 def _sll2(frame: bytes, link_type: int) -> LinkHeader:
     """Version 2: protocol 2 | 0 2 | interface 4 | ARPHRD 2 | kind 1 | length 1 | address 8"""
-    need(frame, 0, 20, "the header of Linux cooked capture")
+    need(frame, 0, 20, "the Linux cooked capture header")
     source = int.from_bytes(frame[12:18]) if frame[11] == 6 else None
     return LinkHeader(link_type, None, source, (), int.from_bytes(frame[:2]), 0, 20)
 

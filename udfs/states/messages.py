@@ -72,7 +72,7 @@ def read_group(address: int) -> tuple[MessageKind, int]:
     """Splits an address into kind and state. Raises StateError ``BAD_MESSAGE`` if it is none."""
     state = address & MOST_STATE
     if address >> 24 != PROTO_ID or not state:
-        raise StateError("BAD_MESSAGE", f"{address:#010x} is the address of no state")
+        raise StateError("BAD_MESSAGE", f"{address:#010x} is not the address of a state")
     return MessageKind(address >> 22 & 3), state
 
 
@@ -104,14 +104,17 @@ def read_message(data: bytes) -> tuple[StateHeader, bytes]:
     """Splits a datagram into header and segment. Raises StateError ``BAD_MESSAGE``."""
     if len(data) < HEADER_BYTES:
         raise StateError(
-            "BAD_MESSAGE", f"a message of {len(data)} bytes; its header has {HEADER_BYTES}"
+            "BAD_MESSAGE", f"the message has {len(data)} bytes, but its header needs {HEADER_BYTES}"
         )
     words = int.from_bytes(data[2:HEADER_BYTES])
     total, segment = words >> 12 & MOST_SEGMENTS, words & MOST_SEGMENTS
     if segment > total or (total and not segment):
-        raise StateError("BAD_MESSAGE", f"segment {segment} of {total}")
+        raise StateError(
+            "BAD_MESSAGE",
+            f"the message contains segment {segment} of {total}, which is not possible",
+        )
     if len(data) > HEADER_BYTES + SEGMENT_BYTES:
-        raise StateError("BAD_MESSAGE", f"a segment has {SEGMENT_BYTES} bytes at most")
+        raise StateError("BAD_MESSAGE", f"the segment exceeds the maximum of {SEGMENT_BYTES} bytes")
     header = StateHeader(int.from_bytes(data[:2]), words >> 24, total, segment)
     return header, data[HEADER_BYTES:]
 
@@ -190,11 +193,14 @@ class SignalReader:
             if length >> 16 in _TLS:
                 raise StateError(
                     "BAD_TLS",
-                    "the other side speaks TLS, and this one does not: set "
+                    "the other side uses TLS, but this side does not: set "
                     "spark.stackcast.states.tls.* or --tls-* on both sides",
                 )
             if not _SIGNAL.size <= length <= MOST_SIGNAL:
-                raise StateError("BAD_MESSAGE", f"a signal of {length} bytes")
+                raise StateError(
+                    "BAD_MESSAGE",
+                    f"the signal announces {length} bytes, which is not a valid length",
+                )
             end = at + _LENGTH.size + length
             if len(self._held) < end:
                 break
@@ -207,15 +213,15 @@ class SignalReader:
 def _read_signal(message: bytes) -> Signal:
     kind, vnf, state, update, segment, count = _SIGNAL.unpack_from(message)
     if kind not in list(SignalKind):
-        raise StateError("BAD_MESSAGE", f"no signal is of kind {kind}")
+        raise StateError("BAD_MESSAGE", f"the signal has the unknown kind {kind}")
     signal = Signal(SignalKind(kind), vnf, state, update, segment, count, message[_SIGNAL.size :])
     try:
         signal.pack()
     except StateError as error:
-        raise StateError("BAD_MESSAGE", f"a signal with {error.message}") from None
+        raise StateError("BAD_MESSAGE", f"the signal is not valid: {error.message}") from None
     return signal
 
 
 def _check(what: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise StateError("BAD_ID", f"{what} {value}: it is {least} to {most}", value=value)
+        raise StateError("BAD_ID", f"{what} is {value}, but must be {least} to {most}", value=value)

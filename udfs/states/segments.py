@@ -43,7 +43,8 @@ def check_size(data: bytes) -> None:
     """Raises StateError ``TOO_LARGE`` for an update of over 4,095 segments."""
     if len(data) > MOST_BYTES:
         raise StateError(
-            "TOO_LARGE", f"an update of {len(data)} bytes; {MOST_BYTES} fit its 4,095 segments"
+            "TOO_LARGE",
+            f"the update has {len(data)} bytes, but at most {MOST_BYTES} fit in 4,095 segments",
         )
 
 

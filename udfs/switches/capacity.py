@@ -74,14 +74,17 @@ def capacity_error(
     own = sum(entry.switch == switch for entry in newest)
     more = sum(entry.switch == switch for entry in desired) - own
     advice = (
-        "take what is new out again, let trees retire first, and install when a batch has passed"
+        (
+            "revert the newest changes, wait until trees are retired and a batch has finished, "
+            "and install again"
+        )
         if more > 0
-        else "ask less of it"
+        else "reduce the number of its entries"
     )
     return SwitchError(
         "LIMIT",
         f"{'; '.join(beyond)}: {own} entries for the newest tables, {more} more for batches that "
-        f"still use older versions. The switch stays as it is: {advice}, or raise the limit",
+        f"still use older versions. The switch was not changed: {advice}, or raise the limit",
         switch=switch,
     )
 

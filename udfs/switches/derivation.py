@@ -98,7 +98,9 @@ def _check_program(name: str, table: str, tables: Collection[str]) -> None:
     """Checks by its tables that a program is the one of this name; without any it is believed."""
     if tables and table not in tables:
         raise SwitchError(
-            "WRONG_PROGRAM", f"the program has no table {table!r}: it is no {name}.p4", table=table
+            "WRONG_PROGRAM",
+            f"the program of the switch has no table {table!r}, so it is not {name}.p4",
+            table=table,
         )
 
 
@@ -226,8 +228,8 @@ def _check_ports(network: Network, program: str, pipelines: Mapping[str, str], m
         if link.port > most and pipelines.get(link.switch) == program:
             raise NetworkError(
                 "TOO_MANY_PORTS",
-                f"link {link.id} uses port {link.port} of {link.switch!r}, which runs {program}: "
-                f"that has ports 1..{most}",
+                f"link {link.id} uses port {link.port} of {link.switch!r}, but program {program}, "
+                f"which the switch runs, supports only ports 1..{most}",
                 link=link.id,
                 switch=link.switch,
                 port=link.port,
@@ -240,8 +242,8 @@ def _check_no_tunnel(network: Network, program: str, pipelines: Mapping[str, str
         if pipelines.get(link.switch) == program:
             raise NetworkError(
                 "NO_TUNNELS",
-                f"link {link.id} of {link.switch!r} is a tunnel, and {program}, which that switch "
-                "runs, knows none: programs of header stacks do",
+                f"link {link.id} of {link.switch!r} is a tunnel, but program {program}, which the "
+                "switch runs, does not support tunnels: use a program for header stacks",
                 link=link.id,
                 switch=link.switch,
             )

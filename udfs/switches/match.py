@@ -44,6 +44,6 @@ class Match:
             return cls(name, kind, joined[:-1], prefix_length=joined[-1])
         half = len(joined) // 2
         if kind not in ("range", "ternary") or not joined or len(joined) % 2:
-            raise ValueError(f"{joined.hex()} is no {kind} match")
+            raise ValueError(f"{joined.hex()} is not a valid {kind} match")
         value, other = (int.from_bytes(part, "big") for part in (joined[:half], joined[half:]))
         return cls(name, kind, canonical(value), canonical(other))

@@ -226,20 +226,22 @@ def check_limits(
     groups = count.pop(GROUPS, 0)
     rules = count.total()
     errors = [
-        f"switch {switch!r}: table {table!r} should hold {number} entries, its program allows "
-        f"{sizes[table]}"
+        (
+            f"switch {switch!r}: table {table!r} needs {number} entries, but its program allows "
+            f"{sizes[table]}"
+        )
         for table, number in sorted(count.items())
         if _over(number, sizes.get(table))
     ]
     if _over(rules, max_rules):
         errors.append(
-            f"switch {switch!r}: all tables together should hold {rules} entries, max_rules of "
-            f"its row allows {max_rules}"
+            f"switch {switch!r}: all tables together need {rules} entries, but max_rules of the "
+            f"switch allows {max_rules}"
         )
     if _over(groups, max_groups):
         errors.append(
-            f"switch {switch!r}: it should hold {groups} multicast groups, max_groups of its row "
-            f"allows {max_groups}"
+            f"switch {switch!r}: {groups} multicast groups are needed, but max_groups of the "
+            f"switch allows {max_groups}"
         )
     return errors
 

@@ -32,7 +32,9 @@ def port_mask(ports: Collection[int], most: int = MAX_PORT) -> int:
     mask = 0
     for port in ports:
         if not 0 < port <= most:
-            raise NetworkError("TOO_MANY_PORTS", f"port {port}: ports are 1..{most}", port=port)
+            raise NetworkError(
+                "TOO_MANY_PORTS", f"port {port} is not valid: ports are 1..{most}", port=port
+            )
         mask |= 1 << port - 1
     return mask
 

@@ -108,16 +108,17 @@ def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> N
     trees: dict[int, VirtualTree] = {}
     for tree in source.trees:
         if trees.setdefault(tree.id, tree) is not tree:
-            raise NetworkError("DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id)
+            raise NetworkError(
+                "DUPLICATE_TREE", f"two virtual trees have the id {tree.id}", tree=tree.id
+            )
     for other in others:
         for tree in other.trees:
             now = trees.get(tree.id, tree)
             if now.edges != tree.edges and tree.state not in ("installing", "retired"):
                 raise NetworkError(
                     "TREE_ID_REUSED",
-                    f"virtual tree {tree.id} has other edges than the tree that has this id in "
-                    "versions that a stream may still use: give the new tree an id that no row "
-                    "has",
+                    f"virtual tree {tree.id} has other edges than the tree with this id in "
+                    "versions that a stream may still use: give the new tree an unused id",
                     tree=tree.id,
                 )
         _check_parallel(source, other)
@@ -127,8 +128,8 @@ def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> N
                 raise NetworkError(
                     "LINK_ID_REUSED",
                     f"link {link.id} leads from {found.switch}:{found.port} to {found.neighbor}, "
-                    f"and stacks name by this id the link from {link.switch}:{link.port} to "
-                    f"{link.neighbor}: give the new link an id that no row had before",
+                    f"but in header stacks this id means the link from {link.switch}:{link.port} "
+                    f"to {link.neighbor}: give the new link an id that was never used",
                     link=link.id,
                 )
 
@@ -160,8 +161,8 @@ def _check_parallel(source: NetworkVersion, other: NetworkVersion) -> None:
             if pair in tree.edges and _ends(other.network.tree_link(u, v)) in held:
                 raise NetworkError(
                     "TREE_ID_REUSED",
-                    f"link {now.id} from {u} to {v} would take the place of the one that virtual "
-                    f"tree {tree.id} goes by: give it a larger id than that has",
+                    f"link {now.id} from {u} to {v} would replace the parallel link that virtual "
+                    f"tree {tree.id} uses: give the new link a larger id",
                     tree=tree.id,
                     link=now.id,
                 )

@@ -48,7 +48,8 @@ def positions_of(tables: Iterable[str]) -> int:
         missing = next(n for n in range(1, len(found) + 2) if n not in found)
         raise SwitchError(
             "WRONG_PROGRAM",
-            f"the program has no table {label_table(missing)!r}: it reads no header stacks",
+            f"the program of the switch has no table {label_table(missing)!r}, so it cannot read "
+            "header stacks",
             table=label_table(missing),
         )
     return len(found)

@@ -112,7 +112,8 @@ def stack_too_long(host: str, labels: int, publisher: str, most: int) -> Network
     """Returns the error ``STACK_TOO_LONG``: one host alone needs more labels than a stack holds."""
     return NetworkError(
         "STACK_TOO_LONG",
-        f"{host!r} alone needs {labels} labels from {publisher!r}, and a stack holds {most}",
+        f"receiver {host!r} alone needs {labels} labels from {publisher!r}, but a header stack "
+        f"holds at most {most}",
         host=host,
     )
 
@@ -144,7 +145,9 @@ class Encoder:
             max_labels = len(network.links) + MOST_TREES
         elif not 0 < max_labels <= MAX_LABELS:
             raise NetworkError(
-                "BAD_SIZE", f"a stack of up to {max_labels} labels: switches parse 1..{MAX_LABELS}"
+                "BAD_SIZE",
+                f"the maximum stack length is {max_labels}, but switches parse "
+                f"1..{MAX_LABELS} labels",
             )
         self._network = network
         self._max_labels = max_labels

@@ -108,8 +108,8 @@ class HeaderStacks:
             raise StackError(
                 "NOT_ENCODED",
                 f"the header stacks from {self._publishers[publisher]!r} to the receivers {named} "
-                f"cannot be worked out: {error!r}. No setting mends it: report it, with the "
-                "network and its virtual trees",
+                f"cannot be computed: {error!r}. This is a defect: report it with the network and "
+                "its virtual trees",
                 publisher=self._publishers[publisher],
                 receivers=receivers,
             ) from error
@@ -199,7 +199,7 @@ class HeaderStacks:
             found = self._remembered((name,), entry)
             if found.parts:
                 return Stacks((Stack(found.parts[0].labels, (name,), entry),))
-        return Stacks((), ((name, f"no other publisher leads to {name!r}"),))
+        return Stacks((), ((name, f"no other publisher can reach {name!r}"),))
 
     def _parts(self, receivers: Receivers, publisher: int) -> tuple[Stack, ...]:
         encoder = self._encoders.get(publisher)

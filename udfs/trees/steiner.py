@@ -50,7 +50,7 @@ def check_receivers(network: Network, publisher: str, receivers: frozenset[str])
     if publisher in receivers:
         raise NetworkError(
             "PUBLISHER_AS_RECEIVER",
-            f"{publisher!r} cannot receive what it publishes itself",
+            f"publisher {publisher!r} cannot receive its own events",
             host=publisher,
         )
     if receivers:
@@ -61,4 +61,6 @@ def check_attached(network: Network, hosts: Iterable[str]) -> None:
     """Raises NetworkError ``UNREACHABLE`` if a host's only link has failed."""
     cut = sorted(name for name in hosts if not network.link(network.hosts[name].switch, name).up)
     if cut:
-        raise NetworkError("UNREACHABLE", f"the link to {', '.join(cut)} has failed", receivers=cut)
+        raise NetworkError(
+            "UNREACHABLE", f"the only link to {', '.join(cut)} has failed", receivers=cut
+        )

@@ -82,7 +82,7 @@ class StoredRouteEncoder(ABC):
         names = sorted(hosts)
         return NetworkError(
             "UNREACHABLE",
-            f"no usable link leads from {self._source.switch!r} to {', '.join(names)}",
+            f"there is no usable path from {self._source.switch!r} to {', '.join(names)}",
             receivers=names,
         )
 
@@ -226,7 +226,7 @@ class TreeEncoder(StoredRouteEncoder):
             names = ", ".join(sorted(left))
             raise NetworkError(
                 "NO_STORED_TREE",
-                f"no stored trees lead from {self._source.name!r} to exactly {names}",
+                f"no stored tree leads from {self._source.name!r} to exactly the receivers {names}",
                 receivers=sorted(left),
             )
         return found

@@ -28,7 +28,7 @@ class StoredTrees:
         for tree, after in pairwise(every):
             if tree.id == after.id:
                 raise NetworkError(
-                    "DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id
+                    "DUPLICATE_TREE", f"two virtual trees have the id {tree.id}", tree=tree.id
                 )
         active = [(t, p) for t, p in zip(every, ports, strict=True) if t.state == "active"]
         self.ids: tuple[int, ...] = tuple(tree.id for tree, _ in active)

@@ -189,7 +189,7 @@ class SwitchGraph:
         apart = sorted(self.names[v] for v in terminals if not self.work.inside[v])
         return NetworkError(
             "UNREACHABLE",
-            f"no usable link leads from {self.names[root]!r} to {', '.join(apart)}",
+            f"there is no usable path from {self.names[root]!r} to {', '.join(apart)}",
             switches=apart,
         )
 

@@ -71,7 +71,7 @@ def cells_of(rules: Iterable[CheckedRule], registry: Registry) -> list[CellTerms
 def refused_state(rule: CheckedRule, registry: Registry) -> str:
     """Returns why a switch cannot keep the state of a rule; empty if it can."""
     if rule.updates:
-        return "has no variables: ask for avg(...) or another function of an attribute"
+        return "supports no variables: use avg(...) or another function of an attribute"
     if not is_stateful(rule.condition):
         return ""
     for alternative in alternatives(rule.condition, registry.specification(), optional=True):
@@ -83,10 +83,14 @@ def refused_state(rule: CheckedRule, registry: Registry) -> str:
 def _why(alternative: Alternative) -> str:
     if len(alternative.macros) > 1:
         names = " and ".join(cell.function for cell, _ in alternative.macros)
-        return f"asks one cell a pass, and this rule joins {names}: ask for one of them"
+        return (
+            f"evaluates one function per pass, but this rule combines {names}: use only one of them"
+        )
     for cell, _ in alternative.macros:
         if cell.function != "moved" and cell.window > LONGEST_WINDOW:
-            return f"has windows of at most {LONGEST_WINDOW} microseconds: take a shorter one"
+            return (
+                f"supports windows of at most {LONGEST_WINDOW} microseconds: use a shorter window"
+            )
     return ""
 
 

@@ -138,10 +138,9 @@ def _known_by(rules: Sequence[CheckedRule]) -> Hashable:
 def _rejection(rule: str, switch: str, limits: Limits) -> Rejection:
     fault = SubscriptionError(
         "NO_ROOM_ON_SWITCHES",
-        f"rules for hosts behind one port of {switch!r} come to more terms than fit into "
-        f"{limits.passes} passes, do not add up in the {limits.rows} rows of its generic "
-        "table, and fewest other rules share a term with this one: let it name one value of an "
-        "attribute that parts events, as others do, or let the stream match "
-        "(spark.stackcast.match=spark)",
+        f"the rules for hosts behind one port of {switch!r} need more terms than {limits.passes} "
+        f"passes or the {limits.rows} rows of its generic table can hold, and this rule shares "
+        "terms with the fewest other rules: compare an attribute with a single value, as other "
+        "rules do, or let the stream match (spark.stackcast.match=spark)",
     )
     return Rejection(rule, fault.code, 1, 1, fault.message)

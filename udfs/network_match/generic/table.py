@@ -121,12 +121,12 @@ def refused(rules: Sequence[CheckedRule], registry: Registry) -> list[Rejection]
             pass
         elif rule.calls:
             names = ", ".join(sorted({call.name for call in rule.calls}))
-            why = f"has no action {names}: write fwd(...), or no action"
+            why = f"has no action {names}: write fwd(...), or remove the action"
         else:
             continue
         fault = SubscriptionError(
             "NOT_ON_SWITCHES",
-            f"the switches' generic table {why}, or let the stream match "
+            f"the generic table of the switches {why}, or let the stream match "
             "(spark.stackcast.match=spark)",
         )
         rejections.append(Rejection(rule.id, fault.code, 1, 1, fault.message))
@@ -141,8 +141,8 @@ def _add(totals: dict[Way, int | None], way: Way, rows: list[Found] | None) -> N
 def _too_large(max_rows: int) -> FilterError:
     return FilterError(
         "TOO_LARGE",
-        f"the subscriptions need more than {max_rows} rows of the generic table. Rules that "
-        "overlap and compare several attributes with many different constants multiply: use fewer "
-        "distinct thresholds, or name the value of one attribute in each rule",
+        f"the subscriptions need more than {max_rows} rows of the generic table, because "
+        "overlapping rules that compare several attributes with many constants multiply: use "
+        "fewer distinct constants, or have each rule compare one attribute with a single value",
         max_rows=max_rows,
     )

@@ -84,7 +84,7 @@ def shared_tree(
         if distance[end] < 0:
             raise NetworkError(
                 "UNREACHABLE",
-                f"no usable link leads from {graph.names[root]!r} to {graph.names[end]!r}",
+                f"there is no usable path from {graph.names[root]!r} to {graph.names[end]!r}",
                 switches=[graph.names[end]],
             )
         node = end
@@ -108,7 +108,9 @@ def rendezvous_point(
         total = {u: far + distance[u] for u, far in total.items() if distance[u] >= 0}
     if not total:
         raise NetworkError(
-            "UNREACHABLE", f"no switch reaches all of {', '.join(sources)}", switches=list(sources)
+            "UNREACHABLE",
+            f"no switch can reach all of {', '.join(sources)}",
+            switches=list(sources),
         )
     return graph.names[min(total, key=lambda u: (total[u], u))]
 
@@ -125,7 +127,7 @@ def source_clusters(
     exactly one. Raises NetworkError ``UNKNOWN_HOST``, and ``BAD_SIZE`` for a radius below 0.
     """
     if not radius >= 0:
-        raise NetworkError("BAD_SIZE", f"a radius of {radius} links: it must be at least 0")
+        raise NetworkError("BAD_SIZE", f"the radius is {radius} links, but must be at least 0")
     graph = graph or SwitchGraph(network)
     lightest = min((cost for row in graph.adjacency for _, _, cost in row), default=1)
     clusters: list[list[str]] = []

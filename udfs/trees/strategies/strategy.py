@@ -60,7 +60,9 @@ class TreeCapacity:
         below = sorted(name for name, most in budget.items() if most < 0)
         if below:
             raise NetworkError(
-                "BAD_SIZE", f"switch {below[0]!r} may hold {budget[below[0]]} trees: not below 0"
+                "BAD_SIZE",
+                f"the tree budget of switch {below[0]!r} is {budget[below[0]]}, but must be "
+                "at least 0",
             )
         self.left = {name: budget.get(name, 0) for name in network.switches}
 

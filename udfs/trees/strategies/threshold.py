@@ -36,7 +36,9 @@ class Threshold:
 
     def __post_init__(self) -> None:
         if not 0 <= self.percent <= 100:
-            raise NetworkError("BAD_SIZE", f"a threshold of {self.percent} %: say one of 0..100")
+            raise NetworkError(
+                "BAD_SIZE", f"the threshold is {self.percent} %, but must be 0 to 100"
+            )
 
     @property
     def name(self) -> str:
