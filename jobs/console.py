@@ -254,8 +254,8 @@ def token_of(path: Path | None) -> str:
     if not _TOKEN.fullmatch(token):
         raise SettingsError(
             "BAD_VALUE",
-            f"{path} has no token in its first line: 16 characters or more, printable ASCII, no "
-            "blanks",
+            f"the first line of {path} is not a valid token: it must have at least 16 printable "
+            "ASCII characters and no blanks",
         )
     return token
 
@@ -268,8 +268,8 @@ def listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise SettingsError(
             "PORT_TAKEN",
-            f"the console cannot listen at {host}:{port}: {error.strerror or error}; give --listen "
-            "another address",
+            f"the console cannot listen on {host}:{port}: {error.strerror or error}; choose "
+            "another address with --listen",
             port=port,
         ) from error
 

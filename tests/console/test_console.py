@@ -586,7 +586,7 @@ def test_a_rule_is_written_in_a_browser_and_seen_to_go_live(
         page.type("#rule-filter", "price > 20")
         page.wait_for("document.getElementById('checked').innerText === 'The rule is valid.'")
         page.click("#save")
-        page.wait_for("document.getElementById('told').innerText.includes('not taken it up yet')")
+        page.wait_for("document.getElementById('told').innerText.includes('not applied it yet')")
         version = tables.version("subscriptions")
         take_up(tables, rejected=(NASTY,))
         page.wait_for(
@@ -625,7 +625,7 @@ def check_deletion(page: Browser, tables: Tables) -> None:
     assert is_there()
     page.click("#delete")
     page.click("#deletion-yes")
-    page.wait_for("document.getElementById('told').innerText.includes('Deleted with version')")
+    page.wait_for("document.getElementById('told').innerText.includes('Deleted in version')")
     until(lambda: not is_there())
     page.wait_for("!document.getElementById('rows').innerText.includes('mine')")
     assert page.run("return [document.getElementById('delete').hidden, location.hash]") == [
@@ -642,7 +642,7 @@ def check_deletion(page: Browser, tables: Tables) -> None:
 
 
 def check_health(page: Browser, folder: Path) -> None:
-    assert "39" in page.text("#headline") and "tables alone" in page.text("#verdict")
+    assert "39" in page.text("#headline") and "tables only" in page.text("#verdict")
     assert page.run("return document.querySelectorAll('#throughput .histogram i').length") == 40
     assert "StackcastSwitchOutOfSync" in page.text("#switches")
     page.picture(folder / "health.png")

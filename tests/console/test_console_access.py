@@ -128,7 +128,7 @@ def test_everything_can_be_done_by_the_keyboard_alone(window: tuple[Browser, str
     page.press("Escape")
     tab_to(page, "#save")
     page.press("Enter")
-    page.wait_for("document.getElementById('told').innerText.includes('not taken it up yet')")
+    page.wait_for("document.getElementById('told').innerText.includes('not applied it yet')")
     assert "keys" in {row["id"] for row in ran.tables.rows("subscriptions")}
 
     page.run("document.activeElement.blur()")

@@ -231,7 +231,7 @@ def test_views_are_used_in_a_browser(ran: Deployment, tmp_path: Path):
         assert "high" in page.text("#events-detail")
         page.click("#events-detail .main")
         page.wait_for("document.querySelector('#map-steps li')")
-        assert "leaves at" in page.text("#map-steps") and PUBLISHER in page.text("#map-steps")
+        assert "removed at" in page.text("#map-steps") and PUBLISHER in page.text("#map-steps")
 
         page.open(f"{address}/#trees")
         page.wait_for("document.querySelector('#trees-list .choice')")

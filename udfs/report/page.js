@@ -120,8 +120,8 @@ function networkMap(container, nodes, links) {
   const middle = () => ({ x: container.clientWidth / 2, y: container.clientHeight / 2 });
   const zoom = (factor) => drawn.zoom({ level: drawn.zoom() * factor, renderedPosition: middle() });
   container.parentElement.append(make("div", { className: "zoom" }, ...[
-    ["+", "Zoom in", () => zoom(1.4)], ["\u2212", "Zoom out", () => zoom(1 / 1.4)], ["\u2922", "All of it", () => place()],
-  ].map(([text, title, click]) => make("button", { type: "button", text, title: `${title} (Ctrl and wheel zooms, too)`, "aria-label": title, on: { click } }))));
+    ["+", "Zoom in", () => zoom(1.4)], ["\u2212", "Zoom out", () => zoom(1 / 1.4)], ["\u2922", "Show the whole map", () => place()],
+  ].map(([text, title, click]) => make("button", { type: "button", text, title: `${title} (Ctrl + mouse wheel also zooms)`, "aria-label": title, on: { click } }))));
 
   // Wide enough for all hosts in a row, in the container's proportions; or a square for all nodes.
   const hosts = nodes.length - switches.length;

@@ -226,14 +226,15 @@ class Console:
         if not self.has_token(request.scope):
             raise ConsoleError(
                 "NO_TOKEN",
-                "this needs the token of the console: open the address that jobs/console.py "
-                "prints at its start, or type the token into view Subscriptions",
+                "this request requires the token of the console: open the address that "
+                "jobs/console.py prints when it starts, or enter the token in the view "
+                "Subscriptions",
             )
 
     def _find(self, request: Request) -> Any:
         words = request.query_params.get("words", "")
         if len(words) > MOST_NAME:
-            raise _bad(f"words have {MOST_NAME} characters at most")
+            raise _bad(f"words must have at most {MOST_NAME} characters")
         return self._views.subscriptions.find(words)
 
     def _one(self, request: Request) -> Any:
@@ -250,7 +251,7 @@ class Console:
     def _tail(self, asked: dict[str, Any]) -> Any:
         wanted = asked.get("wanted", "")
         if not isinstance(wanted, str):
-            raise _bad("wanted is a text")
+            raise _bad("wanted must be a string")
         count = min(_count(asked, "records", tail.RECORDS), MOST_RECORDS)
         return self._views.events.tail(wanted.strip(), count, asked.get("matched") is True)
 
@@ -263,7 +264,10 @@ class Console:
             or not _SEQUENCE.fullmatch(sequence)
             or int(sequence) >= 1 << 64
         ):
-            raise _bad("session and sequence are texts, the sequence a whole number below 2^64")
+            raise _bad(
+                "session and sequence must be strings, and sequence must contain a whole number "
+                "below 2^64"
+            )
         return self._views.events.explain(session, int(sequence))
 
     def _replay(self, asked: dict[str, Any]) -> Any:
@@ -285,26 +289,26 @@ class Console:
     def _save(self, asked: dict[str, Any]) -> Any:
         draft = _draft(asked)
         if not draft.id.strip():
-            raise _bad("a subscription has an id")
+            raise _bad("the subscription needs an id")
         enabled = asked.get("enabled", True)
         if type(enabled) is not bool:
-            raise _bad("enabled is true or false")
+            raise _bad("enabled must be true or false")
         # Programs that have not read the row leave this out; null is a new row.
         opened = None
         if "opened" in asked:
             row = asked["opened"]
             if row is not None and not isinstance(row, dict):
-                raise _bad("opened is the row that was opened, or null")
+                raise _bad("opened must be null, or the row that the user opened")
             opened = [] if row is None else [{name: row.get(name) for name in EDITED}]
         return self._views.subscriptions.save(draft, enabled, opened)
 
     def _delete(self, body: dict[str, Any]) -> Any:
         name, row = body.get("id"), body.get("opened")
         if not isinstance(name, str) or not name:
-            raise _bad("id is the id of a subscription")
+            raise _bad("id must be the id of a subscription")
         # Programs that have not read the row leave this out.
         if "opened" in body and not isinstance(row, dict):
-            raise _bad("opened is the row that was opened")
+            raise _bad("opened must be the row that the user opened")
         opened = None if row is None else {column: row.get(column) for column in EDITED}
         return self._views.subscriptions.delete(name, opened)
 
@@ -322,8 +326,8 @@ class _Lane:
         if self._requests >= self._most:
             raise ConsoleError(
                 "OVERLOADED",
-                f"{self._requests} requests of this kind are not answered yet: ask again in "
-                f"{RETRY_SECONDS} seconds",
+                f"the console is overloaded: {self._requests} requests of this kind are pending; "
+                f"try again in {RETRY_SECONDS} seconds",
             )
         self._requests += 1
         try:
@@ -362,43 +366,45 @@ async def _body(request: Request) -> dict[str, Any]:
         async for part in request.stream():
             content += part
             if len(content) > MOST_BYTES:
-                raise ConsoleError("TOO_LARGE", f"a request has {MOST_BYTES} bytes at most")
+                raise ConsoleError(
+                    "TOO_LARGE", f"the request exceeds the limit of {MOST_BYTES} bytes"
+                )
     except ClientDisconnect:
-        raise _bad("it ends before its end") from None
+        raise _bad("its body is incomplete") from None
     # What a form of another page can send is of another type.
     if request.headers.get("content-type", "").split(";")[0] != "application/json":
-        raise _bad("its type is application/json")
+        raise _bad("its content type must be application/json")
     try:
         found = json.loads(content, parse_constant=_refuse_constant)
         # UTF-8 cannot encode half a surrogate pair.
         json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise _bad("it is no JSON") from None
+        raise _bad("its body is not valid JSON") from None
     if not isinstance(found, dict):
-        raise _bad("it is no object")
+        raise _bad("its body must be a JSON object")
     return found
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not valid in JSON")
 
 
 def _draft(asked: Mapping[str, Any]) -> Subscription:
     values = [asked.get(name, "") for name in Subscription._fields]
     if not all(isinstance(value, str) for value in values):
-        raise _bad("id, subscriber and filter are texts")
+        raise _bad("id, subscriber and filter must be strings")
     return Subscription(*values)
 
 
 def _count(asked: Mapping[str, Any], name: str, usual: int, least: int = 1) -> int:
     count = asked.get(name, usual)
     if type(count) is not int or count < least:
-        raise _bad(f"{name} is a whole number from {least} on")
+        raise _bad(f"{name} must be a whole number of at least {least}")
     return count
 
 
 def _bad(why: str) -> ConsoleError:
-    return ConsoleError("BAD_REQUEST", f"the request cannot be read: {why}")
+    return ConsoleError("BAD_REQUEST", f"the request is not valid: {why}")
 
 
 def _answer(found: Any, status: int = 200) -> Response:

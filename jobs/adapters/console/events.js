@@ -21,8 +21,8 @@
     byId("events-wanted").setAttribute("aria-invalid", Boolean(tail.error));
     byId("events-told").className = tail.error ? "told bad" : "note";
     if (tail.error) { byId("events-told").textContent = `${tail.error.code}: ${tail.error.message}`; return; }
-    byId("events-told").textContent = `${number(tail.found)} of the last ${plural(tail.looked_at, "event")}${tail.found > tail.events.length ? `, the newest ${tail.events.length} shown` : ""}`
-      + (tail.left_out ? `; ${plural(tail.left_out, "rule")} with state not looked at` : "");
+    byId("events-told").textContent = `Showing ${number(tail.found)} of the last ${plural(tail.looked_at, "event")}${tail.found > tail.events.length ? `; only the newest ${tail.events.length} are shown` : ""}`
+      + (tail.left_out ? `; ${plural(tail.left_out, "rule")} with state ignored` : "");
     found = tail.events;
     const dead = byId("events-dead-open").open ? await ask("letters") : null;
     if (dead) { letters = dead; showLetters(); }
@@ -34,7 +34,7 @@
     byId("events-rows").replaceChildren(found.length ? table(["time", "event", "rules", "hosts", "batch"], found.map((event) => [
       time(event.time).slice(11), { node: make("button", { className: "opens", type: "button", "data-key": keyOf(event), "aria-pressed": keyOf(event) === chosen, text: words(event), on: { click: () => go("events", keyOf(event)) } }) },
       { text: event.matches }, { node: make("span", { text: event.hosts.slice(0, 6).join(", ") + (event.hosts.length > 6 ? `, ${event.hosts.length - 6} more` : "") }) },
-      event.batch === null ? { text: "not yet" } : { node: make("button", { className: "opens", type: "button", text: event.batch, on: { click: () => again(event.batch) } }) },
+      event.batch === null ? { text: "pending" } : { node: make("button", { className: "opens", type: "button", text: event.batch, on: { click: () => again(event.batch) } }) },
     ])) : note("None."));
     if (kept) byId("events-rows").querySelector(`[data-key="${CSS.escape(kept)}"]`)?.focus();
   }
@@ -49,7 +49,7 @@
     chosen = key;
     isExplained = false;
     const mine = ++explanation, [session, sequence] = key.split("/"), event = found.find((each) => keyOf(each) === key);
-    detail(note("Computing it again from what is on record; the first time Spark starts, which takes some seconds …"));
+    detail(note("Recomputing the notification from recorded data. The first request starts Spark, which takes some seconds …"));
     try {
       const result = await whenRecorded(session, sequence, (error) => {
         if (mine !== explanation) return false;
@@ -64,8 +64,8 @@
       });
       if (result === null || mine !== explanation) return;
       detail(...explained(result), make("div", { className: "actions" },
-        make("button", { type: "button", className: "main", text: "Show its way on the map", on: { click: () => go("map", "", { session, sequence }) } }),
-        make("button", { type: "button", text: `Compute batch ${result.batch} again`, on: { click: () => again(result.batch) } })));
+        make("button", { type: "button", className: "main", text: "Show its path on the map", on: { click: () => go("map", "", { session, sequence }) } }),
+        make("button", { type: "button", text: `Recompute batch ${result.batch}`, on: { click: () => again(result.batch) } })));
       isExplained = true;
     } catch (error) {
       if (mine !== explanation) return;
@@ -76,13 +76,13 @@
   async function again(batch) {
     chosen = "";
     explanation += 1;
-    detail(note(`Computing batch ${batch} again …`));
+    detail(note(`Recomputing batch ${batch} …`));
     try {
       const told = await ask("replay", { batch });
-      detail(make("h2", { text: `Batch ${batch}, computed again` }),
-        make("p", { className: told.same ? "told good" : "told bad", text: told.same ? "The same as it was sent." : "It differs from what the ledger says." }),
-        table(["", "computed again", "ledger"], [["frames", told.frames, told.then.frames], ["bytes", told.bytes, told.then.bytes]]),
-        make("h3", { text: "Its first frames" }), ...told.first.map((frame) => make("details", {},
+      detail(make("h2", { text: `Batch ${batch}, recomputed` }),
+        make("p", { className: told.same ? "told good" : "told bad", text: told.same ? "The result equals what was sent." : "The result differs from the ledger." }),
+        table(["", "recomputed", "ledger"], [["frames", told.frames, told.then.frames], ["bytes", told.bytes, told.then.bytes]]),
+        make("h3", { text: "First frames" }), ...told.first.map((frame) => make("details", {},
           make("summary", { text: `${frame.session}/${frame.sequence} to ${frame.receivers.join(", ")}` }), hex(frame.hex))));
     } catch (error) { detail(make("pre", { className: "told bad", text: failure(error) })); }
   }

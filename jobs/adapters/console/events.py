@@ -73,7 +73,9 @@ class EventsView:
         kept = NewestEvents(form, [rule.filter for rule in rules], wanted, SHOWN, matched)
         if wanted and not kept.matches.plain[-1]:
             raise ConsoleError(
-                "BAD_REQUEST", "a condition with state depends on what came before: leave it out"
+                "BAD_REQUEST",
+                "the condition keeps state and depends on earlier events, so it cannot select "
+                "single events: remove macros and variables",
             )
         for batch in self._records.read(count):
             kept.add(batch)
@@ -121,7 +123,7 @@ class EventsView:
                 except ValueError:
                     told = None
                 if not isinstance(told, dict):
-                    told = {"reason": "no letter of a stream", "sample": text.hex()}
+                    told = {"reason": "not a dead letter of Stackcast", "sample": text.hex()}
                 time = None if batch.time is None else int(batch.time[at])
                 found.append({"time": _time(time), **told})
         found.sort(key=lambda row: row["time"] or "", reverse=True)
@@ -168,7 +170,9 @@ class EventsView:
         row = next((r for r in rows if r["batch_id"] == number), None)
         if row is None:
             raise ConsoleError(
-                "NO_BATCH", f"batch {number} is not among the last {_BATCHES} of the ledger"
+                "NO_BATCH",
+                f"batch {number} is not among the last {_BATCHES} batches of the ledger, so "
+                "it cannot be recomputed here",
             )
         frames = size = 0
         shown: list[dict[str, Any]] = []
@@ -181,7 +185,8 @@ class EventsView:
             if topic_of_row(row) != replay.ledger.topic:
                 raise ConsoleError(
                     "NO_BATCH",
-                    f"batch {number} is of the topic before it was created again or truncated",
+                    f"batch {number} was read before the topic was truncated or created again, so "
+                    "it cannot be recomputed",
                 )
             for part in row["partitions"]:
                 at = part["from_offset"]

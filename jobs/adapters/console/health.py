@@ -65,7 +65,7 @@ class HealthView:
             with answer:
                 found = json.loads(answer.read(_MOST_BYTES))
             if not isinstance(found, dict):
-                raise ValueError("no object")
+                raise ValueError("the answer is not a JSON object")
         except (OSError, ValueError, http.client.HTTPException) as error:
             return {"reached": False, "status": "unhealthy", "problems": [f"{address}: {error}"]}
         return {"reached": True, **found}

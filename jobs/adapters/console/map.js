@@ -2,8 +2,8 @@
 (() => {
   const LOOK = 2000, LISTED = 200;
   const measures = {
-    now: ["now", "bytes a second"], stackcast: ["since start", "bytes"],
-    unicast: ["unicast would take", "bytes"], broadcast: ["broadcast would take", "bytes"],
+    now: ["now", "bytes per second"], stackcast: ["since start", "bytes"],
+    unicast: ["with unicast", "bytes"], broadcast: ["with broadcast", "bytes"],
   };
   let drawn = null, map = null, loads = null, versions = "", chosen = null, way = null, visible = false, timer;
   let measure = "now", number_ = 0;
@@ -24,9 +24,9 @@
       bar({ stackcast: "Stackcast", unicast: "Unicast", broadcast: "Broadcast" }[name], sum(name) / Math.max(1, own, sum("unicast"), sum("broadcast")),
         bytes(sum(name)) + (name !== "stackcast" && own ? ` · ${(sum(name) / own).toFixed(2)} ×` : ""), "", name === "stackcast" ? "own" : "")));
     const high = Math.max(...values);
-    byId("map-scale").textContent = `${measures[measure][0]}: the busiest link ${bytes(high)}${measure === "now" ? " a second" : ""}`
-      + (measure === "now" ? `, all ${bytes(sum("now"))} a second over the last ${loads.seconds} s` : "")
-      + (loads.covered < 0.9999 ? `; the sets of most bytes, ${percent(loads.covered)} of all` : "");
+    byId("map-scale").textContent = `${measures[measure][0]}: busiest link ${bytes(high)}${measure === "now" ? " per second" : ""}`
+      + (measure === "now" ? `, all links ${bytes(sum("now"))} per second, averaged over ${loads.seconds} s` : "")
+      + (loads.covered < 0.9999 ? `; covers the receiver sets with the most bytes, ${percent(loads.covered)} of all bytes` : "");
   }
   async function look() {
     clearTimeout(timer);
@@ -60,7 +60,7 @@
   function list() {
     const words = byId("map-search").value.toLowerCase();
     const found = (drawn?.nodes ?? []).filter((node) => node.id.toLowerCase().includes(words)).sort((a, b) => naturally(a.id, b.id));
-    byId("map-found").textContent = `${plural(found.length, "switch or host", "switches and hosts")}${found.length > LISTED ? `, the first ${LISTED} shown` : ""}`;
+    byId("map-found").textContent = `${plural(found.length, "switch or host", "switches and hosts")}${found.length > LISTED ? `; only the first ${LISTED} are shown` : ""}`;
     byId("map-nodes").replaceChildren(...found.slice(0, LISTED).map((node) => make("li", {}, make("button", {
       className: "choice", type: "button", text: node.id, "data-id": node.id,
       on: { click: () => go("map", `${node.kind === "switch" ? "switch" : "host"}:${node.id}`, kept()) },
@@ -76,23 +76,23 @@
     make("button", { className: "chip", type: "button", text: `${tree.id} ${tree.strategy} (${tree.state})`, on: { click: () => go("trees", String(tree.id)) } })))] : []);
   const details = {
     switch: (found) => [make("h2", { text: found.name }), fact([["layer", found.layer], ["device", found.device_id]]),
-      make("h3", { text: "Health" }), found.status ? fact([["in step", found.status.in_sync ? "yes" : "no"], ["holds", `${found.status.installed ?? "?"} of ${found.status.desired} entries`],
-        ["checked", time(found.status.checked_at)], ["errors", found.status.errors.join("; ")]]) : note("No refresher has looked at it."),
-      make("h3", { text: "Dropped" }), ...(found.drops.length ? [fact(found.drops.map((each) => [each.reason, each.packets])), note(`packets since it was given its program, last seen to grow ${time(found.drops.map((each) => each.counted_at).sort().at(-1))}`)] : [note("Nothing, as far as a refresher has seen.")]),
-      make("h3", { text: "Entries it should hold" }), fact(Object.entries(found.entries)),
+      make("h3", { text: "Health" }), found.status ? fact([["in sync", found.status.in_sync ? "yes" : "no"], ["entries", `${found.status.held ?? "?"} of ${found.status.desired} expected`],
+        ["checked", time(found.status.checked_at)], ["errors", found.status.errors.join("; ")]]) : note("No refresher has checked this switch yet."),
+      make("h3", { text: "Dropped packets" }), ...(found.drops.length ? [fact(found.drops.map((each) => [each.reason, each.packets])), note(`Counted since the switch was programmed; last increase ${time(found.drops.map((each) => each.counted_at).sort().at(-1))}`)] : [note("No refresher has reported dropped packets.")]),
+      make("h3", { text: "Expected entries" }), fact(Object.entries(found.entries)),
       ...ofTrees(found.trees), make("h3", { text: "Links" }), make("div", { className: "chips" }, ...found.links.map((link) => make("button", {
         className: "chip", type: "button", text: `${link.port}: ${link.to}${link.up ? "" : " (down)"}`, on: { click: () => go("map", `link:${found.name} ${link.to}`, kept()) } })))],
     link: (found) => [make("h2", { text: `${found.ways[0].from} and ${found.ways[0].to}` }),
-      fact([["state", found.up ? "up" : `down, as table links has it from ${found.down.join(" and ")}`]]),
-      ...found.ways.flatMap((one) => [make("h3", { text: `to ${one.to}` }), fact([["now", `${bytes(one.now)} a second`], ["since start", bytes(one.stackcast)],
-        ["by unicast", bytes(one.unicast)], ["by broadcast", bytes(one.broadcast)],
+      fact([["state", found.up ? "up" : `down in table links, on the side of ${found.down.join(" and ")}`]]),
+      ...found.ways.flatMap((one) => [make("h3", { text: `to ${one.to}` }), fact([["now", `${bytes(one.now)} per second`], ["since start", bytes(one.stackcast)],
+        ["with unicast", bytes(one.unicast)], ["with broadcast", bytes(one.broadcast)],
         ...one.cables.map(({ id, port, weight, up }) => ["cable", `label ${id}, port ${port}, weight ${weight}${up ? "" : ", down"}`])])]),
       ...ofTrees(found.trees)],
     host: (found) => [make("h2", { text: found.name }), fact([["role", found.role], ["address", found.ipv4]]), make("div", { className: "chips" }, leads("switch", found.switch)),
-      make("h3", { text: "What it gets" }), fact([["notifications now", `${number(found.now.notifications)} a second`], ["messages now", `${number(found.now.messages)} a second`],
+      make("h3", { text: "Received data" }), fact([["notifications now", `${number(found.now.notifications)} per second`], ["messages now", `${number(found.now.messages)} per second`],
         ["since start", `${number(found.total.notifications)} notifications, ${number(found.total.messages)} messages, ${bytes(found.total.bytes)}`]]),
-      make("h3", { text: "Gaps and repairs" }), ...(found.asked ? [fact([["gaps it asked for", found.asked.requests], ["repaired with", `${plural(found.asked.notifications, "notification")}, ${bytes(found.asked.bytes)}`],
-        ["gone for good", found.asked.unavailable || ""], ["refused, over its limits", found.asked.rejected || ""], ["last", time(found.asked.recorded_at)]])] : [note("It has not asked for anything again.")]),
+      make("h3", { text: "Gaps and repairs" }), ...(found.asked ? [fact([["retransmissions requested", found.asked.requests], ["retransmitted", `${plural(found.asked.notifications, "notification")}, ${bytes(found.asked.bytes)}`],
+        ["no longer available", found.asked.gone || ""], ["rejected by rate limits", found.asked.refused || ""], ["last", time(found.asked.recorded_at)]])] : [note("This host has not requested any retransmission.")]),
       make("h3", { text: `${plural(found.subscriptions, "live rule")}` }), make("ul", { className: "links" }, ...found.rules.map((rule) => make("li", {},
         make("button", { className: "choice", type: "button", on: { click: () => go("subscriptions", rule.id) } }, make("code", { text: rule.filter }), make("small", { text: rule.id })))))],
   };
@@ -104,7 +104,7 @@
     if (way) { way = null; map.halt(); map.light({}); byId("map-way").hidden = true; }
     map.choose(chosen);
     for (const button of byId("map-nodes").querySelectorAll(".choice")) button.setAttribute("aria-pressed", button.dataset.id === chosen?.id);
-    if (!chosen) { byId("map-detail").replaceChildren(note("Choose a switch, a link or a host: on the map, or in the list.")); return; }
+    if (!chosen) { byId("map-detail").replaceChildren(note("Select a switch, a link or a host on the map or in the list.")); return; }
     const { kind, id } = chosen;
     const query = kind === "link" ? { kind, u: id[0], v: id[1] } : { kind, id };
     const found = await ask(`detail?${new URLSearchParams(query)}`);
@@ -125,7 +125,7 @@
     return steps;
   }
   async function showWay(session, sequence) {
-    byId("map-detail").replaceChildren(note("Computing it again from what is on record; the first time Spark starts, which takes some seconds …"));
+    byId("map-detail").replaceChildren(note("Recomputing the notification from recorded data. The first request starts Spark, which takes some seconds …"));
     const address_ = location.hash;
     let found;
     try {
@@ -153,7 +153,7 @@
     const all = [];
     for (const frame of frames) stepsOf(frame).forEach((step, at) => (all[at] ??= []).push(...step));
     byId("map-steps").replaceChildren(...all.map((step) => make("li", {}, ...step.map(({ u, v, count, leaves }) => make("div", {},
-      `${u} → ${v}: ${count ? plural(count, "label") : "plain"}`, ...leaves.map((text) => make("small", { className: "note", text: ` leaves at ${u}: ${text}` })))))));
+      `${u} → ${v}: ${count ? plural(count, "label") : "no labels"}`, ...leaves.map((text) => make("small", { className: "note", text: ` removed at ${u}: ${text}` })))))));
     await map.travel(all.map((step) => step.map(({ u, v, count }) => [u, v, String(count || "")])), (at) => {
       [...byId("map-steps").children].forEach((line, place) => line.classList.toggle("current", place === at));
     });
@@ -182,7 +182,7 @@
       versions = now;
       draw().catch((error) => told(failure(error), true));
     },
-    csv: () => [["from", "to", "up", "bytes a second now", "bytes since start", "by unicast", "by broadcast"],
+    csv: () => [["from", "to", "up", "bytes per second now", "bytes since start", "with unicast", "with broadcast"],
       (drawn?.links ?? []).map(({ u, v, up }, at) => [u, v, up, ...["now", "stackcast", "unicast", "broadcast"].map((key) => loads?.[key][at])])],
     png: () => map.png(),
   };

@@ -350,4 +350,6 @@ def _heaviest(sums: Mapping[Key, Sent]) -> list[tuple[Key, Sent]]:
 
 
 def _unknown(name: str) -> ConsoleError:
-    return ConsoleError("UNKNOWN_NODE", f"the network has no {name!r}", name=name)
+    return ConsoleError(
+        "UNKNOWN_NODE", f"the network has no switch, host or link {name!r}", name=name
+    )

@@ -44,7 +44,7 @@ async function whenRecorded(session, sequence, waits) {
   }
 }
 const waitingForRecord = (error) => [
-  note("The batch of this event is not on record yet. It appears here as soon as the stream has recorded it …"), make("p", { className: "note", text: failure(error) })];
+  note("The batch of this event is not on record yet. The explanation appears as soon as the stream has recorded the batch …"), make("p", { className: "note", text: failure(error) })];
 const inside = (id, ...nodes) => byId(id).querySelector("div").replaceChildren(...nodes);
 const note = (text) => make("p", { className: "note", text });
 const time = (text) => (text ? new Date(text).toLocaleString("sv", { timeZone: "UTC" }) + " UTC" : "");
@@ -76,7 +76,7 @@ function panel(id, runbook, of, ...nodes) {
 // Views by their names: show(text, options) as the address says, hide(), take(news), csv() of rows.
 const views = {};
 // A message of an error, in the console's words or another's.
-const failure = (error) => (error.code ? `${error.code}: ${error.message}` : `The console does not answer: ${error.message}`);
+const failure = (error) => (error.code ? `${error.code}: ${error.message}` : `The console does not respond: ${error.message}`);
 
 // --- the address: #view=text&option=value ------------------------------------------------------
 function readAddress() {
@@ -148,11 +148,11 @@ function explained(found) {
       make("dl", {}, ...Object.entries(event).flatMap(([key, value]) => [make("dt", { text: key.slice(key.lastIndexOf(".") + 1) }), make("dd", { text: value })]))]),
     make("h3", { text: `To ${plural(found.receivers.length, "host")}` }),
     make("div", { className: "chips" }, ...found.receivers.map((host) => make("button", { className: "chip", type: "button", text: host, on: { click: () => go("map", `host:${host}`) } }))),
-    make("h3", { text: plural(found.rules.length, "rule that decided", "rules that decided") }),
+    make("h3", { text: plural(found.rules.length, "matching rule") }),
     make("ul", { className: "links" }, ...found.rules.slice(0, 50).map((rule) => make("li", {}, make("button", { className: "choice", type: "button", on: { click: () => go("subscriptions", rule.id) } },
       make("code", { text: rule.filter ?? "" }), make("small", { text: `${rule.id} of ${rule.subscriber ?? "?"}` }))))),
     ...found.frames.flatMap((frame) => [make("h3", { text: `Frame of ${plural(frame.bytes, "byte")} to ${frame.receivers.join(", ")}` }),
-      make("ol", { className: "labels" }, ...frame.labels.map((text, at) => make("li", {}, text, ...(frame.leave_at[at] ? [make("small", { className: "note", text: `; leaves the stack at ${frame.leave_at[at]}` })] : [])))),
+      make("ol", { className: "labels" }, ...frame.labels.map((text, at) => make("li", {}, text, ...(frame.leave_at[at] ? [make("small", { className: "note", text: `; removed from the stack at ${frame.leave_at[at]}` })] : [])))),
       make("ul", { className: "paths" }, ...Object.values(frame.paths).map((path) => make("li", { text: path.join(" › ") }))),
       make("details", {}, make("summary", { text: "hex" }), hex(frame.hex))]),
   ];

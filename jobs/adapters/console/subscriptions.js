@@ -24,7 +24,7 @@
     if (number_ !== listed) return;
     shown = found.rows;
     const counts = Object.entries(found.counts).map(([state, count]) => `${number(count)} ${state}`).join(", ");
-    byId("found").textContent = `${number(found.found)} of ${number(found.total)} (${counts})` + (found.rows.length < found.found ? `, the first ${found.rows.length} shown` : "");
+    byId("found").textContent = `${number(found.found)} of ${number(found.total)} (${counts})` + (found.rows.length < found.found ? `; only the first ${found.rows.length} are shown` : "");
     const link = (row) => ({ node: make("button", { className: "opens", type: "button", text: row.id, on: { click: () => { go("subscriptions", row.id); } } }) });
     byId("rows").replaceChildren(found.rows.length ? table(["id", "host", "filter", "state", "since"], found.rows.map((row) => [
       link(row), row.subscriber, { node: make("code", {}, ...coloured(row.filter)) }, { node: stateOf(row) },
@@ -50,16 +50,16 @@
     }
   }
   async function preview() {
-    tell("Reading the last records …");
+    tell("Reading the most recent records …");
     const found = await ask("preview", { ...draft(), records: Number(byId("rule-records").value) });
     if (found.error) return tell(remark(found.error), "bad");
     const shared = found.also.map(({ host, events }) => `${host} (${number(events)})`).join(", ");
-    const matched = found.matched === null ? `A rule with state depends on what came before: ${number(found.events)} events are not counted.`
+    const matched = found.matched === null ? `The rule keeps state and depends on earlier events, so the matches among the last ${number(found.events)} events cannot be counted.`
       : `${number(found.matched)} of the last ${number(found.events)} events match (${percent(found.events ? found.matched / found.events : 0)}).`;
-    tell([matched, `They go to ${found.hosts.join(", ")}.`,
-      ...(found.matched ? [shared ? `Who else gets them: ${shared}.` : "Nobody else gets them."] : []),
-      ...(found.entries ? [`Of ${plural(found.entries.all, "table entry", "table entries")}, ${number(found.entries.added)} would come and ${number(found.entries.removed)} go.`] : []),
-      ...(found.left_out ? [`${plural(found.left_out, "rule")} with state not counted.`] : []),
+    tell([matched, `Matching events go to ${found.hosts.join(", ")}.`,
+      ...(found.matched ? [shared ? `Other hosts that receive some of them: ${shared}.` : "No other host receives them."] : []),
+      ...(found.entries ? [`The rule would add ${plural(found.entries.added, "table entry", "table entries")} to the current ${number(found.entries.all)} and remove ${number(found.entries.removed)}.`] : []),
+      ...(found.left_out ? [`The preview ignores ${plural(found.left_out, "rule")} with state.`] : []),
       ...found.warnings.map(remark)].join("\n"));
   }
   async function save() {
@@ -68,7 +68,7 @@
     const { version, row: saved } = await ask("save", { ...row, enabled, opened: opened?.id === row.id ? opened : null });
     setOpened(saved);
     waiting = { id: row.id, version };
-    tell(`Saved as version ${number(version)} of table subscriptions; the stream has not taken it up yet.`);
+    tell(`Saved as version ${number(version)} of table subscriptions; the stream has not applied it yet.`);
     await follow();
   }
   // What became of the row that was saved last, once the stream has taken it up.
@@ -83,7 +83,7 @@
     else tell([`Saved as version ${number(version)}: ${row.state}.`, ...row.remarks.map(remark)].join("\n"), row.state === "rejected" ? "bad" : "");
   }
   function askToDelete() {
-    byId("deletion-rule").textContent = `Delete rule “${opened.id}” of ${opened.subscriber}? Its events are no longer sent, unless another rule matches them.`;
+    byId("deletion-rule").textContent = `Delete rule “${opened.id}” of ${opened.subscriber}? Events that no other rule matches will no longer be sent.`;
     byId("deletion").showModal();
   }
   async function remove() {
@@ -94,13 +94,13 @@
     deletion = version;
     history.replaceState(null, "", address("subscriptions"));
     byId("new").focus();
-    tell(`Deleted with version ${number(version)} of table subscriptions; the stream has not taken it up yet. Save writes the rule again.`);
+    tell(`Deleted in version ${number(version)} of table subscriptions; the stream has not applied it yet. To restore the rule, click Save.`);
     reportDeletion();
     await list();
   }
   function reportDeletion() {
     if (deletion === null || versionInUse < deletion) return;
-    tell(`Deleted with version ${number(deletion)} of table subscriptions; the stream uses version ${number(versionInUse)}.`, "good");
+    tell(`Deleted in version ${number(deletion)} of table subscriptions; the stream uses version ${number(versionInUse)}.`, "good");
     deletion = null;
   }
   // On a narrow page the editor is below the list.

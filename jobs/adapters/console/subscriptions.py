@@ -231,7 +231,7 @@ class SubscriptionsView:
         if rule.actions:
             return {
                 "code": "SUBSCRIPTION.SYNTAX",
-                "message": "a condition alone is asked for, without actions",
+                "message": "actions are not allowed here: enter only a condition",
             }
         return None
 
@@ -269,8 +269,9 @@ class SubscriptionsView:
         before = _rows_of(draft.id, self._reading.rows(TABLE))
         conflict = ConsoleError(
             "CONFLICT",
-            f"rule {draft.id!r} is not saved, because another user has written or deleted the row "
-            "of this id, or there was one already: open it to see it, and save again to replace it",
+            f"rule {draft.id!r} was not saved, because its row was changed, deleted or created by "
+            "another user in the meantime: open the rule to see the current row, or save again to "
+            "replace it",
         )
         if opened is not None and not _are_shown(before, opened):
             raise conflict
@@ -279,7 +280,7 @@ class SubscriptionsView:
             error = told["error"]
             raise ConsoleError(
                 "REFUSED",
-                f"the row is not saved: {error['code']}: {error['message']}",
+                f"the rule was not saved: {error['code']}: {error['message']}",
                 line=error["line"],
                 column=error["column"],
             )
@@ -319,8 +320,8 @@ class SubscriptionsView:
         deleted = [row for row in before if opened is None or _edited(row) == opened]
         conflict = ConsoleError(
             "CONFLICT",
-            f"rule {name[:MAX_NAME]!r} is not deleted, because another user has changed the row of "
-            "this id: open it to see it, and delete it again",
+            f"rule {name[:MAX_NAME]!r} was not deleted, because another user has changed its row: "
+            "open the rule to see the current row, and delete it again",
         )
         if not deleted:
             raise conflict
@@ -395,7 +396,9 @@ def _entries(grouped: Grouped) -> set[bytes]:
 
 
 def _no_subscription(name: str) -> ConsoleError:
-    return ConsoleError("NO_SUBSCRIPTION", f"table {TABLE} has no row {name[:MAX_NAME]!r}", id=name)
+    return ConsoleError(
+        "NO_SUBSCRIPTION", f"table {TABLE} has no rule with id {name[:MAX_NAME]!r}", id=name
+    )
 
 
 def _rows_of(name: str, rows: Iterable[Row]) -> list[Row]:

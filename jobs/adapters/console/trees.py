@@ -110,7 +110,9 @@ class TreesView:
         BUSY."""
         with self._lock:
             if self._proposal["state"] == "running":
-                raise ConsoleError("BUSY", "a retuning is under way: wait for its end")
+                raise ConsoleError(
+                    "BUSY", "a dry run is already in progress: wait until it has finished"
+                )
             self._proposal = {"state": "running", "began": time.time()}
         threading.Thread(target=self._try, name="retuning", daemon=True).start()
         return self._proposal
@@ -126,6 +128,6 @@ class TreesView:
             found = {"state": "failed", "error": str(told)}
         except Exception as error:  # or the page would wait for ever
             if not self._ended:
-                log.exception("a retuning on trial has failed")
+                log.exception("the dry run of a retuning failed")
             found = {"state": "failed", "error": repr(error)}
         self._proposal = {**found, "began": began, "seconds": time.time() - began}

@@ -34,9 +34,9 @@
         text = events.pop();
         for (const event of events) if (event.startsWith("data: ")) queueMicrotask(() => take(JSON.parse(event.slice(6))));
       }
-      throw new Error("the stream of news has ended");
+      throw new Error("the stream of updates has ended");
     } catch {
-      byId("verdict").textContent = "the console does not answer";
+      byId("verdict").textContent = "the console does not respond";
       byId("verdict").className = "bad";
       setTimeout(follow, 3000);
     }
