@@ -101,13 +101,13 @@ def test_a_constant_is_in_units_of_its_attribute(text: str, raw: int) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("temp == 1.555", "0.01 apart; near it are 1.55 and 1.56"),
-        ("hum < 1.5", "1 apart; near it are 1 and 2"),
-        ("ts < '2026-01-01T00:00:00.5Z'", "near it are 2026-01-01T00:00:00Z and"),
+        ("temp == 1.555", "0.01 apart; the nearest values are 1.55 and 1.56"),
+        ("hum < 1.5", "1 apart; the nearest values are 1 and 2"),
+        ("ts < '2026-01-01T00:00:00.5Z'", "nearest values are 2026-01-01T00:00:00Z and"),
         ("hum < -1", "less than 0, the minimum of 'hum'"),
         ("high < 999", "less than 1000, the minimum"),
-        ("temp > 21474836.48", "more than 21474836.47, the most"),
-        ("ts > '2200-01-01'", "more than 2106-02-07T06:28:15Z, the most"),
+        ("temp > 21474836.48", "greater than 21474836.47, the maximum"),
+        ("ts > '2200-01-01'", "greater than 2106-02-07T06:28:15Z, the maximum"),
         ("hum == warm", "not a number: compare 'hum' with a number, such as 50"),
         ("hum == '2026-01-01'", "not a number"),
         ("ts == '2026-02-30'", "or with a quoted time, such as"),

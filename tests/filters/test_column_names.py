@@ -141,7 +141,7 @@ RULE = Subscription("1", "h1", "price > 5")
         ([{"id": "1", "filter": "price > 5"}], ["rules[0] has the columns id, filter"]),
         (RULE, ["not a Subscription", "a list of rules"]),
         ("price > 5", ["not a str", "a list of rules"]),
-        (None, ["rules is a NoneType", "a list of rules"]),
+        (None, ["not a NoneType", "a list of rules"]),
     ],
 )
 def test_what_is_not_a_rule_is_refused_with_what_to_pass(rules: Any, words: list[str]) -> None:

@@ -390,7 +390,7 @@ def test_a_window_is_at_most_what_the_clocks_unit_leaves_room_for():
     with pytest.raises(SubscriptionError) as caught:
         parse_rule("avg(k, 9223372036855) > 5 : fwd(1)", clock)
     assert (caught.value.code, caught.value.column) == ("SUBSCRIPTION.BAD_AGGREGATE", 8)
-    assert "1 to 9223372036854 microseconds" in caught.value.message
+    assert "microseconds from 1 to 9223372036854" in caught.value.message
 
 
 def test_a_macro_needs_a_window_where_the_specification_has_none():
@@ -583,7 +583,7 @@ FAULTS = [
     ("prise > 5", "UNKNOWN_FIELD", 1, 1, "did you mean 'price'?"),
     ("shares > 1 and\n  add_order.prise > 5", "UNKNOWN_FIELD", 2, 3, "'add_order.price'?"),
     ("max(locate, 5) > 1", "AMBIGUOUS_FIELD", 1, 5, "add_order.locate, trade.locate"),
-    ("session == A", "NOT_IN_MESSAGES", 1, 1, "'envelope.session' belongs to the framing"),
+    ("session == A", "NOT_IN_MESSAGES", 1, 1, "'envelope.session' belongs to the packet framing"),
     ("price > cheap", "BAD_CONSTANT", 1, 9, "'cheap' is not a number"),
     ("price > 1.23456", "BAD_CONSTANT", 1, 9, ""),
     ("shares > -1", "BAD_CONSTANT", 1, 10, ""),

@@ -76,7 +76,7 @@ def test_texts_and_times_of_history_answer_a_new_rule(spark):
 
 def test_what_is_wrong_is_told_before_anything_runs(spark):
     df = spark.range(3).withColumnRenamed("id", "rules")
-    with pytest.raises(ValueError, match="two columns 'rules'"):
+    with pytest.raises(ValueError, match="two columns named 'rules'"):
         match(df, [])
     with pytest.raises(SubscriptionError, match="no field 'id'"):
         match(df, [Subscription("1", "h1", "id > 1")], rules_column="matching")
@@ -180,7 +180,7 @@ def test_other_columns_pass_whatever_their_names_and_the_answer_is_the_same(spar
 
 def test_a_new_column_that_differs_from_another_in_case_alone_is_refused(spark):
     df = spark.range(3).toDF("Rules")
-    with pytest.raises(ValueError, match="two columns 'rules'"):
+    with pytest.raises(ValueError, match="two columns named 'rules'"):
         match(df, [])
     assert match(df, [], rules_column="ids").columns == ["Rules", "ids", "receivers"]
 

@@ -181,7 +181,7 @@ def ends(text: str) -> list[tuple[float, str]]:
         ("level > warm", "with a number, such as 50.25"),
         ("level > 1e39", "beyond the range of a 32-bit float"),
         ("level > 0x10", "not a number"),
-        ("place == ABCDE", "longer than 4 characters"),
+        ("place == ABCDE", "longer than the 4 characters"),
         ("place == '\u00e9'", "ASCII"),
         ("avg(level) > 3", "not evenly spaced; use min or max"),
         ("sum(level) > 3", "not evenly spaced"),

@@ -73,7 +73,7 @@ def test_a_rule_counts_once_for_each_host_and_the_oldest_that_fit_stay() -> None
     assert [row.id for row in chosen] == ["a", "c", "d"]
     assert (rejection.id, rejection.subscriber) == ("b", "h1")
     assert rejection.code == "SUBSCRIPTION.QUOTA"
-    assert "name 3 receivers in total" in rejection.message and " 1 of these" in rejection.message
+    assert "name 3 receivers in total" in rejection.message and "remaining 1" in rejection.message
     assert len(selected(rows, since)[0]) == 4
 
 

@@ -62,7 +62,7 @@ def test_each_variable_is_remarked_once_in_a_rule(text: str, variables: list[str
 def test_rules_without_subscribers_have_one_owner():
     assert warned(("", "seen > 3"), ("", "all : seen <- count()")) == []
     ((_, line),) = warned(("", "seen > 3"))
-    assert "no rule updates the variable 'seen'" in line
+    assert "no rule updates variable 'seen'" in line
 
 
 def test_a_specification_without_variables_needs_no_parser():

@@ -378,7 +378,7 @@ T = "header_type t { fields { k: 8; } }\n"
             "BAD_ANNOTATION",
             3,
             16,
-            "longer than 9223372036854 microseconds",
+            "exceeds 9223372036854 microseconds",
         ),
         (
             "header_type t { fields { @clock(1) a: 8; @clock(1) b: 8; } }",
@@ -452,7 +452,7 @@ def test_a_fault_shows_its_line_with_a_caret_and_the_name_of_its_file():
         parse_specification("header_type t {\n\tfields { a: 0; } }", "mine", "some/mine.spec")
     assert str(caught.value).split("\n") == [
         "SPECIFICATION.BAD_WIDTH: some/mine.spec, line 2, column 14: "
-        "a has 0 bits: 1 to 2048 are possible",
+        "a has 0 bits, but a field must have 1 to 2048",
         "   fields { a: 0; } }",
         "               ^",
     ]

@@ -38,8 +38,8 @@ def test_graphml_gives_names_weights_and_failed_links():
     assert (network.link("bonn", "köln").weight, network.link("köln", "bonn").up) == (1.5, True)
     assert not network.link("bonn", "trier").up
     assert read.dropped.lines() == (
-        "1 of 4 nodes left out, in 1 smaller part of the graph with 0 links: Apart",
-        "1 parallel edge merged into the lightest: Köln - Bonn",
+        "1 smaller part of the graph ignored, with 1 of 4 nodes and 0 links: Apart",
+        "1 parallel edge replaced by the lightest: Köln - Bonn",
     )
 
 

@@ -149,7 +149,7 @@ def test_hyperedges_of_two_ends_are_edges_and_others_are_named() -> None:
         </graph>"""
     )
     assert [(u, v, data) for u, v, data in graph.edges(data=True)] == [("a", "b", {"weight": 3.0})]
-    assert unread == ("1 hyperedge left out, because a link has two ends: Köln-b-c",)
+    assert unread == ("1 hyperedge ignored, because a link connects two nodes: Köln-b-c",)
 
 
 def test_default_values_of_keys_count_where_an_edge_has_none() -> None:
@@ -182,10 +182,10 @@ def test_what_has_no_place_in_a_network_is_named() -> None:
     )
     assert set(graph.nodes) == {"a", "b", "z"}
     assert unread == (
-        "1 further graph of the file left out: G with 3 nodes",
+        "1 further graph in the file ignored: G with 3 nodes",
         "1 node mentioned only by edges: z",
-        "elements without effect: 1 port, 1 edge port",
-        "attributes without effect: of edges LinkSpeed",
+        "ignored elements: 1 port, 1 edge port",
+        "ignored attributes: of edges LinkSpeed",
     )
 
 
@@ -198,9 +198,9 @@ def test_what_has_no_place_in_a_network_is_named() -> None:
         ('<graph><edge source="a"/></graph>', "no source or no target"),
         (
             '<graph><edge source="a" target="b"><data key="w">heavy</data></edge></graph>',
-            "the edge from 'a' to 'b' has weight 'heavy', but its key has type double",
+            "the edge from 'a' to 'b' has the value 'heavy' for 'weight', but its key has type double",
         ),
-        ('<graph><node id="a"><data key="x">1</data></node></graph>', "node 'a' has data of key"),
+        ('<graph><node id="a"><data key="x">1</data></node></graph>', "node 'a' has data for key"),
         (
             "".join(f'<graph><node id="{number}">' for number in range(5000))
             + "</node></graph>" * 5000,
@@ -231,5 +231,5 @@ def test_lab_up_names_on_the_screen_what_a_network_leaves_out(tmp_path: Path) ->
     # The unknown host ends the command before anything starts.
     result = CliRunner().invoke(app, ["lab", "up", *options, "--external-host", "x=127.0.0.1:1"])
     assert result.exception is not None
-    line = "1 of 4 nodes left out, in 1 smaller part of the graph with 0 links: Island"
+    line = "1 smaller part of the graph ignored, with 1 of 4 nodes and 0 links: Island"
     assert f"network: {line}" in result.stderr

@@ -83,7 +83,7 @@ def test_programs_that_read_no_stacks_or_are_not_ours_have_no_width():
 
 def test_a_link_id_of_over_14_bits_needs_wide_labels():
     rows = network_to_rows(WIDE_NETWORK, dict.fromkeys(NETWORK.switches, ""), "virtual_trees")
-    with pytest.raises(NetworkError, match=r"TOO_MANY_LINKS.*32 bits"):
+    with pytest.raises(NetworkError, match=r"TOO_MANY_LINKS.*32-bit"):
         network_from_rows(**rows)
 
 

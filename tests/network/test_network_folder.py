@@ -140,7 +140,7 @@ def test_only_mac_addresses_may_be_text(tmp_path: Path):
         ),
         (
             changed("virtual_trees", 0, tree_id=20_000),
-            ("virtual_trees.jsonl, line 1: column 'tree_id'", "does not fit a label"),
+            ("virtual_trees.jsonl, line 1: column 'tree_id'", "does not fit in a label"),
         ),
     ],
 )

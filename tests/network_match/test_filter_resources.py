@@ -130,7 +130,7 @@ def test_a_smaller_domain_is_worth_what_using_it_gives():
     compiled = compile_texts(texts, NETS)
     simulated = report(compiled, NETS)
     (advice,) = (s for s in simulated["savings"] if s["what"].startswith("low resolution"))
-    bits = int(re.search(r"resolution of (\d+) bits", advice["advice"])[1])
+    bits = int(re.search(r"to (\d+) bits", advice["advice"])[1])
     program = program_layout(NETS, ProgramOptions(resolution={"h.port": bits}))
     used = report(compiled, NETS, program)
     assert used["tcam_bits"] == advice["after"] < advice["before"] == simulated["tcam_bits"]

@@ -202,7 +202,11 @@ def test_a_program_without_registers_refuses_a_change_by_name():
         )
         assert {r.id for r in found} == {row.id for row in refused}
         assert {r.code for r in found} == {"SUBSCRIPTION.NOT_ON_SWITCHES"}
-        words = "does not read h.q" if counters else "keeps no state: ask for values, declare one"
+        words = (
+            "does not read h.q"
+            if counters
+            else "cannot store state: compare only fields, declare one"
+        )
         assert words in found[-1 if counters else 0].message
 
 

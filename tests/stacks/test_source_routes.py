@@ -177,7 +177,7 @@ def test_an_encoding_without_wide_labels_names_those_that_have_them(encoding):
     [
         ("port", "switch 1 port 1: copies from spine1"),
         ("port_reactive", "switch 1 port 1: copies from spine1"),
-        ("mixed", "switch 9 port 1: no switch of the network"),
+        ("mixed", "switch 9 port 1: no such switch in the network"),
         ("hops", "hop 1: a copy from"),
     ],
 )

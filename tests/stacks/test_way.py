@@ -60,7 +60,7 @@ def test_labels_say_what_they_do():
     unknown = path_of_stack(NETWORK, (), PUBLISHER, [labels.label(1, 9), labels.label(2, 16_000)])
     assert unknown.labels == (
         "tree 9: the stored tree (unknown)",
-        "hop 16000: no link of the network",
+        "hop 16000: no such link in the network",
     )
     assert not unknown.copies
 

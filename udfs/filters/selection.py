@@ -141,8 +141,8 @@ def _quota(row: Row, most: int, left: int) -> SubscriptionError:
     return SubscriptionError(
         "QUOTA",
         f"the rules of {row['subscriber']!r} may name {most} receivers in total, counted from the "
-        f"oldest rule, and only {left} remain for this rule: disable or merge some rules, or ask "
-        "for a higher quota",
+        f"oldest rule, and this rule exceeds the remaining {left}: disable or merge some rules, or "
+        "ask for a higher quota",
     )
 
 

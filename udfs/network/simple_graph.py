@@ -67,8 +67,8 @@ class Dropped:
     def _lines(self) -> Iterator[str]:
         if self.left_out:
             yield (
-                f"{len(self.left_out)} of {counted(self.nodes, 'node')} ignored, because they "
-                f"form {counted(self.parts, 'smaller part')} of the graph, with "
+                f"{counted(self.parts, 'smaller part')} of the graph ignored, with "
+                f"{len(self.left_out)} of {counted(self.nodes, 'node')} and "
                 f"{counted(self.links, 'link')}: {shortened(self.left_out)}"
             )
         if self.parallel:
