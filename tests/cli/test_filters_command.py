@@ -60,7 +60,7 @@ def test_check_warns_of_rules_that_are_most_likely_not_meant(tmp_path: Path, mor
     assert result.exit_code == 1
     fault, _, _, pattern, text, caret, never, *_, last = result.stdout.splitlines()
     assert "5:1: SUBSCRIPTION.UNKNOWN_FIELD" in fault
-    assert "2:10: warning: SUBSCRIPTION.PATTERN_CONSTANT: 'GOO*' is compared as" in pattern
+    assert "2:10: warning: SUBSCRIPTION.PATTERN_CONSTANT: 'GOO*' is compared literally" in pattern
     assert text.index("GOO*") == caret.index("^")
     assert "3:1: warning: SUBSCRIPTION.NEVER_TRUE" in never
     assert last.endswith(f"{3 + more:,} of {4 + more:,} rules are right; warnings: 2")

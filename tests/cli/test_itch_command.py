@@ -169,7 +169,9 @@ def test_a_file_that_is_cut_off_in_its_second_session_is_reported_with_the_place
     last = len(whole) - 2 - 2 - len(SESSION[19])
     result = run("inspect", tmp_path / "days")
     assert result.exit_code == 1
-    assert f"MESSAGE.TRUNCATED_FILE: the record at byte {last} is cut off" in result.stderr
+    assert (
+        f"MESSAGE.TRUNCATED_FILE: the file ends inside the record at byte {last}" in result.stderr
+    )
     assert result.stdout.split()[-8:-6] == ["total", "19"]
 
 

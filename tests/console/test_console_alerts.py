@@ -20,7 +20,7 @@ def states(text: str, **others: list[float]) -> dict[str, str]:
 def test_thresholds_are_those_of_the_file():
     found = states(
         "stackcast_healthy 0\nstackcast_batch_running_seconds 120\n"
-        "stackcast_plan_pending_seconds 30.5\nstackcast_versions_refused 0\n",
+        "stackcast_plan_pending_seconds 30.5\nstackcast_versions_rejected 0\n",
         up=[1.0],
     )
     assert found["StackcastDown"] == "quiet" and found["StackcastUnhealthy"] == "fires"

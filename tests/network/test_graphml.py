@@ -198,7 +198,7 @@ def test_what_has_no_place_in_a_network_is_named() -> None:
         ('<graph><edge source="a"/></graph>', "no source or no target"),
         (
             '<graph><edge source="a" target="b"><data key="w">heavy</data></edge></graph>',
-            "the edge from 'a' to 'b' has the value 'heavy' for 'weight', but its key has type double",
+            "'b' has the value 'heavy' for 'weight', but its key has type double",
         ),
         ('<graph><node id="a"><data key="x">1</data></node></graph>', "node 'a' has data for key"),
         (
