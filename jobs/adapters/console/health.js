@@ -15,8 +15,8 @@
   // What may be the matter, and the alert of the runbook that speaks of it.
   const matters = [
     [/has been running/, "StackcastBatchTooLong"], [/last batch failed/, "StackcastBatchFailures"],
-    [/cannot be used/, "StackcastVersionsRejected"], [/wait to be live/, "StackcastPlanNotLive"],
-    [/not in the ledger/, "StackcastJournalBacklog"], [/room is left/, "StackcastDiskFull"],
+    [/cannot be used/, "StackcastVersionsRejected"], [/wait(ing)? to be(come)? live/, "StackcastPlanNotLive"],
+    [/not in the ledger/, "StackcastJournalBacklog"], [/room is left|is almost full/, "StackcastDiskFull"],
   ];
   function showHealth({ stream, versions, batches, switches, alerts: judged }) {
     const problems = stream.problems ?? [], remarks = stream.remarks ?? [];
