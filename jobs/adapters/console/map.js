@@ -76,7 +76,7 @@
     make("button", { className: "chip", type: "button", text: `${tree.id} ${tree.strategy} (${tree.state})`, on: { click: () => go("trees", String(tree.id)) } })))] : []);
   const details = {
     switch: (found) => [make("h2", { text: found.name }), fact([["layer", found.layer], ["device", found.device_id]]),
-      make("h3", { text: "Health" }), found.status ? fact([["in sync", found.status.in_sync ? "yes" : "no"], ["entries", `${found.status.held ?? "?"} of ${found.status.desired} expected`],
+      make("h3", { text: "Health" }), found.status ? fact([["in sync", found.status.in_sync ? "yes" : "no"], ["entries", `${found.status.installed ?? "?"} of ${found.status.desired} expected`],
         ["checked", time(found.status.checked_at)], ["errors", found.status.errors.join("; ")]]) : note("No refresher has checked this switch yet."),
       make("h3", { text: "Dropped packets" }), ...(found.drops.length ? [fact(found.drops.map((each) => [each.reason, each.packets])), note(`Counted since the switch was programmed; last increase ${time(found.drops.map((each) => each.counted_at).sort().at(-1))}`)] : [note("No refresher has reported dropped packets.")]),
       make("h3", { text: "Expected entries" }), fact(Object.entries(found.entries)),
