@@ -258,7 +258,7 @@ def shown_file(name: str) -> str:
     """Returns a file that docs/tutorials/attributes.md shows."""
     text = (ROOT / "docs" / "tutorials" / "attributes.md").read_text()
     if name == "my.rules":
-        rule = re.search(r"with one rule,\s+`([^`]+)`, in `my\.rules`", text)
+        rule = re.search(r"the\s+file\s+`my\.rules`\s+with\s+one\s+rule,\s+`([^`]+)`", text)
         assert rule
         return f"{rule[1]}\n"
     _, _, text_after_name = text.partition(f"`{name}`")
