@@ -97,9 +97,11 @@ class RunOptions:
     pods: int = _number(4, "number of pods in the fabric")
     racks: int = _number(2, "number of racks per pod")
     hosts: int | None = _number(
-        None, "number of hosts per rack (default 2), or per node of another network (default 1)"
+        None, "number of hosts per rack (default 2), or per node of any other network (default 1)"
     )
-    planes: int = _number(2, "number of planes of spine switches, and of fabric switches per pod")
+    planes: int = _number(
+        2, "number of spine planes, which is also the number of fabric switches per pod"
+    )
     spines: int = _number(2, "number of spine switches per plane")
     publishers: int = _number(
         1, "number of publishers (feed1, feed2 and so on), each with its own topic partition"
@@ -123,9 +125,9 @@ class RunOptions:
     )
     speed: str | None = _option(
         None,
-        "publishing speed: full (as fast as possible), recorded (by timestamps), or a number of "
-        "messages per second; by default 10,000 (2,000 for sensors, 150 with --demo), or full if "
-        "switches match",
+        "publishing speed: full (as fast as possible), recorded (as in the timestamps), or a "
+        "number of messages per second; by default 10,000 (2,000 for sensors, 150 with --demo), or "
+        "full if switches match events",
         "SPEED",
         _speed,
     )

@@ -149,8 +149,8 @@ class Settings:
     fetch: str = setting(
         "fetch",
         "tasks",
-        "Reader of Kafka records: tasks fetch them directly from the brokers; Spark's connector "
-        "also supports Kerberos and Java key stores",
+        "Component that reads Kafka records: Spark tasks, which fetch records directly from the "
+        "brokers, or Spark's connector, which also supports Kerberos and Java key stores",
         ("tasks", "connector"),
     )
     trigger: str = setting(
@@ -162,7 +162,7 @@ class Settings:
     wait_seconds: int = setting(
         "waitSeconds",
         60,
-        "Maximum time in seconds to wait at start for a broker, a switch or executors",
+        "Maximum time in seconds to wait at startup for a broker, a switch or executors",
     )
     format: str = setting(
         "format",
@@ -180,21 +180,21 @@ class Settings:
     attributes_encoding: str = setting(
         "attributes.encoding",
         "bitmask",
-        "Encoding of attribute/value events that are sent: pairs of id and value, or a bitmask of "
-        "ids followed by the values",
+        "Encoding of outgoing attribute/value events: pairs of id and value, or a bitmask of ids "
+        "followed by the values",
         ("id_pairs", "bitmask"),
     )
     attributes_id_bits: int = setting(
         "attributes.idBits",
         8,
-        "Width of an attribute id in bits, in pairs of id and value",
+        "Width of attribute ids in bits in the id_pairs encoding",
         ("8", "16"),
     )
     attributes_bitmask_bits: int = setting(
         "attributes.bitmaskBits",
         32,
         "Width of the attribute bitmask in bits, which is also the maximum number of ids; "
-        "switches that match need a program compiled for this width",
+        "switches that match events need a program that was compiled for this width",
         ("8", "16", "32", "64"),
     )
     attributes_unknown: str = setting(
@@ -207,9 +207,9 @@ class Settings:
     attributes_steps: str = setting(
         "attributes.steps",
         "0.01",
-        "Step of decimal attributes that the stream registers, followed by steps of individual "
-        "attributes, as in 0.01,latitude=0.0000001; values are rounded to the step, which never "
-        "changes",
+        "Step size of decimal attributes that the stream registers, optionally followed by step "
+        "sizes of individual attributes, as in 0.01,latitude=0.0000001; values are rounded to the "
+        "step size, which never changes",
         form=_STEPS,
     )
     filter_order: str = setting(
@@ -234,17 +234,17 @@ class Settings:
     publisher: str = setting(
         "publisher",
         "feed1",
-        "Hosts that publish: one name, several names as in feed1,feed2, or * for all hosts with "
-        "the role publisher",
+        "Hosts that publish events: one name, several names as in feed1,feed2, or * for all hosts "
+        "with the role publisher",
         form=_PUBLISHERS,
     )
     publisher_by: str = setting(
         "publisher.by",
         "partition",
-        "Source of a record's publisher if there are several: partition (the partition number "
-        "modulo the number of publishers is an index into the list, from 0), header:NAME (a "
-        "record header with the host name), or field:NAME (a message field with the host name, or "
-        "with an index from 1)",
+        "How to determine the publisher of a record if there are several publishers: partition "
+        "(the partition number modulo the number of publishers is an index into the list, starting "
+        "at 0), header:NAME (a record header contains the host name), or field:NAME (a message "
+        "field contains the host name, or an index starting at 1)",
         form=_PUBLISHER_BY,
     )
     max_labels: int = setting(
@@ -302,9 +302,9 @@ class Settings:
         "not acknowledge frames",
     )
     interface: str = setting(
-        "sink.af_packet.interface", "", "Network interface of the sinks af_packet and af_xdp"
+        "sink.af_packet.interface", "", "Network interface for the sinks af_packet and af_xdp"
     )
-    pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder of the pcap files")
+    pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
     sink_places: str = setting(
         "sink.places",
         "",
@@ -315,9 +315,9 @@ class Settings:
     sink_ingresses: str = setting(
         INGRESSES,
         "",
-        "Ingress hosts (role publisher) per place of executors, as in node1=feed1,node2=feed2; "
-        "frames of all publishers enter the network at the ingress of the executor's place, and "
-        "at their own publisher elsewhere",
+        "Ingress hosts (role publisher) for the places of executors, as in "
+        "node1=feed1,node2=feed2; frames of all publishers enter the network at the ingress for "
+        "the executor's place or, if that place has no ingress, at their own publisher",
     )
     sink_publishers: str = setting(
         "sink.publishers",
@@ -336,7 +336,7 @@ class Settings:
     realtime_slice: str = setting(
         "realtime.slice",
         "1 second",
-        "Duration of a batch in real time",
+        "Duration of a batch in real-time mode",
         form=_INTERVAL,
     )
     ledger_interval: str = setting(
@@ -354,15 +354,15 @@ class Settings:
     summary_interval: str = setting(
         "summary.interval",
         "4 seconds",
-        "Maximum time between two summaries to a host that receives little; with 0 seconds, all "
-        "hosts get a summary after each batch",
+        "Maximum time between two summaries to a host that receives few notifications; with 0 "
+        "seconds, all hosts get a summary after each batch",
         form=_INTERVAL,
     )
     summary_keys: str = setting(
         "summary.keys",
         "",
-        "File of the keys that authenticate summaries, with an id and 64 hex digits per line; the "
-        "first key signs; empty means that summaries have no tag",
+        "File with the keys that authenticate summaries, one id and 64 hex digits per line; the "
+        "first key is used for signing; empty means that summaries have no tag",
     )
     rerequest_listen: str = setting(
         "rerequest.listen",
@@ -389,20 +389,20 @@ class Settings:
     metrics_hosts: int = setting(
         "metrics.hosts",
         200,
-        "Maximum number of hosts with individual metrics; if there are more, none are exported; 0 "
-        "disables metrics per host",
+        "Maximum number of hosts with individual metrics; if there are more hosts, no per-host "
+        "metrics are exported; 0 disables these metrics",
         least=0,
     )
     match: str = setting(
         "match",
         "spark",
-        "Component that matches events with subscriptions: the stream or the switches",
+        "Component that matches events against subscriptions: the stream or the switches",
         ("spark", "network"),
     )
     p4_folder: str = setting(
         "p4.folder",
         "p4/compiled",
-        "Folder of the compiled P4 programs, with P4Info files and files for the target",
+        "Folder of the compiled P4 programs: their P4Info files and the files for the target",
     )
     election_id: int = setting(
         "p4runtime.electionId",
@@ -413,7 +413,7 @@ class Settings:
     read_back_seconds: int = setting(
         "p4runtime.readBackSeconds",
         30,
-        "Period in seconds in which all switch entries are read back once; 0 disables the check",
+        "Interval in seconds at which all switch entries are read back; 0 disables the check",
         least=0,
     )
     role: str = setting(
@@ -439,8 +439,8 @@ class Settings:
     states_topics: str = setting(
         "states.topics",
         "states",
-        "Prefix of the replica controller's topics, PREFIX-control (facts) and PREFIX-backlog "
-        "(updates)",
+        "Prefix of the replica controller's topics, which are PREFIX-control for facts and "
+        "PREFIX-backlog for updates",
     )
     states_checkpoint: str = setting(
         "states.checkpoint",
@@ -450,14 +450,14 @@ class Settings:
     states_address: str = setting(
         "states.address",
         "",
-        "IPv4 address, in the network of states, of the host that runs "
-        "jobs/replica_controller.py; empty means that the job only writes tables for a controller "
-        "that runs elsewhere",
+        "IPv4 address of the host that runs jobs/replica_controller.py, in the network for "
+        "replicated state; empty means that the job only writes tables for a controller that runs "
+        "elsewhere",
     )
     states_listen: str = setting(
         "states.listen",
         "127.0.0.1:65430",
-        "Address at which the replica controller accepts connections of middlewares, as "
+        "Address at which the replica controller accepts connections from middlewares, as "
         "host:port; a loopback address accepts connections from this machine only",
         form=_ENDPOINT,
     )
@@ -477,7 +477,8 @@ class Settings:
         "states.tls.ca",
         "",
         "PEM file of the CA that signs the certificates of the replica controller, middlewares "
-        "and programs; set all three states.tls settings, or none for TCP without TLS",
+        "and programs; set all three states.tls settings, or leave all three empty to use TCP "
+        "without TLS",
     )
     states_tls_certificate: str = setting(
         "states.tls.certificate",
