@@ -90,7 +90,7 @@ def _lab_broker() -> str | None:
     if not state["ready"]:
         raise LabError(
             "NO_ANSWER",
-            f"the lab in {DEFAULT.path} is coming up: try again in a moment, or name another "
+            f"the lab in {DEFAULT.path} is still starting: try again in a moment, or name another "
             "broker with --bootstrap",
         )
     return str(state["bootstrap_servers"])
@@ -106,7 +106,7 @@ def _hint(brokers: str | None) -> str:
         )
     address = state.get("bootstrap_servers")
     if address is None:
-        return f"the lab in {DEFAULT.path} is coming up: try again in a moment"
+        return f"the lab in {DEFAULT.path} is still starting: try again in a moment"
     if address == brokers:
         return f"it is the broker of the lab in {DEFAULT.path}, whose folder log says more"
     return (

@@ -72,29 +72,29 @@ def renamed(part: Any, name: str = "ingress.other") -> None:
 
 
 MISFITS: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda i: renamed(table(i)), "the JSON lacks table 'ingress.other'"),
+    (lambda i: renamed(table(i)), "table 'ingress.other' is missing in the JSON"),
     (
         lambda i: i.tables.remove(table(i, "exact_table")),
-        "P4Info lacks table 'ingress.exact_table'",
+        "table 'ingress.exact_table' is missing in the P4Info",
     ),
     (lambda i: setattr(table(i).match_fields[0], "name", "x"), "match field 'x'"),
     (
         lambda i: setattr(table(i).match_fields[0], "bitwidth", 31),
-        "'address' is 31 bits in the P4Info, 32",
+        "'address' is 31 bits in the P4Info, but 32",
     ),
     (
         lambda i: setattr(table(i).match_fields[0], "match_type", 2),
-        "'address' is exact in the P4Info, lpm",
+        "'address' is exact in the P4Info, but lpm",
     ),
     (
         lambda i: table(i).match_fields.add(id=9, name="more", bitwidth=1, match_type=2),
         "match field 'more'",
     ),
     (lambda i: table(i, "exact_table").match_fields.reverse(), "['port', 'tag']"),
-    (lambda i: table(i).match_fields.pop(), "P4Info lacks table 'ingress.lpm_table': match field"),
+    (lambda i: table(i).match_fields.pop(), "match field 'address' is missing in the P4Info"),
     (
         lambda i: table(i).action_refs.pop(),
-        "lacks table 'ingress.lpm_table': action 'ingress.lose'",
+        "table 'ingress.lpm_table': action 'ingress.lose' is missing in the P4Info",
     ),
     (
         lambda i: table(i).action_refs.add(id=action(i, "count").preamble.id),

@@ -378,7 +378,7 @@ def test_a_second_cable_leaves_the_meaning_of_trees_alone():
     old = source(*trees, links=spread)
     rollout.check_meaning(source(*trees, links=after), [old])
     with pytest.raises(
-        NetworkError, match=r"TREE_ID_REUSED.*link [12] from .* virtual tree 1 goes"
+        NetworkError, match=r"TREE_ID_REUSED.*link [12] from .* virtual tree 1 uses"
     ):
         rollout.check_meaning(source(*trees, links=before), [old])
     # Where no stack names such a tree, any id will do.

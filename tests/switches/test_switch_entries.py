@@ -190,7 +190,7 @@ def test_two_trees_of_one_id_are_refused(network):
 
 def test_a_tree_that_labels_cannot_name_is_refused(network):
     trees = broadcast_trees(network, first_id=1 << 14)
-    with pytest.raises(NetworkError, match=r"BAD_TREE_ID.*16384.*1\.\.16383.*32 bits"):
+    with pytest.raises(NetworkError, match=r"BAD_TREE_ID.*16384.*1\.\.16383.*32-bit labels"):
         switch_entries(network, trees)
     assert switch_entries(wide(network), trees)
 
