@@ -1,4 +1,4 @@
-"""Captures as users have them: pcap or pcapng, packed by gzip or not, under any name."""
+"""Captures in pcap or pcapng format, compressed by gzip or not, with any file name."""
 
 from __future__ import annotations
 
@@ -19,16 +19,13 @@ from stackcast.udfs.stacks.link_layer import ETHERNET
 
 
 def unpacked(stream: io.BufferedReader) -> BinaryIO:
-    """Returns a stream of the same content, or of what gzip has packed in it; it can be peeked."""
+    """Return a stream of the decompressed content that supports ``peek``."""
     packed = is_gzip(stream.peek(3))
     return cast(BinaryIO, gzip.GzipFile(fileobj=stream) if packed else stream)
 
 
 def is_capture(stream: BinaryIO) -> bool:
-    """Returns True if an unpacked stream begins as a pcap or pcapng file does.
-
-    It only peeks at the first bytes.
-    """
+    """Return whether a decompressed stream begins like a pcap or pcapng file; it is not read."""
     try:
         return is_pcap(cast(io.BufferedReader, stream).peek(4)[:4])
     except (OSError, EOFError, zlib.error):
@@ -36,10 +33,10 @@ def is_capture(stream: BinaryIO) -> bool:
 
 
 def read_capture(stream: BinaryIO) -> Iterator[Record]:
-    """Yields the frames of a capture as `read_pcap` does, and reports damage of a packed one.
+    """Yield the frames of a capture, which may be compressed.
 
     Raises:
-        StackError: as `read_pcap`, after the frames before the fault.
+        StackError: TRUNCATED_CAPTURE or an error of `read_pcap`, after the frames before the fault.
     """
     offset = 0
     try:
@@ -49,21 +46,21 @@ def read_capture(stream: BinaryIO) -> Iterator[Record]:
     except (OSError, EOFError, zlib.error) as error:
         raise StackError(
             "TRUNCATED_CAPTURE",
-            f"the capture cannot be unpacked after its byte {offset}: {error}",
+            f"the capture cannot be decompressed after byte {offset}: {error}",
             offset=offset,
         ) from error
 
 
 class CapturedPackets:
-    """The MoldUDP64 packets of a capture, as the UDP datagrams of its frames contain them.
+    """The MoldUDP64 packets in the UDP datagrams of a capture.
 
     Frames that contain no MoldUDP64 packet, and summaries of Stackcast, are left out and counted.
     Checksums that a network card completes after the capture are not required.
 
     Attributes:
-        frames: number of frames so far.
-        left_out: number of frames that were left out so far.
-        first_left_out: number of the first one of these, from 1, and the reason.
+        frames: number of frames that were read.
+        left_out: number of frames that were left out.
+        first_left_out: number of the first frame that was left out, from 1, and the reason.
     """
 
     def __init__(self, stream: BinaryIO, path: Path) -> None:
@@ -72,11 +69,11 @@ class CapturedPackets:
         self.first_left_out = ""
 
     def packets(self) -> Iterator[bytes]:
-        """Returns an iterator over all packets, once the first one is found.
+        """Return an iterator over all packets, after reading up to the first one.
 
         Raises:
             LabError: WRONG_RECORDS if the capture contains no packet.
-            StackError: as `read_capture`.
+            StackError: an error of `read_capture`.
         """
         packets = self._packets()
         first = next(packets, None)
@@ -107,7 +104,7 @@ class CapturedPackets:
 
 
 def _packet(record: Record) -> bytes:
-    """Returns the MoldUDP64 packet of a frame. Raises StackError."""
+    """Return the MoldUDP64 packet of a frame. Raises StackError."""
     frame, link_type = record.frame, record.link_type
     tunnelled = out_of_tunnel(frame, link_type, strict=False)
     if tunnelled is not None:

@@ -1,7 +1,7 @@
-"""Options of commands that read the settings of a deployment instead of taking each as an option.
+"""Settings of a deployment that commands read from its properties file.
 
-An option on the command line comes first, then the file of properties, then the default. Commands
-that use a broker or tables take the file of the lab that is up, if none is given.
+An option on the command line has priority over the properties file, and the file over the default.
+Commands that use a broker or tables use the file of the running lab if none is given.
 """
 
 from __future__ import annotations
@@ -10,57 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from stackcast.cli.attributes.event_lines import EventReader
-from stackcast.cli.attributes.files import read_registry, widths_of
 from stackcast.jobs.adapters.app.properties_file import read_properties
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.embedded.options import DEFAULT
 from stackcast.lab.up.folder import read_state
+from stackcast.udfs.errors import LabError
 from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from stackcast.udfs.messages.attributes.registry import Registry
 
-DeploymentFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--properties-file",
-        metavar="FILE",
-        help="Spark properties of the deployment, the file of its jobs. Options that are not given "
-        "have the values of this file.",
-    ),
-]
-LabOrDeploymentFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--properties-file",
-        metavar="FILE",
-        help="Spark properties of the deployment, the file of its jobs; by default the file of the "
-        "lab that is up in var/lab.",
-    ),
-]
-EventAttributes = Annotated[
-    Path | None,
-    typer.Option(
-        "--attributes",
-        metavar="FILE",
-        help="Messages are attribute/value events. FILE has the attributes, as 'stackcast "
-        "attributes export' writes it.",
-    ),
-]
-EventEncoding = Annotated[
-    Literal["id_pairs", "bitmask"] | None,
-    typer.Option("--encoding", help="Encoding of events in messages; bitmask by default."),
-]
-EventWidths = Annotated[
-    str | None,
-    typer.Option(
-        "--widths", help="Bits of an id (8, 16) and of a bitmask (8, 16, 32, 64); 8/32 by default."
-    ),
-]
+if TYPE_CHECKING:
+    from stackcast.cli.attributes.event_lines import EventReader
+    from stackcast.udfs.messages.attributes.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -69,9 +31,9 @@ class Deployment:
 
     Attributes:
         settings: settings of the file, or the defaults.
-        attributes: file of attributes, if one is given.
-        encoding: encoding of events in messages, if it is given.
-        widths: widths of events.
+        attributes: file of attributes; None if the command line has none.
+        encoding: encoding of events in messages; None if the command line has none.
+        widths: widths of ids and bitmasks.
     """
 
     settings: Settings
@@ -91,15 +53,20 @@ class Deployment:
         Raises:
             AttributeTableError: the attributes cannot be used.
         """
+        from stackcast.cli.attributes.files import read_registry  # noqa: PLC0415
+        from stackcast.udfs.messages.attributes.registry import Registry  # noqa: PLC0415
+
         if self.attributes is not None:
             return read_registry(self.attributes, self.widths)
         rows = local_rows(self.settings, ATTRIBUTES) if "tables" in self.settings.given else None
         return None if rows is None else Registry.from_rows(rows, self.widths)
 
     def events(self) -> EventReader | None:
-        """Return a reader of events in messages; None if messages are none, or have no names."""
+        """Return a reader of events; None if messages are not events or attributes are unknown."""
         if not self.has_events or self.registry is None:
             return None
+        from stackcast.cli.attributes.event_lines import EventReader  # noqa: PLC0415
+
         return EventReader(self.encoding or self.settings.attributes_encoding, self.registry)
 
 
@@ -111,11 +78,11 @@ def read_deployment(
 ) -> Deployment:
     """Return the deployment that options describe.
 
-    Its messages are events if ``attributes`` is given, or if the file has this format or a setting
-    of it: only the name of the job says so otherwise.
+    Its messages are events if ``attributes`` or ``encoding`` is given, or if the file sets this
+    format. A file that sets no format but has settings of attributes belongs to a stream of events.
 
     Args:
-        properties_file: file of properties of its jobs.
+        properties_file: properties file of the jobs.
         attributes: value of ``--attributes``.
         encoding: value of ``--encoding``.
         widths: value of ``--widths``.
@@ -123,16 +90,18 @@ def read_deployment(
     Raises:
         SettingsError: UNREADABLE_FILE, or an error of `Settings.read`.
     """
+    from stackcast.cli.attributes.files import widths_of  # noqa: PLC0415
+
     settings = read_settings(properties_file)
-    own = any(key.startswith("attributes.") for key in settings.given)
-    if attributes is not None or encoding or ("format" not in settings.given and own):
+    has_own = any(key.startswith("attributes.") for key in settings.given)
+    if attributes is not None or encoding or ("format" not in settings.given and has_own):
         settings = replace(settings, format=ATTRIBUTES)
-    chosen = widths_of(widths) if widths else settings.widths
-    return Deployment(settings, attributes, encoding, chosen)
+    event_widths = widths_of(widths) if widths else settings.widths
+    return Deployment(settings, attributes, encoding, event_widths)
 
 
 def read_settings(properties_file: Path | None) -> Settings:
-    """Return the settings of a file of properties, without a JVM; the defaults without a file.
+    """Return the settings of a properties file, or the defaults, without starting a JVM.
 
     Raises:
         SettingsError: UNREADABLE_FILE, or an error of `Settings.read`.
@@ -142,9 +111,26 @@ def read_settings(properties_file: Path | None) -> Settings:
 
 
 def lab_properties() -> Path | None:
-    """Return the file of properties of the lab that is up in the default folder, if one is."""
-    state = read_state(DEFAULT.path)
-    return DEFAULT.path / "lab.conf" if state is not None and state.get("ready") else None
+    """Return the properties file of the lab in the default folder; None if no lab is up.
+
+    Raises:
+        LabError: NO_ANSWER if the lab is still starting.
+    """
+    state = lab_state()
+    if state is None:
+        return None
+    if not state.get("ready"):
+        raise LabError(
+            "NO_ANSWER",
+            f"the lab in {DEFAULT.path} is still starting: try again in a moment, or name another "
+            "deployment with --properties-file",
+        )
+    return DEFAULT.path / "lab.conf"
+
+
+def lab_state() -> dict[str, Any] | None:
+    """Return the state of the lab in the default folder; None if no lab is up."""
+    return read_state(DEFAULT.path)
 
 
 def local_rows(settings: Settings, table: str) -> list[dict[str, Any]] | None:
@@ -152,7 +138,6 @@ def local_rows(settings: Settings, table: str) -> list[dict[str, Any]] | None:
     folder = Path(settings.tables.removeprefix("file:")) / table
     if "://" in settings.tables or not (folder / "_delta_log").is_dir():
         return None
-    # It imports Spark, which other commands should not wait for.
-    from stackcast.jobs.adapters.tables import local  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables import local  # noqa: PLC0415 - it imports Spark
 
     return local.rows(str(folder.absolute()))

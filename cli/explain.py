@@ -1,4 +1,4 @@
-"""``stackcast explain``: why a notification was sent, to whom, and which way."""
+"""``stackcast explain``: why a notification was sent, to which hosts, and on which path."""
 
 from __future__ import annotations
 
@@ -8,53 +8,56 @@ from typing import Annotated, Any
 
 import typer
 
-from stackcast.cli.deployment import LabOrDeploymentFile, lab_properties
-from stackcast.cli.spark_properties import start_with
-from stackcast.jobs.adapters.app.logs import named
+from stackcast.cli.options import Json, PropertiesFile
 from stackcast.udfs.errors import printable
 
 Row = dict[str, Any]
 
-#: Rules that do not match, the nearest to it, that are told at most.
-_NEAREST = 10
-#: Bytes of a line of hex.
-_WIDTH = 32
+#: Number of rules that do not match which are printed, those with the fewest decisive predicates.
+_MAX_OTHERS = 10
+#: Number of bytes in a line of hex.
+_BYTES_PER_LINE = 32
 
 
 def explain(
     sequence: Annotated[
-        int, typer.Option("--sequence", min=0, help="Sequence number of the message.")
+        int, typer.Option("--sequence", min=0, help="Sequence number of the message")
     ],
     session_: Annotated[
         str,
-        typer.Option("--session", help="MoldUDP64 session of 10 characters, as hosts receive it."),
+        typer.Option(
+            "--session",
+            metavar="ID",
+            help="MoldUDP64 session, the 10 characters that hosts receive",
+        ),
     ] = "",
     partition: Annotated[
         int | None,
         typer.Option(
-            "--partition",
-            min=0,
-            help="Partition whose newest session is used, in place of --session.",
+            "--partition", min=0, help="Use the newest session of this partition, not --session"
         ),
     ] = None,
-    properties_file: LabOrDeploymentFile = None,
     host: Annotated[
-        str, typer.Option("--host", help="Print only the rules that decided about this host.")
+        str,
+        typer.Option(
+            "--host", metavar="NAME", help="Print only the rules that decided about this host"
+        ),
     ] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as one JSON object.")
-    ] = False,
+    properties_file: PropertiesFile = None,
+    as_json: Json = False,
 ) -> None:
     """Explain why a notification was sent: event, rules, versions, batch, stack and path.
 
-    Format and topic are those of the stream that sent the session, as the ledger has them, unless
-    the properties name others. The command computes everything again from the topic and the table
+    Format and topic are those in the ledger of the stream that sent the session, unless the
+    properties name others. The command computes everything again from the topic and the table
     versions of that time, with Spark on this machine. If that is not possible, it prints what is
     missing, and the exit code is 2.
     """
     if (not session_) == (partition is None):
-        raise typer.BadParameter("give --session or --partition, and not both")
-    # No other command needs Spark, or should wait for it.
+        raise typer.BadParameter("give either --session or --partition")
+    # Only this command and a few others need Spark.
+    from stackcast.cli.deployment import lab_properties  # noqa: PLC0415
+    from stackcast.cli.spark_properties import start_with  # noqa: PLC0415
     from stackcast.jobs.adapters.app import session  # noqa: PLC0415
     from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
     from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
@@ -72,76 +75,80 @@ def explain(
         explanation = SentExplanation(spark, settings, tables)
         if partition is not None:
             session_ = explanation.session_of(partition)
-        found = explanation.explain(session_, sequence, host)
+        result = explanation.explain(session_, sequence, host)
     except SQL_ERRORS as error:
         typer.echo(str(table_error(error)), err=True)
         raise typer.Exit(2) from None
     finally:
         spark.stop()
-    typer.echo(json.dumps(found) if as_json else text_of(found))
+    typer.echo(json.dumps(result) if as_json else text_of(result))
 
 
-def text_of(found: Row) -> str:
-    """Returns the explanation for people."""
-    started = dt.datetime.fromtimestamp(found["started_us"] / 1e6, dt.UTC)
+def text_of(result: Row) -> str:
+    """Return an explanation as text."""
+    from stackcast.jobs.adapters.app.logs import named  # noqa: PLC0415
+
+    started = dt.datetime.fromtimestamp(result["started_us"] / 1e6, dt.UTC)
     lines = [
-        f"notification  session {found['session']}  sequence {found['sequence']}",
-        f"record        topic {found['topic']}, partition {found['partition']}, "
-        f"offset {found['offset']}, message {found['message_index']}",
-        f"batch         {found['batch']}, begun {started:%Y-%m-%d %H:%M:%S} UTC",
-        f"versions      {named(found['versions'])}",
-        f"receivers     {', '.join(found['receivers'])}",
+        f"notification  session {result['session']}  sequence {result['sequence']}",
+        f"record        topic {result['topic']}, partition {result['partition']}, "
+        f"offset {result['offset']}, message {result['message_index']}",
+        f"batch         {result['batch']}, started {started:%Y-%m-%d %H:%M:%S} UTC",
+        f"versions      {named(result['versions'])}",
+        f"receivers     {', '.join(result['receivers'])}",
     ]
-    if "host" in found:
-        got = "is one of them" if found["received"] else "is none of them"
-        lines.append(f"host          {found['host']} {got}")
-    for number, event in enumerate(found["events"]):
+    if "host" in result:
+        received = "is one of them" if result["received"] else "is not one of them"
+        lines.append(f"host          {result['host']} {received}")
+    for number, event in enumerate(result["events"]):
         lines += ["", f"event {number}"]
         lines += [f"  {name} = {value}" for name, value in event.items()]
     lines += ["", "subscriptions"]
-    matching = [rule for rule in found["rules"] if rule["matches"]]
-    others = sorted((rule for rule in found["rules"] if not rule["matches"]), key=_distance)
-    for rule in [*matching, *others[:_NEAREST]]:
+    matching = [rule for rule in result["rules"] if rule["matches"]]
+    others = sorted((rule for rule in result["rules"] if not rule["matches"]), key=_distance)
+    for rule in [*matching, *others[:_MAX_OTHERS]]:
         lines += _rule(rule)
-    if len(others) > _NEAREST:
-        lines.append(f"  {len(others) - _NEAREST} more do not match; --json has them")
-    for frame in found["frames"]:
-        what = "packet" if found["settings"].get("match") == "network" else "frame"
-        way = f"{what} from {frame['publisher']}"
+    if len(others) > _MAX_OTHERS:
+        lines.append(f"  {len(others) - _MAX_OTHERS} more do not match; --json prints them")
+    for frame in result["frames"]:
+        kind = "packet" if result["settings"].get("match") == "network" else "frame"
+        source = f"{kind} from {frame['publisher']}"
         if frame["entry"] != frame["publisher"]:
-            way += f", by the link of {frame['entry']},"
-        lines += ["", f"{way} to {', '.join(frame['receivers'])}, {frame['bytes']} bytes"]
+            source += f", by the link of {frame['entry']},"
+        lines += ["", f"{source} to {', '.join(frame['receivers'])}, {frame['bytes']} bytes"]
         lines += [f"  {label}" for label in frame["labels"]]
         lines += [f"  {host}: {' > '.join(path)}" for host, path in frame["paths"].items()]
-        digits = frame["hex"]
+        content = bytes.fromhex(frame["hex"])
         lines += [
-            f"  {at:04x}  {bytes.fromhex(digits[2 * at : 2 * (at + _WIDTH)]).hex(' ')}"
-            for at in range(0, frame["bytes"], _WIDTH)
+            f"  {start:04x}  {content[start : start + _BYTES_PER_LINE].hex(' ')}"
+            for start in range(0, len(content), _BYTES_PER_LINE)
         ]
     return "\n".join(map(printable, lines))
 
 
 def _distance(rule: Row) -> int:
-    """How many predicates keep a rule from matching the event that it comes nearest to."""
-    decisive = [sum(p["decided"] for p in said["predicates"]) for said in rule["verdicts"]]
-    return min(decisive, default=0)
+    """Return the smallest number of decisive predicates of a rule, over all events."""
+    return min(
+        (sum(p["decided"] for p in verdict["predicates"]) for verdict in rule["verdicts"]),
+        default=0,
+    )
 
 
 def _rule(rule: Row) -> list[str]:
+    """Return a rule and its predicates as lines; a star marks the decisive ones."""
     matches = "" if rule["matches"] else "  (does not match)"
     lines = [
         f"  {rule['id']} of {rule.get('subscriber', '?')}: "
         f"{' '.join(rule.get('filter', '').split())}{matches}"
     ]
-    for said in rule["verdicts"]:
-        if said["truth"] == "by state":
-            lines.append(f"    event {said['message']}: compares with state, as of the batch")
+    for verdict in rule["verdicts"]:
+        if verdict["truth"] == "by state":
+            lines.append(f"    event {verdict['message']}: compares with the state at the batch")
             continue
-        for predicate in said["predicates"]:
+        for predicate in verdict["predicates"]:
             if not (rule["matches"] or predicate["decided"]):
                 continue
             star = "*" if predicate["decided"] else " "
-            lines.append(
-                f"    event {said['message']} {star} {predicate['truth']:<7}  {predicate['text']}"
-            )
+            place = f"event {verdict['message']}"
+            lines.append(f"    {place} {star} {predicate['truth']:<7}  {predicate['text']}")
     return lines

@@ -13,21 +13,21 @@ from stackcast.jobs.embedded.options import RunOptions
 
 
 def lab_option(name: str, text: str = "") -> dict[str, Any]:
-    """Return an option's arguments of ``typer.Option``: help, and limits or a check of its text.
+    """Return the arguments of ``typer.Option``: metavar, help, and limits or a check of the value.
 
     Args:
         name: field of `RunOptions`.
         text: help, if it differs from that of the jobs.
     """
-    (option,) = (each for each in fields(RunOptions) if each.name == name)
-    words = text or option.metadata["text"]
+    (option,) = (option for option in fields(RunOptions) if option.name == name)
     limits: dict[str, int] = option.metadata["limits"]
     check = {} if limits else {"callback": _callback(option.metadata["parse"])}
-    return {"help": f"{words[0].upper()}{words[1:]}.", **limits, **check}
+    common = {"metavar": option.metadata["metavar"], "help": text or option.metadata["text"]}
+    return {**common, **limits, **check}
 
 
 def _callback(parse: Callable[[str], Any]) -> Callable[[str | None], Any]:
-    """Return a check for typer of the texts that a parser of argparse takes."""
+    """Return a check for Typer that accepts the values which a parser of argparse accepts."""
 
     def check(value: str | None) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""What ``stackcast lab status --watch`` says of a host, a switch or a link, from look to look."""
+"""Lines of ``stackcast lab status --watch``: counters of a host, a switch or a link."""
 
 from __future__ import annotations
 
@@ -7,44 +7,59 @@ from typing import Any
 
 import typer
 
-_SOME = 3
+#: Number of hosts and of links that an error gives as examples.
+_EXAMPLES = 3
 
 
 def check(name: str, counters: Mapping[str, Any]) -> None:
-    """Raises ``typer.BadParameter`` if a lab with these counters has nothing of the name."""
+    """Check that a lab has a host, switch or link of this name.
+
+    Args:
+        name: the name; a link is written as ``FROM,TO``.
+        counters: counters of the lab.
+
+    Raises:
+        typer.BadParameter: there is none.
+    """
     if name in counters["deliveries"] or any(_links(name, counters).values()):
         return
     hosts, links = list(counters["deliveries"]), list(counters["link_bytes"])
-    shown = ", ".join(link.replace("->", ",") for link in links[-_SOME:])
+    link_names = ", ".join(link.replace("->", ",") for link in links[-_EXAMPLES:])
     raise typer.BadParameter(
-        f"{name!r} is no host ({', '.join(hosts[:_SOME])}, ...), no switch, "
-        f"and no link ({shown}, ...)"
+        f"the lab has no host ({', '.join(hosts[:_EXAMPLES])}, ...), no switch, and no link "
+        f"({link_names}, ...) named {name!r}"
     )
 
 
-def line(name: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
-    """Returns the counts of what bears a name, and what they grew by in each second.
+def line(name: str, before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> str:
+    """Return the counts of a host, switch or link, and their growth per second.
 
-    name: a host, a switch, or a link's direction as ``FROM,TO``. before, now: ``Lab.status()``.
+    Args:
+        name: name of a host or switch, or a direction of a link as ``FROM,TO``.
+        before: previous reading of ``Lab.status()``.
+        after: current reading.
+        seconds: time between the readings.
     """
 
-    def told(words: str, counts: tuple[int, int]) -> str:
-        return f"{words} {counts[1]:,} (+{(counts[1] - counts[0]) / seconds:,.0f}/s)"
+    def counted(label: str, counts: tuple[int, int]) -> str:
+        return f"{label} {counts[1]:,} (+{(counts[1] - counts[0]) / seconds:,.0f}/s)"
 
     parts = []
-    if name in now["deliveries"]:
-        parts.append(told("deliveries", (before["deliveries"][name], now["deliveries"][name])))
-    for words, links in _links(name, now).items():
+    if name in after["deliveries"]:
+        parts.append(counted("deliveries", (before["deliveries"][name], after["deliveries"][name])))
+    for label, links in _links(name, after).items():
         if links:
-            counts = (sum(each["link_bytes"][link] for link in links) for each in (before, now))
-            parts.append(told(words, tuple(counts)))
-    drops = now["switch_drops"].get(name, {})
+            sums = (
+                sum(reading["link_bytes"][link] for link in links) for reading in (before, after)
+            )
+            parts.append(counted(label, tuple(sums)))
+    drops = after["switch_drops"].get(name, {})
     parts += [f"dropped {count:,} {reason}" for reason, count in drops.items()]
     return f"{name}: {', '.join(parts)}"
 
 
 def _links(name: str, counters: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Its links, by what is said of their bytes."""
+    """Return the links of a name, by the label of the bytes that they carried."""
     links = counters["link_bytes"]
     return {
         "bytes": [link for link in links if link == name.replace(",", "->")],

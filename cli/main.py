@@ -1,4 +1,4 @@
-"""``stackcast``: the console command, for what needs no Spark."""
+"""``stackcast``: the console command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from stackcast.cli.help import HelpCommand, HelpGroup
 from stackcast.cli.standard_streams import fill
 from stackcast.jobs.adapters.app.logs import guard_streams
 from stackcast.udfs.errors import StackcastError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typer import Context
 
 
-#: Module, and the application or function in it, of each command.
+#: Module of each command, and the application or function in it.
 COMMANDS = {
     "itch": "stackcast.cli.itch:app",
     "frames": "stackcast.cli.frames:app",
@@ -36,12 +36,11 @@ COMMANDS = {
     "receive": "stackcast.cli.receive.command:receive",
     "host-key": "stackcast.cli.keys:host_key",
 }
-#: The first sentence of each command's help, for the list of commands: without these, the list
-#: would import all commands.
+#: First sentence of the help of each command. The list of commands would otherwise import them all.
 SUMMARIES = {
-    "itch": "Make, read and publish ITCH 5.0 trading sessions.",
-    "frames": "Look into frames: header stacks and what they carry.",
-    "jobs": "Print what to give to spark-submit: the path of a job, packages, properties.",
+    "itch": "Generate, inspect and publish ITCH 5.0 trading sessions.",
+    "frames": "Dissect frames: header stacks and their content.",
+    "jobs": "Print arguments for spark-submit: the path of a job, packages, properties.",
     "lab": "Run broker, switches and hosts of the lab in the background.",
     "network": "Check the rows of a network in a folder.",
     "states": "Replicated states: controller, middleware, publish, subscribe.",
@@ -55,50 +54,29 @@ SUMMARIES = {
     "explain": (
         "Explain why a notification was sent: event, rules, versions, batch, stack and path."
     ),
-    "receive": "Print each message that this host is sent once, and request lost messages again.",
+    "receive": "Print each message for this host once, and request lost messages again.",
     "host-key": "Print the keys of one host, for its `stackcast receive --key-file`.",
 }
-# Help with colours consists of characters that `guard_streams` replaces.
+#: Rich would format help with characters that `guard_streams` replaces.
 PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
 #: Help is as wide as the terminal.
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}
 
 
-class HelpGroup(TyperGroup):
-    """A group of commands whose help shows the whole summary of each command."""
-
-    def list_commands(self, ctx: Context) -> list[str]:
-        """Return the names of the commands. That of typer imports each command."""
-        return list(self.commands)
-
-    def format_commands(self, ctx: Context, formatter: Any) -> None:
-        """Write the list of commands. That of typer cuts each summary to one line."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, self.summary(ctx, name)) for name in self.list_commands(ctx)]
-            )
-
-    def summary(self, ctx: Context, name: str) -> str:
-        """Return the summary of a command: the first sentence of its help."""
-        command = self.get_command(ctx, name)
-        return command.get_short_help_str(limit=1000) if command else ""
-
-
 class Commands(Mapping[str, Any]):
-    """The commands by name; each is imported when it is used.
-
-    Their libraries take up to a second to import, and a command needs few of them.
-    """
+    """The commands by name, each imported when it is used."""
 
     def __getitem__(self, name: str) -> Any:
         module, _, attribute = COMMANDS[name].partition(":")
-        found = getattr(import_module(module), attribute)
-        part = typer.Typer(add_completion=False, **PLAIN)
-        if isinstance(found, typer.Typer):
-            part.add_typer(found, name=name, cls=HelpGroup)
-            return typer.main.get_group(part).commands[name]
-        part.command(name)(found)
-        return typer.main.get_command(part)
+        command = getattr(import_module(module), attribute)
+        parent = typer.Typer(add_completion=False, **PLAIN)
+        if isinstance(command, typer.Typer):
+            for information in command.registered_commands:
+                information.cls = HelpCommand
+            parent.add_typer(command, name=name, cls=HelpGroup)
+            return typer.main.get_group(parent).commands[name]
+        parent.command(name, cls=HelpCommand)(command)
+        return typer.main.get_command(parent)
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -108,13 +86,13 @@ class Commands(Mapping[str, Any]):
 
 
 class CommandGroup(HelpGroup):
-    """The command line with `Commands`."""
+    """The group of all commands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes | {"commands": Commands()})
 
     def summary(self, ctx: Context, name: str) -> str:
-        """Return the summary of a command, which is not imported for it."""
+        """Return the summary of a command without importing the command."""
         return SUMMARIES.get(name) or super().summary(ctx, name)
 
 
@@ -123,8 +101,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"stackcast {version('stackcast')}")
         raise typer.Exit
 
@@ -140,9 +118,10 @@ def stackcast(
 
 
 def main() -> None:
-    """Run the command line; an error of ours or of files ends it with exit code 2.
+    """Run the command line.
 
-    An error is one line, or three if it shows the place in a text.
+    Errors of Stackcast and of files end it with exit code 2 and a line on standard error, or with
+    three lines if the error shows a place in a text.
     """
     fill()
     guard_streams()

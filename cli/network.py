@@ -1,12 +1,13 @@
-"""``stackcast network``: a check of the rows of a network, before they become tables."""
+"""``stackcast network``: a check of the rows of a network before they become tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stackcast.cli.options import LabelBits
 from stackcast.udfs.errors import printable
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Check the rows of a network in a folder.")
 
-#: Problems that are printed, at most.
-_MOST_SHOWN = 100
+#: Largest number of problems that are printed.
+_MAX_PRINTED = 100
 
 
 @app.callback()
@@ -27,30 +28,31 @@ def network() -> None:
 def check(
     folder: Annotated[
         Path,
-        typer.Argument(help="Folder with switches.jsonl, hosts.jsonl, links.jsonl, and others."),
+        typer.Argument(
+            metavar="FOLDER", help="Folder with switches.jsonl, hosts.jsonl, links.jsonl and others"
+        ),
     ],
     encoding: Annotated[
         str,
         typer.Option(
             "--encoding",
-            help="Encoding of header stacks (spark.stackcast.encoding); by default that of the "
-            "switches' programs.",
+            metavar="NAME",
+            help="Encoding of header stacks, as in spark.stackcast.encoding",
+            show_default="that of the switches' programs",
         ),
     ] = "",
     label_bits: Annotated[
-        Literal["16", "32"],
-        typer.Option(
-            "--label-bits", help="Bits of a label (spark.stackcast.label.bits) with --encoding."
-        ),
+        LabelBits,
+        typer.Option("--label-bits", help="Width of a label in bits, if --encoding is given"),
     ] = "16",
 ) -> None:
     """Check rows of a network as jobs/create_tables.py reads them from a folder.
 
-    Prints each problem with its file, line and column. If there is none, jobs/create_tables.py
-    accepts the files, and the stream and the refresher accept the network. Exit code: 0 without
-    problems, 1 with problems, 2 if there are no rows to check.
+    The command prints each problem with its file, line and column. If there is none,
+    jobs/create_tables.py accepts the files, and the stream and the refresher accept the network.
+    The exit code is 0 without problems, 1 with problems, and 2 if there are no rows to check.
     """
-    # Help does not need Arrow.
+    # The help does not need Arrow.
     from stackcast.jobs.adapters.tables.network_folder import (  # noqa: PLC0415
         check_folder,
         unreachable_hosts,
@@ -59,30 +61,34 @@ def check(
     from stackcast.udfs.network.simple_graph import shortened  # noqa: PLC0415
 
     if encoding and encoding not in ENCODINGS:
-        raise typer.BadParameter(f"--encoding {encoding!r} is none of {', '.join(ENCODINGS)}")
+        raise typer.BadParameter(
+            f"--encoding {encoding!r} is unknown: use one of {', '.join(ENCODINGS)}"
+        )
     labels = label_format(encoding, int(label_bits)) if encoding else None
     checked = check_folder(folder, labels)
-    for problem in checked.problems[:_MOST_SHOWN]:
+    for problem in checked.problems[:_MAX_PRINTED]:
         typer.echo(printable(problem.text))
     if checked.problems:
         typer.echo(_verdict(checked), err=True)
         raise typer.Exit(1)
     assert checked.network is not None
-    apart = list(unreachable_hosts(checked.network))
+    unreachable = list(unreachable_hosts(checked.network))
     if not checked.network.publishers():
         typer.echo("note: no host has the role publisher, so nothing can be sent")
-    elif apart:
-        typer.echo(f"note: failed links part these hosts from publishers: {shortened(apart)}")
+    elif unreachable:
+        typer.echo(
+            f"note: failed links separate these hosts from publishers: {shortened(unreachable)}"
+        )
     typer.echo(f"{_summary(checked)}: ok")
 
 
 def _verdict(checked: CheckedFolder) -> str:
-    number, more = len(checked.problems), len(checked.problems) - _MOST_SHOWN
+    number, more = len(checked.problems), len(checked.problems) - _MAX_PRINTED
     text = f"{number:,} problem{'s' * (number != 1)}"
     if more > 0:
         text += f", {more:,} of them not shown"
     if checked.unread:
-        text += "; the network is checked once all its rows can be read"
+        text += "; the network itself is checked when all its rows can be read"
     return text
 
 
@@ -99,7 +105,7 @@ def _summary(checked: CheckedFolder) -> str:
         (len(checked.trees), "stored tree", "stored trees"),
     ]
     return ", ".join(
-        f"{count:,} {one if count == 1 else many}"
-        for count, one, many in counts
-        if count or one != "stored tree"
+        f"{count:,} {singular if count == 1 else plural}"
+        for count, singular, plural in counts
+        if count or singular != "stored tree"
     )

@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM for commands that send until they are told to end."""
+"""Ctrl-C and SIGTERM for commands that run until they are stopped."""
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,17 +13,22 @@ from stackcast.udfs.stop_request import StopRequest
 
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
-    """Yields an event that Ctrl-C and SIGTERM set, so that what was sent is flushed and counted."""
+    """Yield an event that Ctrl-C and SIGTERM set, so that a command can flush what it sent."""
     stop = StopRequest()
 
     def handle(*_: object) -> None:
         stop.set()
 
-    before: list[tuple[int, Callable[..., Any] | int | None]] = [
+    previous: list[tuple[int, Callable[..., Any] | int | None]] = [
         (number, signal.signal(number, handle)) for number in (signal.SIGINT, signal.SIGTERM)
     ]
     try:
         yield stop
     finally:
-        for number, handler in before:
+        for number, handler in previous:
             signal.signal(number, handler)
+
+
+def log_to_stderr() -> None:
+    """Send log records to standard error with time and level."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)

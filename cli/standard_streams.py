@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, as a service manager or ``<&-`` leaves them."""
+"""Standard streams that may be closed, for example by a service manager or by ``<&-``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import BinaryIO
 
 
 def fill() -> None:
-    """Opens /dev/null where a standard stream is closed: writing there is no error, and no file or
-    socket gets its number. Standard input stays closed to readers."""
+    """Open /dev/null in place of each standard stream that is closed.
+
+    Writing to such a stream is not an error, and no file or socket gets its number. Reading from
+    standard input remains an error.
+    """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
@@ -20,7 +23,7 @@ def fill() -> None:
 
 
 def standard_input() -> BinaryIO:
-    """Returns standard input, of bytes. Raises OSError where it is closed."""
+    """Return standard input as a stream of bytes. Raises OSError if it is closed."""
     if sys.stdin is None:
-        raise OSError("standard input is closed: name a file")
+        raise OSError("standard input is closed: give the name of a file")
     return sys.stdin.buffer

@@ -1,4 +1,4 @@
-"""``stackcast attributes``: attribute/value events in files, to both encodings, onto their way.
+"""``stackcast attributes``: attribute/value events in files, encoded, decoded and published.
 
-Called by `stackcast.cli.main`; `stackcast.cli.frames` shows events with its help.
+The commands are called by `stackcast.cli.main`. Other commands read files of attributes with it.
 """

@@ -1,4 +1,4 @@
-"""Attribute/value events as people read them: names, and values in their units."""
+"""Attribute/value events as text: names, and values in their units."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class EventReader:
     registry: Registry
 
     def line(self, message: bytes) -> EventLine | None:
-        """Return an event as text; None if the message is no event."""
+        """Return an event as text; None if the message is not an event."""
         try:
             return self.read(message)
         except MessageError:

@@ -1,4 +1,4 @@
-"""Files of attribute/value events and of attributes, as commands are given them."""
+"""Files of attribute/value events and of attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import typer
@@ -29,35 +29,26 @@ from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.reference import read_binary_file
 from stackcast.udfs.stop_request import StopRequest
 
-AttributesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--attributes",
-        help="File of JSON lines with the columns of table attributes; "
-        "without it those of the lab's sensors.",
-    ),
-]
-
-WidthsOption = Annotated[
-    str,
-    typer.Option("--widths", help="Bits of an id (8, 16) and of a bitmask (8, 16, 32, 64)."),
-]
-USUAL = "8/32"
-
-LONGEST = 1 << 20
-"""Bytes of one event."""
-MOST = 16_384
-"""Records that are worked on at once."""
-_CHUNK = 1 << 20
-_MOMENT = 0.2
+#: Largest size of an event in bytes.
+MAX_EVENT_BYTES = 1 << 20
+#: Largest number of records in a batch.
+BATCH_RECORDS = 16_384
+#: Largest number of bytes that are read at once.
+_CHUNK_BYTES = 1 << 20
+#: Longest wait for standard input in seconds, so that signals are noticed.
+_SIGNAL_SECONDS = 0.2
+#: Bytes that may be in a text of hex.
 _TEXT = frozenset([*b"\t\r\n", *range(0x20, 0x7F)])
 
 
 @dataclass(frozen=True)
 class RecordBatch:
-    """Records and where each stands: its line, record or frame, from 1.
+    """Records of a file.
 
-    ``faults``: places and reasons of those that are no records at all.
+    Attributes:
+        places: number of the line, record or frame of each, from 1.
+        records: the records.
+        faults: places and reasons of parts of the file that are not records.
     """
 
     places: list[int]
@@ -65,35 +56,47 @@ class RecordBatch:
     faults: list[tuple[int, str]] = field(default_factory=list)
 
     def columns(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Offsets int64[n + 1] and bytes uint8[], as codecs take them."""
-        borders = np.zeros(len(self.records) + 1, np.int64)
-        np.cumsum([len(record) for record in self.records], out=borders[1:])
-        return borders, np.frombuffer(b"".join(self.records), np.uint8)
+        """Return offsets, int64[n + 1], and bytes, uint8[], of the records, as codecs need them."""
+        offsets = np.zeros(len(self.records) + 1, np.int64)
+        np.cumsum([len(record) for record in self.records], out=offsets[1:])
+        return offsets, np.frombuffer(b"".join(self.records), np.uint8)
 
 
 @dataclass(frozen=True)
 class RecordFile:
-    """The records of a file: each ``what`` is a ``line`` of hex, a ``record``, or a ``frame``."""
+    """The records of a file.
 
-    what: str
+    Attributes:
+        kind: ``line`` (of hex), ``record`` (of a BinaryFILE) or ``frame``.
+        batches: batches of the records.
+    """
+
+    kind: str
     batches: Iterator[RecordBatch]
 
 
 def widths_of(text: str) -> Widths:
-    """Returns the widths that ``--widths`` says. Raises typer.BadParameter."""
+    """Return the widths in a value of ``--widths``. Raises typer.BadParameter."""
     parts = re.fullmatch(r"(8|16)/(8|16|32|64)", text)
     if parts is None:
         raise typer.BadParameter(
-            f"--widths: {text!r} is not 8 or 16 for ids, and 8, 16, 32 or 64 for bitmasks, as 8/32"
+            f"--widths {text!r} must be the bits of an id (8 or 16) and of a bitmask (8, 16, 32 or "
+            "64), such as 8/32"
         )
     return Widths(int(parts[1]), int(parts[2]))
 
 
 def read_registry(path: Path | None, widths: Widths) -> Registry:
-    """Returns the attributes of a file of JSON lines with the columns of table ``attributes``.
+    """Return the attributes in a file of JSON lines with the columns of table ``attributes``.
 
-    Without a file those of the lab's sensors. Raises EventError ``NOT_JSON``, OSError, and what
-    `Registry.from_rows` does.
+    Args:
+        path: the file; None for the attributes of the lab's sensors.
+        widths: widths of ids and bitmasks.
+
+    Raises:
+        EventError: NOT_JSON.
+        OSError: the file cannot be read.
+        AttributeTableError: an error of `Registry.from_rows`.
     """
     if path is None:
         return Registry.from_rows(attribute_rows(), widths)
@@ -108,7 +111,7 @@ def read_registry(path: Path | None, widths: Widths) -> Registry:
         if not isinstance(row, dict):
             raise EventError(
                 "NOT_JSON",
-                f"{path}, line {number}: an attribute is a line as "
+                f"{path}, line {number}: expected an attribute such as "
                 '{"id": 1, "name": "temp", "type": "decimal", "scale": 0.01, "offset": -100}',
             )
         rows.append(row)
@@ -116,7 +119,10 @@ def read_registry(path: Path | None, widths: Widths) -> Registry:
 
 
 class _Packed(gzip.GzipFile):
-    """A packed file whose end may be missing; the command line takes EOFError for Ctrl-C."""
+    """A compressed file that raises OSError, not EOFError, if its end is missing.
+
+    Typer treats EOFError like Ctrl-C.
+    """
 
     def read1(self, size: int | None = -1) -> bytes:
         try:
@@ -138,7 +144,7 @@ class _Packed(gzip.GzipFile):
 
 
 def open_file(file: str) -> AbstractContextManager[BinaryIO]:
-    """Returns a file to read, unpacked if it ends in .gz, or standard input for "-"."""
+    """Open a file, decompressed if its name ends in .gz, or return standard input for "-"."""
     if file == "-":
         return nullcontext(standard_input())
     if file.endswith(".gz"):
@@ -147,51 +153,52 @@ def open_file(file: str) -> AbstractContextManager[BinaryIO]:
 
 
 def line_batches(stream: BinaryIO, stop: StopRequest | None = None) -> Iterator[RecordBatch]:
-    """Yields lines as they come, so that slow ones are seen soon; blank ones left out.
+    """Yield the lines that are not blank, as soon as they have arrived.
 
-    Of a line longer than `LONGEST` only so many bytes are kept, and one more. Standard input, which
-    may be silent for long, ends when ``stop`` is set.
+    Args:
+        stream: the file. A line longer than `MAX_EVENT_BYTES` is cut to one byte more than that.
+        stop: ends reading standard input, which may be silent for long.
     """
-    rest, number = b"", 0
+    pending, number = b"", 0
     while chunk := _next(stream, stop):
         *lines, last = chunk.split(b"\n")
         if lines:
-            lines[0] = rest + lines[0]
-            rest = last
+            lines[0] = pending + lines[0]
+            pending = last
         else:
-            rest += last
-        rest = rest[: LONGEST + 1]
+            pending += last
+        pending = pending[: MAX_EVENT_BYTES + 1]
         yield from _numbered(lines, number)
         number += len(lines)
-    yield from _numbered([rest], number)
+    yield from _numbered([pending], number)
 
 
 def _next(stream: BinaryIO, stop: StopRequest | None) -> bytes:
     if stop is not None and sys.__stdin__ is not None and stream is sys.__stdin__.buffer:
-        # A signal does not end a read that waits: so wait for what can be read.
+        # A signal does not interrupt a blocking read, so wait until there is something to read.
         while not stop.is_set():
-            if select.select([stream], [], [], _MOMENT)[0]:
-                return os.read(stream.fileno(), _CHUNK)
+            if select.select([stream], [], [], _SIGNAL_SECONDS)[0]:
+                return os.read(stream.fileno(), _CHUNK_BYTES)
         return b""
-    return cast(bytes, cast(Any, stream).read1(_CHUNK))
+    return cast(bytes, cast(Any, stream).read1(_CHUNK_BYTES))
 
 
 def _numbered(lines: list[bytes], before: int) -> Iterator[RecordBatch]:
-    kept = [
-        (number, line[: LONGEST + 1])
+    numbered = [
+        (number, line[: MAX_EVENT_BYTES + 1])
         for number, line in enumerate(lines, start=before + 1)
         if line.strip()
     ]
-    for begin in range(0, len(kept), MOST):
-        part = kept[begin : begin + MOST]
+    for start in range(0, len(numbered), BATCH_RECORDS):
+        part = numbered[start : start + BATCH_RECORDS]
         yield RecordBatch([number for number, _ in part], [line for _, line in part])
 
 
 def record_source(stream: BinaryIO) -> RecordFile:
-    """Hex lines, a BinaryFILE or a pcap file, told apart by how they begin.
+    """Return the records of hex lines, a BinaryFILE or a pcap file, by the first bytes of the file.
 
-    Iterating raises MessageError for a damaged BinaryFILE and StackError for a damaged pcap file,
-    after the batches before the damage.
+    Iterating over the batches raises MessageError for a damaged BinaryFILE and StackError for a
+    damaged pcap file, after the batches before the damage.
     """
     if not hasattr(stream, "peek"):
         stream = cast(BinaryIO, io.BufferedReader(cast(Any, stream)))
@@ -204,20 +211,20 @@ def record_source(stream: BinaryIO) -> RecordFile:
 
 
 def _unhexed(batch: RecordBatch) -> RecordBatch:
-    """The same records out of hex; those that are none are faults."""
-    made = RecordBatch([], [], list(batch.faults))
+    """Return a batch of lines decoded from hex; lines that are not hex become faults."""
+    decoded = RecordBatch([], [], list(batch.faults))
     for place, line in zip(batch.places, batch.records, strict=True):
         digits = line.decode("ascii", "replace").replace(":", " ").replace("0x", " ")
         try:
-            made.records.append(bytes.fromhex(digits))
-            made.places.append(place)
+            decoded.records.append(bytes.fromhex(digits))
+            decoded.places.append(place)
         except ValueError:
-            made.faults.append((place, "not_hex"))
-    return made
+            decoded.faults.append((place, "not_hex"))
+    return decoded
 
 
 def _grouped(records: Iterator[bytes]) -> Iterator[RecordBatch]:
-    """Batches; an error of the file comes after what stands before it."""
+    """Yield batches of records. An error of the file is raised after the records before it."""
     number = 0
     while True:
         batch: list[bytes] = []
@@ -225,14 +232,14 @@ def _grouped(records: Iterator[bytes]) -> Iterator[RecordBatch]:
         try:
             for record in records:
                 batch.append(record)
-                if len(batch) == MOST:
+                if len(batch) == BATCH_RECORDS:
                     break
-        except Exception as error:  # whatever it is, it is raised below
+        except Exception as error:  # it is raised below
             failed = error
         if batch:
             yield RecordBatch(list(range(number + 1, number + len(batch) + 1)), batch)
         number += len(batch)
         if failed is not None:
             raise failed
-        if len(batch) < MOST:
+        if len(batch) < BATCH_RECORDS:
             return

@@ -1,4 +1,4 @@
-"""Sends attribute/value events at a pace: onto a wire, and what is told meanwhile."""
+"""Sends attribute/value events at a rate, and shows the progress."""
 
 from __future__ import annotations
 
@@ -13,49 +13,57 @@ from stackcast.jobs.adapters.wire import Sink
 from stackcast.lab.traffic.publisher import Published, publish_records
 from stackcast.udfs.stop_request import StopRequest
 
-_MOMENT = 0.05
-"""Seconds between two sends, where a rate is kept."""
+#: Time between two sends at a limited rate, in seconds.
+_INTERVAL = 0.05
 
 
 def paced(batches: Iterable[RecordBatch], rate: float, stop: StopRequest) -> Iterator[RecordBatch]:
-    """Yields the batches, or where there is a rate (events a second) pieces of them when they are
-    due.
+    """Yield the batches, or with a rate parts of them when they are due.
 
-    What is late does not come in a rush. Ends when ``stop`` is set.
+    Events that are late are not sent in a burst.
+
+    Args:
+        batches: the batches.
+        rate: events per second; 0 for no limit.
+        stop: ends the iteration.
     """
     due = time.monotonic()
-    size = max(1, round(rate * _MOMENT))
+    size = max(1, round(rate * _INTERVAL))
     for batch in batches:
         step = size if rate else max(1, len(batch.records))
-        for begin in range(0, max(1, len(batch.records)), step):
+        for start in range(0, max(1, len(batch.records)), step):
             wait = due - time.monotonic() if rate else 0.0
             if stop.wait(wait) if wait > 0 else stop.is_set():
                 return
-            records = batch.records[begin : begin + step]
+            records = batch.records[start : start + step]
             if rate:
-                due = max(due, time.monotonic() - _MOMENT) + len(records) / rate
+                due = max(due, time.monotonic() - _INTERVAL) + len(records) / rate
             yield RecordBatch(
-                batch.places[begin : begin + step], records, [] if begin else batch.faults
+                batch.places[start : start + step], records, [] if start else batch.faults
             )
 
 
 class Progress:
-    """Counts what was sent, and tells of it on a terminal."""
+    """Counts sent events, and shows the count on a terminal.
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    Args:
+        noun: word for the events.
+    """
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
         self._began = time.monotonic()
         self.events = self.bytes = 0
 
     def set(self, events: int, size: int) -> None:
-        """So much was sent so far."""
+        """Set the number of events and of bytes that were sent."""
         self.events, self.bytes = events, size
         self.show()
 
     def show(self) -> None:
         if sys.stderr.isatty():
             rate = self.events / max(1e-9, self.seconds)
-            sys.stderr.write(f"\r\x1b[K{self.events:,} {self._what}, {rate:,.0f} a second")
+            sys.stderr.write(f"\r\x1b[K{self.events:,} {self._noun}, {rate:,.0f} per second")
             sys.stderr.flush()
 
     def clear(self) -> None:
@@ -68,22 +76,22 @@ class Progress:
         return time.monotonic() - self._began
 
     def __str__(self) -> str:
-        return f"{self.events:,} {self._what}, {self.bytes:,} bytes, {self.seconds:.1f} s"
+        return f"{self.events:,} {self._noun}, {self.bytes:,} bytes, {self.seconds:.1f} s"
 
 
-def send(made: Iterable[Encoded], sink: Sink, progress: Progress) -> None:
-    """All of them onto the wire."""
+def send(batches: Iterable[Encoded], sink: Sink, progress: Progress) -> None:
+    """Send all batches through a sink."""
     try:
-        for one in made:
-            sink.send(one.data, one.offsets)
-            progress.set(progress.events + len(one), progress.bytes + int(one.data.size))
+        for batch in batches:
+            sink.send(batch.data, batch.offsets)
+            progress.set(progress.events + len(batch), progress.bytes + int(batch.data.size))
         sink.flush()
     finally:
         progress.clear()
 
 
 def to_topic(
-    made: Iterable[Encoded],
+    batches: Iterable[Encoded],
     topic: str,
     brokers: str,
     client: Mapping[str, Any],
@@ -91,12 +99,22 @@ def to_topic(
     stop: StopRequest,
     progress: Progress,
 ) -> None:
-    """All of them to Kafka, one event a record; ``client``: options of kafka-python."""
+    """Publish all batches to Kafka, one event per record.
 
-    def show(done: Published) -> None:
-        progress.set(done.packets, done.payload_bytes)
+    Args:
+        batches: the events.
+        topic: topic, which is created if it does not exist.
+        brokers: addresses of the brokers.
+        client: options of kafka-python.
+        partitions: number of partitions if the topic is created.
+        stop: ends publishing.
+        progress: counts the events.
+    """
 
-    records = (record for one in made for record in one.records())
+    def show(published: Published) -> None:
+        progress.set(published.packets, published.payload_bytes)
+
+    records = (record for batch in batches for record in batch.records())
     try:
         publish_records(
             brokers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stackcast.cli.attributes.files import LONGEST, RecordBatch
+from stackcast.cli.attributes.files import MAX_EVENT_BYTES, RecordBatch
 from stackcast.udfs.messages.attributes.attribute_field import Attribute
 from stackcast.udfs.messages.attributes.json_events import (
     JsonReader,
@@ -21,7 +21,7 @@ _EVEN_STEPS = ("decimal", "signed", "timestamp", "unsigned")
 
 
 class RoundedValues:
-    """Counts numbers of events that are between two steps of their attribute.
+    """Counts the numbers in events that are between two steps of their attribute.
 
     Attributes:
         count: number of these values so far.
@@ -33,8 +33,8 @@ class RoundedValues:
             for name, attribute in registry.by_name.items()
             if attribute.type in _EVEN_STEPS
         }
-        # To a reader that knows no attribute, each number is one of an unknown name.
-        self._reader = JsonReader(Registry((), registry.widths), LONGEST)
+        # A reader without attributes reports each number as one of an unknown name.
+        self._reader = JsonReader(Registry((), registry.widths), MAX_EVENT_BYTES)
         self._first = ""
         self.count = 0
 
@@ -55,8 +55,8 @@ class RoundedValues:
         is_rounded = np.zeros(len(members), np.bool_)
         for index, name in enumerate(names):
             if name in self._attributes:
-                own = name_indexes == index
-                is_rounded[own] = between_steps(numbers[own], self._attributes[name])
+                has_name = name_indexes == index
+                is_rounded[has_name] = between_steps(numbers[has_name], self._attributes[name])
         rounded = np.flatnonzero(is_rounded)
         if rounded.size and not self.count:
             first = rounded[0]

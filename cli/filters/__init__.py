@@ -1,4 +1,4 @@
-"""``stackcast filters``: rules checked, compiled, tried on events, and explained.
+"""``stackcast filters``: rules checked, compiled, matched with events, and explained.
 
-A command of `stackcast.cli.main`.
+The commands are called by `stackcast.cli.main`.
 """

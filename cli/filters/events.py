@@ -1,8 +1,8 @@
-"""Events against a file of rules: those that match, and why an event goes where it goes.
+"""Explanations of how the rules of a file match events.
 
-The tables are those that ``match`` runs: of events that may lack any field. `MatchingRules` does
-without them: a file may have 100,000 rules, and parsing each takes a minute, so rules that are
-plain conjunctions are tried as columns, and only the others are parsed.
+The tables are those of ``match``, for events in which any field may be absent. `MatchingRules` does
+not use them. Parsing the 100,000 rules that a file may have would take a minute, so it evaluates
+plain conjunctions as columns, and parses only the other rules.
 """
 
 from __future__ import annotations
@@ -30,48 +30,52 @@ from stackcast.udfs.messages.specification import Specification
 
 
 class MatchingRules:
-    """The right rules of a file, as few of them parsed as will do.
+    """The valid rules of a file, of which as few as possible are parsed.
 
-    parsed: by index, rules that are no plain conjunctions or have to do with state.
+    Args:
+        file: the rules.
+
+    Attributes:
+        parsed: rules that are not plain conjunctions, or that read or update state, by index.
     """
 
     def __init__(self, file: RuleFile) -> None:
         self._file = file
-        self._right = np.array(file.right, np.int64)
+        self._valid = np.array(file.valid, np.int64)
         self._blocks: Sequence[TermBlock] = ()
         self._actions: list[tuple[int, Sequence[Action]]]
         if file.framing:
-            self.parsed = {index: file.rule(index) for index in file.right}
+            self.parsed = {index: file.rule(index) for index in file.valid}
             self._actions = [(index, rule.actions) for index, rule in self.parsed.items()]
             return
-        read = read_table([file.texts[index] for index in file.right], file.specification)
+        read = read_table([file.texts[index] for index in file.valid], file.specification)
         self._blocks = read.blocks
-        numbers = zip(file.right, read.outcome.tolist(), strict=True)
+        numbers = zip(file.valid, read.outcome.tolist(), strict=True)
         self._actions = [(index, read.outcomes[number]) for index, number in numbers]
-        self.parsed = {file.right[at]: rule for at, rule in read.rules}
+        self.parsed = {file.valid[at]: rule for at, rule in read.rules}
         updating = [
             number
             for number, actions in enumerate(read.outcomes)
             if any(isinstance(action, Update) for action in actions)
         ]
-        for index in self._right[np.isin(read.outcome, updating)].tolist():
+        for index in self._valid[np.isin(read.outcome, updating)].tolist():
             self.parsed.setdefault(index, file.rule(index))
 
     def rule(self, index: int) -> Rule:
-        """Returns the syntax tree of a rule."""
-        found = self.parsed.get(index)
-        return self._file.rule(index) if found is None else found
+        """Return the syntax tree of a rule."""
+        rule = self.parsed.get(index)
+        return self._file.rule(index) if rule is None else rule
 
     def forwarding_to(self, host: str) -> list[int]:
-        """Returns indexes of the rules that name a host, or a port, as their receiver."""
+        """Return the indexes of the rules that forward to a host or port."""
         return [index for index, actions in self._actions if host in actions_of(actions)[0]]
 
     def plain_matches(self, event: Event) -> set[int]:
-        """Returns indexes of the plain conjunctions that are true on the event."""
+        """Return the indexes of the plain conjunctions that are true for an event."""
         values = dict(event.values)
         if event.message_type is not None:
             values[MESSAGE_TYPE] = event.message_type
-        found: set[int] = set()
+        matching: set[int] = set()
         for block in self._blocks:
             if not all(name in values for name in block.names):
                 continue
@@ -79,23 +83,31 @@ class MatchingRules:
             for name, low, high in zip(block.names, block.lows, block.highs, strict=True):
                 value = np.uint64(values[name])
                 true &= (low <= value) & (value <= high)
-            found.update(self._right[block.rule[true]].tolist())
-        return found
+            matching.update(self._valid[block.rule[true]].tolist())
+        return matching
 
 
+#: Number of rules that do not match which an explanation contains, unless all are requested.
 SHOWN_RULES = 20
 _COUNTED = ("true", "false", "unknown", "decided")
 
 
 def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> Json:
-    """Returns the event, its way through the tables, what happens there, and the rules.
+    """Return an event, its path through the tables, its ports and actions, and the rules.
 
-    index: terms of the indexes that hold. at_leaf: what happens without them.
+    The ``index`` of the result lists the terms of the indexes that are true, and ``at_leaf`` the
+    ports and actions without them. ``rules`` are all rules that match and the first ones that do
+    not, in the order of the file; ``rules_left_out`` is the number of the others.
 
-    text: a line as ``match`` takes it. after: file of events before it, or "". rules: all that
-    match and the first ``others`` that do not (None: all), in the file's order;
-    ``rules_left_out`` is how many more there are. Errors: EventError; typer.Exit, having told the
-    error of an event before it.
+    Args:
+        file: the rules.
+        text: the event, a line as for ``match``.
+        after: file of earlier events; empty if there are none.
+        others: largest number of rules that do not match; None for all.
+
+    Raises:
+        EventError: the event cannot be read.
+        typer.Exit: an earlier event cannot be read, which standard error reports.
     """
     specification = file.specification
     reader = EventReader(specification)
@@ -107,67 +119,74 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
         interpreter.step(before.values, before.time_us)
     state, cells = _state(interpreter, specification, event, reader.time_of(event))
     plain = rules.plain_matches(event)
-    shown, left = [], 0
-    for index in file.right:
-        tried = index in rules.parsed or index in plain
-        if not tried and others is not None and others <= 0:
-            left += 1
+    shown, left_out = [], 0
+    for index in file.valid:
+        may_match = index in rules.parsed or index in plain
+        if not may_match and others is not None and others <= 0:
+            left_out += 1
             continue
-        found = evaluate_rule(rules.rule(index), event.values, specification, state, cells)
-        if not found.matches and others is not None:
+        result = evaluate_rule(rules.rule(index), event.values, specification, state, cells)
+        if not result.matches and others is not None:
             if others <= 0:
-                left += 1
+                left_out += 1
                 continue
             others -= 1
-        shown.append({"rule": index, **rule_place(file, index), **evaluation_json(found)})
+        shown.append({"rule": index, **rule_place(file, index), **evaluation_json(result)})
     explainer = Explainer(grouped, specification)
-    way = explainer.path(event.values, event.message_type, cells)
-    held = explainer.holding(event.values, event.message_type, cells)
-    outcome = way.outcome
-    for _, told in held:
-        outcome = united(outcome, told)
+    path = explainer.path(event.values, event.message_type, cells)
+    true_terms = explainer.holding(event.values, event.message_type, cells)
+    outcome = path.outcome
+    for _, term_outcome in true_terms:
+        outcome = united(outcome, term_outcome)
     return {
         "event": {
             name: shown_value(name, raw, specification) for name, raw in event.values.items()
         },
-        "path": path_json(way),
-        "leaf": way.leaf,
-        "at_leaf": outcome_json(way.outcome),
-        "index": [{"text": text, **outcome_json(told)} for text, told in held],
+        "path": path_json(path),
+        "leaf": path.leaf,
+        "at_leaf": outcome_json(path.outcome),
+        "index": [{"text": text, **outcome_json(part)} for text, part in true_terms],
         **outcome_json(outcome),
         "rules": shown,
-        "rules_left_out": left,
+        "rules_left_out": left_out,
     }
 
 
 def why_not(file: RuleFile, host: str, source: str) -> list[Json]:
-    """Returns of each rule that forwards to a host on how many events it was tried and matched.
+    """Return how often each rule that forwards to a host matched, and how its predicates failed.
 
-    predicates: of each, on how many of the others it was true, false and unknown, and on how many
-    it decided. source: file of events, which pass one after the other. Errors: typer.Exit, having
-    told the error of an event.
+    The counts of a predicate are the numbers of other events for which it was true, false, unknown
+    and decisive.
+
+    Args:
+        file: the rules.
+        host: host or port.
+        source: file of events, in order.
+
+    Raises:
+        typer.Exit: an event cannot be read, which standard error reports.
     """
     specification = file.specification
     rules = MatchingRules(file)
     interpreter = Interpreter([rule for _, rule in sorted(rules.parsed.items())], specification)
-    asked = {index: rules.rule(index) for index in rules.forwarding_to(host)}
+    candidates = {index: rules.rule(index) for index in rules.forwarding_to(host)}
     tried = 0
     matched: Counter[int] = Counter()
     truths: dict[int, list[Counter[str]]] = {}
     texts: dict[int, list[str]] = {}
-    for event, now in _events(EventReader(specification), source):
+    for event, time in _events(EventReader(specification), source):
         tried += 1
-        state, cells = _state(interpreter, specification, event, now)
-        for index, rule in asked.items():
-            found = evaluate_rule(rule, event.values, specification, state, cells)
-            texts.setdefault(index, [each.text for each in found.predicates])
-            counts = truths.setdefault(index, [Counter() for _ in found.predicates])
-            if found.matches:
+        state, cells = _state(interpreter, specification, event, time)
+        for index, rule in candidates.items():
+            result = evaluate_rule(rule, event.values, specification, state, cells)
+            texts.setdefault(index, [predicate.text for predicate in result.predicates])
+            counts = truths.setdefault(index, [Counter() for _ in result.predicates])
+            if result.matches:
                 matched[index] += 1
                 continue
-            for count, each in zip(counts, found.predicates, strict=True):
-                count[each.truth] += 1
-                count["decided"] += each.decided
+            for count, predicate in zip(counts, result.predicates, strict=True):
+                count[predicate.truth] += 1
+                count["decided"] += predicate.decided
         interpreter.step(event.values, event.time_us)
     return [
         {
@@ -180,30 +199,30 @@ def why_not(file: RuleFile, host: str, source: str) -> list[Json]:
                 for text, count in zip(texts.get(index, ()), truths.get(index, ()), strict=True)
             ],
         }
-        for index in asked
+        for index in candidates
     ]
 
 
 def _state(
-    interpreter: Interpreter, specification: Specification, event: Event, now: int
+    interpreter: Interpreter, specification: Specification, event: Event, time: int
 ) -> tuple[dict[Subject, int | None], dict[str, int | None]]:
-    """Returns the values that an event finds in variables, and in all cells by name."""
+    """Return the values of variables when an event arrives, and of all cells by name."""
     cells = {
-        cell.name: interpreter.finds(cell.name, now, event.values) for cell in interpreter.cells
+        cell.name: interpreter.finds(cell.name, time, event.values) for cell in interpreter.cells
     }
     return {counter: cells[counter.name] for counter in specification.counters}, cells
 
 
 def _events(reader: EventReader, source: str) -> Iterator[tuple[Event, int]]:
-    """Yields the events of a file, each with its time in units of the format's clock."""
+    """Yield the events of a file, each with its time in units of the format's clock."""
     with open_source(source) as stream:
         for number, line in lines_of(stream):
             try:
                 if not isinstance(line, str):
                     raise line
                 event = reader.read_line(line)
-                now = reader.time_of(event)
+                time = reader.time_of(event)
             except EventError as error:
                 typer.echo(printable(f"{source}, line {number}: {error}"), err=True)
                 raise typer.Exit(2) from None
-            yield event, now
+            yield event, time

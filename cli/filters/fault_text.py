@@ -8,15 +8,15 @@ _PLACE = re.compile(r"^line \d+, column \d+: ")
 
 
 def without_place(message: str) -> str:
-    """Returns the message of an error of a rule without line and column at its beginning."""
+    """Return the message of an error in a rule without line and column at its beginning."""
     return _PLACE.sub("", message)
 
 
 def fault_text(name: str, code: str, message: str, *, line: int, column: int) -> str:
-    """Returns a fault as compilers print theirs: name and place first, then the line and a caret.
+    """Return a fault as text: name and place first, then the line and a caret.
 
     Args:
-        name: of the file, or another name of the text.
+        name: name of the file, or another name of the text.
         code: code of the error.
         message: message of the error.
         line: line of the fault, from 1.

@@ -1,4 +1,4 @@
-"""Files of rules, specifications and events, as commands are given them."""
+"""Files of rules, specifications and events."""
 
 from __future__ import annotations
 
@@ -38,17 +38,26 @@ from stackcast.udfs.filters.variable_warnings import VariableWarnings
 from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.messages.specification import Specification, parse_specification
 
+#: Number of rules that are compiled to load the compiled loops.
 _FEW = 64
+#: Largest size of an event in bytes.
+MAX_LINE = 1 << 20
 
 Faults = Sequence[tuple[int, SubscriptionError]]
-
-MAX_LINE = 1 << 20
-"""Bytes of one event."""
 
 
 @dataclass(frozen=True)
 class RuleFile:
-    """Rules of a file. ``faults``: index and error, in the file's lines."""
+    """Rules of a file.
+
+    Attributes:
+        name: name of the file.
+        specification: format of the events.
+        framing: whether the format has headers around messages.
+        texts: text of each rule.
+        lines: line of each rule, from 1.
+        faults: index and error of each faulty rule; the errors have lines of the file.
+    """
 
     name: str
     specification: Specification
@@ -58,23 +67,23 @@ class RuleFile:
     faults: list[tuple[int, SubscriptionError]]
 
     @property
-    def right(self) -> list[int]:
+    def valid(self) -> list[int]:
         """Indexes of the rules that are not faulty."""
         faulty = {index for index, _ in self.faults}
         return [index for index in range(len(self.texts)) if index not in faulty]
 
     def rule(self, index: int) -> Rule:
-        """Returns the syntax tree of a rule that is right."""
+        """Return the syntax tree of a valid rule."""
         return parse_rule(self.texts[index], self.specification, framing=self.framing)
 
     def terms(self, optional: bool | None) -> TermTable:
-        """Returns the terms of the rules that are right, numbered as in `right`."""
+        """Return the terms of the valid rules, numbered as in `valid`."""
         if not self.framing:
-            texts = [self.texts[index] for index in self.right]
+            texts = [self.texts[index] for index in self.valid]
             read = read_table(texts, self.specification)
             return table_of_texts(texts, read, self.specification, optional)
         rules = []
-        for index in self.right:
+        for index in self.valid:
             rule = self.rule(index)
             rules.append(CheckedRule(str(index), rule.condition, *actions_of(rule.actions)))
         return table_of_rules(rules, self.specification, optional)
@@ -82,23 +91,30 @@ class RuleFile:
     def compile(
         self, optional: bool | None, order: str | tuple[str, ...] = "specification"
     ) -> Compiled:
-        """Returns the rules that are right as the stream has them: a diagram, and indexes."""
-        right = self.right
+        """Return the valid rules compiled as in the stream: a diagram, and indexes."""
+        valid = self.valid
         table = self.terms(optional)
-        # A few beforehand: loading the compiled loops takes a second, whatever the rules are.
-        few = table.select(np.arange(min(len(right), _FEW)))
+        # Loading the compiled loops takes a second, which does not belong to the measured time.
+        few = table.select(np.arange(min(len(valid), _FEW)))
         GroupedCompiler(self.specification, order, optional).update_table(
-            right[:_FEW], few, (), lambda: (right[:_FEW], few)
+            valid[:_FEW], few, (), lambda: (valid[:_FEW], few)
         )
-        began = monotonic()
+        start = monotonic()
         compiler = GroupedCompiler(self.specification, order, optional)
-        grouped = compiler.update_table(right, table, (), lambda: (right, table))
-        return Compiled(grouped, frozenset(compiler.indexed), len(right), monotonic() - began)
+        grouped = compiler.update_table(valid, table, (), lambda: (valid, table))
+        return Compiled(grouped, frozenset(compiler.indexed), len(valid), monotonic() - start)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """Holds compiled rules. ``indexed``: those that an index has."""
+    """Compiled rules.
+
+    Attributes:
+        grouped: diagram and indexes.
+        indexed: indexes of the rules that are in an index instead of the diagram.
+        rules: number of rules.
+        seconds: time that compiling took.
+    """
 
     grouped: Grouped
     indexed: frozenset[Hashable]
@@ -107,15 +123,24 @@ class Compiled:
 
 
 def read_rules(format_: str, path: Path) -> RuleFile:
-    """Reads a file of rules, and checks them. Errors: of the specification; OSError."""
+    """Read and check the rules of a file.
+
+    Args:
+        format_: value of ``--format``.
+        path: the file; ``-`` for standard input.
+
+    Raises:
+        SpecificationError: the specification is invalid.
+        OSError: a file cannot be read.
+    """
     specification, is_file = _specification(format_)
     name, text = (
         ("<stdin>", standard_input().read()) if str(path) == "-" else (str(path), path.read_bytes())
     )
-    found = split_rules(text.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
-    texts, lines = [rule for rule, _ in found], [line for _, line in found]
+    rules = split_rules(text.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
+    texts, lines = [rule for rule, _ in rules], [line for _, line in rules]
     typed = {header.message_type is not None for header in specification.headers}
-    # Messages of a shipped format come without their framing; a file may mean any headers.
+    # Messages of a shipped format have no framing; a file may define any headers.
     framing = is_file and len(typed) > 1
     faults = _faults(texts, specification, framing)
     in_lines = [(index, in_file(error, lines[index])) for index, error in faults]
@@ -143,11 +168,11 @@ def _faults(
             if any(isinstance(action, Update) for action in actions)
         }
         if updating:
-            held = {index for index, _ in others}
+            parsed = {index for index, _ in others}
             others += [
                 (index, parse_rule(texts[index], specification))
                 for index, number in enumerate(read.outcome.tolist())
-                if number in updating and index not in held
+                if number in updating and index not in parsed
             ]
     functions: dict[str, Any] = {}
     for index, rule in sorted(others, key=lambda pair: pair[0]):
@@ -162,44 +187,50 @@ def _faults(
 
 
 def rules_to_use(format_: str, path: Path, skip_faulty: bool) -> RuleFile:
-    """Reads rules for a command that goes on: faults are told, and end it unless skipped."""
+    """Read rules for a command that uses them, and report their faults.
+
+    Raises:
+        typer.Exit: there are faults, and they are not skipped.
+    """
     file = read_rules(format_, path)
     if file.faults:
-        tell_faults(file, as_json=False, err=True)
+        print_faults(file, as_json=False, err=True)
         if not skip_faulty:
             raise typer.Exit(1)
     return file
 
 
 def warnings_in(file: RuleFile) -> list[tuple[int, SubscriptionError]]:
-    """Returns the warnings of the rules that are right: index and text, in the file's lines."""
-    right = file.right
-    texts = [file.texts[index] for index in right]
-    found = list(warnings_of(texts, file.specification, framing=file.framing))
+    """Return the warnings of the valid rules by index, with lines of the file."""
+    valid = file.valid
+    texts = [file.texts[index] for index in valid]
+    warnings = list(warnings_of(texts, file.specification, framing=file.framing))
     variables = VariableWarnings(file.specification, framing=file.framing)
-    found += variables.of([("", text) for text in texts])
-    found.sort(key=lambda pair: pair[0])
-    return [(right[at], in_file(error, file.lines[right[at]])) for at, error in found]
+    warnings += variables.of([("", text) for text in texts])
+    warnings.sort(key=lambda pair: pair[0])
+    return [
+        (valid[number], in_file(error, file.lines[valid[number]])) for number, error in warnings
+    ]
 
 
-def tell_faults(file: RuleFile, as_json: bool, err: bool = False) -> None:
-    """Each fault with its place, caret and suggestion, or as JSON."""
-    _tell(file, file.faults, as_json, err, "error")
+def print_faults(file: RuleFile, as_json: bool, err: bool = False) -> None:
+    """Print each fault with its place, caret and suggestion, or as JSON."""
+    _print(file, file.faults, as_json, err, "error")
 
 
-def tell_warnings(file: RuleFile, found: Faults, as_json: bool) -> None:
-    """Each warning, as faults are told."""
-    _tell(file, found, as_json, False, "warning")
+def print_warnings(file: RuleFile, warnings: Faults, as_json: bool) -> None:
+    """Print each warning like a fault."""
+    _print(file, warnings, as_json, False, "warning")
 
 
-def _tell(file: RuleFile, found: Faults, as_json: bool, err: bool, severity: str) -> None:
-    for index, error in found:
+def _print(file: RuleFile, faults: Faults, as_json: bool, err: bool, severity: str) -> None:
+    for index, error in faults:
         place = {"line": error.fields.get("line", 1), "column": error.fields.get("column", 1)}
         if as_json:
             suggestion = error.fields.get("suggestion")
-            told = {"rule": index, **place, "severity": severity, "code": error.code}
-            told |= {"message": without_place(error.message).partition("\n")[0]}
-            typer.echo(json.dumps({"file": file.name, **told, "suggestion": suggestion}))
+            row = {"rule": index, **place, "severity": severity, "code": error.code}
+            row |= {"message": without_place(error.message).partition("\n")[0]}
+            typer.echo(json.dumps({"file": file.name, **row, "suggestion": suggestion}))
             continue
         mark = "warning: " if severity == "warning" else ""
         typer.echo(
@@ -209,7 +240,7 @@ def _tell(file: RuleFile, found: Faults, as_json: bool, err: bool, severity: str
 
 
 def _specification(format_: str) -> tuple[Specification, bool]:
-    """A specification by path or shipped name, and whether it is a file that has headers."""
+    """Return a specification by path or shipped name, and whether it comes from a file."""
     path = Path(format_)
     if path.suffix == ".jsonl":
         return read_registry(path, Widths(bitmask=64)).specification(), False
@@ -220,22 +251,20 @@ def _specification(format_: str) -> tuple[Specification, bool]:
             ), False
         except FileNotFoundError:
             raise typer.BadParameter(
-                f"there is no file {format_!r}, and no format of that name ships: itch does; "
-                "attributes are a file of their rows, in .jsonl"
+                f"--format {format_!r} is neither a file nor a shipped format: give itch, a file "
+                "with a specification, or a file of attributes whose name ends in .jsonl"
             ) from None
     text = path.read_bytes().decode("utf-8-sig", "replace")
     return parse_specification(text, path.name.removesuffix(".spec"), format_), True
 
 
 def open_source(source: str) -> Any:
-    """Returns a file to read, or standard input for "-"."""
+    """Open a file, or return standard input for "-"."""
     return nullcontext(standard_input()) if source == "-" else Path(source).open("rb")
 
 
 def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str | EventError]]:
-    """Yields the lines of a file with their numbers, or the error in their place; blank ones left
-    out.
-    """
+    """Yield number and text, or the error, of each line of a file that is not blank."""
     number = 0
     while line := stream.readline(MAX_LINE + 1):
         number += 1

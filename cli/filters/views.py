@@ -1,4 +1,4 @@
-"""The output of ``stackcast filters``: filters and explanations as JSON and as text."""
+"""Filters and explanations as JSON and as text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from stackcast.cli.filters.rule_files import Compiled, RuleFile
 from stackcast.udfs.filters.compiler.compile import CompiledFilter
-from stackcast.udfs.filters.explanation.explain import Alternative, RuleEvaluation
-from stackcast.udfs.filters.explanation.explain import Path as Way
+from stackcast.udfs.filters.explanation.explain import Alternative, Path, RuleEvaluation
 from stackcast.udfs.filters.meaning.state import Cell
 from stackcast.udfs.filters.nodes import Outcome
 from stackcast.udfs.network_match.values import ProgramEntries, TableEntry
@@ -20,19 +19,25 @@ from stackcast.udfs.switches.ports import port_groups
 
 Json = dict[str, Any]
 
-_SHOWN_ROWS = 40
-_SHOWN_PORTS = 16
+#: Largest numbers of rows and of ports in a text.
+_MAX_ROWS, _MAX_PORTS = 40, 16
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def term_json(term: Alternative, compiled: CompiledFilter, indexed: bool) -> Json:
-    """Returns a term of a rule and where its events can go; the index has no rows for it."""
-    told = {"term": term.text, "acts": term.acts, "updates": list(term.updates)}
+    """Return a term of a rule, and the rows and leaves that its events can reach.
+
+    Args:
+        term: the term.
+        compiled: the diagram.
+        indexed: whether the rule is in an index, which has no rows.
+    """
+    row = {"term": term.text, "acts": term.acts, "updates": list(term.updates)}
     if indexed:
-        return told | {"rows": [], "leaves": []}
+        return row | {"rows": [], "leaves": []}
     return {
-        **told,
-        "rows": [asdict(row) for row in term.rows],
+        **row,
+        "rows": [asdict(entry) for entry in term.rows],
         "leaves": [
             {"state": state, **outcome_json(compiled.outcomes[state])} for state in term.leaves
         ],
@@ -40,31 +45,31 @@ def term_json(term: Alternative, compiled: CompiledFilter, indexed: bool) -> Jso
 
 
 def index_term_json(predicates: Sequence[Json], outcome: Outcome) -> Json:
-    """Returns a term of the index, with raw values as integers."""
-    shown = [
+    """Return a term of an index, with raw values as integers."""
+    rows = [
         {
             "field": predicate["field"],
             "intervals": [
-                [int.from_bytes(each["low"]), int.from_bytes(each["high"])]
-                for each in predicate["intervals"]
+                [int.from_bytes(interval["low"]), int.from_bytes(interval["high"])]
+                for interval in predicate["intervals"]
             ],
             "text": predicate["text"],
         }
         for predicate in predicates
     ]
-    return {"predicates": shown, **outcome_json(outcome), **_updates_json(outcome)}
+    return {"predicates": rows, **outcome_json(outcome), **_updates_json(outcome)}
 
 
-def groups_text(found: Compiled) -> str:
-    """Returns how large each part of the compiled rules is, for people."""
-    diagram = found.grouped.diagram
+def groups_text(compiled: Compiled) -> str:
+    """Return the size of each part of compiled rules as text."""
+    diagram = compiled.grouped.diagram
     lines = [
-        f"{found.rules:,} rules compiled in {found.seconds:.3f} s",
-        f"diagram: {found.rules - len(found.indexed):,} rules, {len(diagram.entries):,} entries, "
-        f"{len(diagram.outcomes):,} leaves",
+        f"{compiled.rules:,} rules compiled in {compiled.seconds:.3f} s",
+        f"diagram: {compiled.rules - len(compiled.indexed):,} rules, "
+        f"{len(diagram.entries):,} entries, {len(diagram.outcomes):,} leaves",
     ]
-    for index in found.grouped.indexes:
-        kind = "index of rules with state" if index is found.grouped.stateful else "index"
+    for index in compiled.grouped.indexes:
+        kind = "index of rules with state" if index is compiled.grouped.stateful else "index"
         lines.append(
             f"{kind}: {index.rules:,} rules, {index.terms:,} terms of {index.forms:,} forms, "
             f"{index.nbytes:,} bytes"
@@ -73,57 +78,57 @@ def groups_text(found: Compiled) -> str:
 
 
 def rule_place(file: RuleFile, index: int) -> Json:
-    """Line and text of a rule."""
+    """Return line and text of a rule."""
     return {"line": file.lines[index], "text": " ".join(file.texts[index].split())}
 
 
-def evaluation_json(found: RuleEvaluation) -> Json:
-    """Returns a rule's verdict on an event."""
+def evaluation_json(result: RuleEvaluation) -> Json:
+    """Return the verdict of a rule on an event."""
     return {
-        "matches": found.matches,
-        "truth": found.truth,
-        "predicates": [asdict(decision) for decision in found.predicates],
+        "matches": result.matches,
+        "truth": result.truth,
+        "predicates": [asdict(decision) for decision in result.predicates],
     }
 
 
-def path_json(way: Way) -> list[Json]:
-    """Returns an event's way, table by table."""
+def path_json(path: Path) -> list[Json]:
+    """Return the path of an event, table by table."""
     steps = []
-    for step in way.steps:
+    for step in path.steps:
         row = step.row
-        found = {"field": step.field, "state": step.state, "value": step.value, "shown": step.shown}
-        taken = {"row": row.text, "kind": row.kind, "next": row.next} if row else None
-        steps.append({**found, **(taken or {"row": None, "kind": None, "next": step.state})})
+        place = {"field": step.field, "state": step.state, "value": step.value, "shown": step.shown}
+        match = {"row": row.text, "kind": row.kind, "next": row.next} if row else None
+        steps.append({**place, **(match or {"row": None, "kind": None, "next": step.state})})
     return steps
 
 
-def event_text(found: Json) -> str:
-    """Returns the explanation of an event, for people."""
+def event_text(explanation: Json) -> str:
+    """Return the explanation of an event as text."""
     lines = ["event"]
-    lines += [f"  {name} = {value}" for name, value in found["event"].items()]
-    lines += ["", "way through the tables"]
-    for step in found["path"]:
-        where = f"  {step['field']}: state {step['state']}, value {step['shown']}"
+    lines += [f"  {name} = {value}" for name, value in explanation["event"].items()]
+    lines += ["", "path through the tables"]
+    for step in explanation["path"]:
+        place = f"  {step['field']}: state {step['state']}, value {step['shown']}"
         if step["row"] is None:
-            lines.append(f"{where}: no row, passes")
+            lines.append(f"{place}: no row, passes")
         else:
-            lines.append(f"{where}: {step['row']} -> {step['next']}")
-    lines.append(f"  leaf {found['leaf']}: {_does(found['at_leaf'])}")
-    if found["index"]:
-        lines += ["", "terms of the index that hold"]
-        lines += [f"  {term['text']}: {_does(term)}" for term in found["index"]]
-        lines += ["", f"together: {_does(found)}"]
-    matching = [rule for rule in found["rules"] if rule["matches"]]
-    others = [rule for rule in found["rules"] if not rule["matches"]]
+            lines.append(f"{place}: {step['row']} -> {step['next']}")
+    lines.append(f"  leaf {explanation['leaf']}: {_action_text(explanation['at_leaf'])}")
+    if explanation["index"]:
+        lines += ["", "terms of the index that are true"]
+        lines += [f"  {term['text']}: {_action_text(term)}" for term in explanation["index"]]
+        lines += ["", f"together: {_action_text(explanation)}"]
+    matching = [rule for rule in explanation["rules"] if rule["matches"]]
+    others = [rule for rule in explanation["rules"] if not rule["matches"]]
     lines += ["", f"rules that match: {len(matching):,}"]
     for rule in matching:
         lines += _rule_lines(rule)
-    left = found["rules_left_out"]
-    lines += ["", f"rules that do not: {len(others) + left:,}"]
+    left_out = explanation["rules_left_out"]
+    lines += ["", f"rules that do not match: {len(others) + left_out:,}"]
     for rule in others:
         lines += _rule_lines(rule)
-    if left:
-        lines.append(f"  and {left:,} more: see --all")
+    if left_out:
+        lines.append(f"  and {left_out:,} more: see --all")
     return "\n".join(lines)
 
 
@@ -135,55 +140,56 @@ def _rule_lines(rule: Json) -> list[str]:
     return lines
 
 
-def rule_text(found: Json) -> str:
-    """Returns the terms and rows that a rule compiled to, for people."""
-    lines = [f"rule {found['rule']}, line {found['line']}: {found['text']}"]
-    if not found["terms"]:
-        lines.append("  nothing can satisfy it")
-    if found["in_index"]:
-        lines.append("  is matched by the index, whose rows its terms are")
-    for term in found["terms"]:
-        what = "; ".join(
-            [*term["updates"], *(["takes the rule's actions"] if term["acts"] else [])]
+def rule_text(explanation: Json) -> str:
+    """Return the terms and rows of a compiled rule as text."""
+    lines = [f"rule {explanation['rule']}, line {explanation['line']}: {explanation['text']}"]
+    if not explanation["terms"]:
+        lines.append("  no event can satisfy the rule")
+    if explanation["in_index"]:
+        lines.append("  the rule is matched by the index, which has its terms as rows")
+    for term in explanation["terms"]:
+        effects = "; ".join(
+            [*term["updates"], *(["performs the rule's actions"] if term["acts"] else [])]
         )
-        lines += ["", f"{term['term']} : {what}"]
+        lines += ["", f"{term['term']} : {effects}"]
         rows = term["rows"]
-        for row in rows[:_SHOWN_ROWS]:
+        for row in rows[:_MAX_ROWS]:
             lines.append(f"  {row['field']}: state {row['state']}: {row['text']} -> {row['next']}")
-        if len(rows) > _SHOWN_ROWS:
-            lines.append(f"  and {len(rows) - _SHOWN_ROWS:,} rows more: see --json")
-        for leaf in term["leaves"][:_SHOWN_ROWS]:
-            lines.append(f"  leaf {leaf['state']}: {_does(leaf)}")
-        if len(term["leaves"]) > _SHOWN_ROWS:
-            lines.append(f"  and {len(term['leaves']) - _SHOWN_ROWS:,} leaves more: see --json")
+        if len(rows) > _MAX_ROWS:
+            lines.append(f"  and {len(rows) - _MAX_ROWS:,} more rows: see --json")
+        for leaf in term["leaves"][:_MAX_ROWS]:
+            lines.append(f"  leaf {leaf['state']}: {_action_text(leaf)}")
+        if len(term["leaves"]) > _MAX_ROWS:
+            lines.append(f"  and {len(term['leaves']) - _MAX_ROWS:,} more leaves: see --json")
     return "\n".join(lines)
 
 
 def why_not_text(rules: Sequence[Json]) -> str:
-    """Returns what rules failed on, for people."""
+    """Return the predicates that rules failed on as text."""
     lines = []
     for rule in rules:
         lines += ["", f"rule {rule['rule']}, line {rule['line']}: {rule['text']}"]
-        lines.append(f"  matched {rule['matched']:,} of {rule['tried']:,} events; of the others")
-        for each in rule["predicates"]:
+        lines.append(f"  matched {rule['matched']:,} of {rule['tried']:,} events; for the others:")
+        for counts in rule["predicates"]:
             lines.append(
-                f"    {each['false']:>9,} false, {each['unknown']:>9,} unknown, "
-                f"{each['decided']:>9,} decided: {each['text']}"
+                f"    {counts['false']:>9,} false, {counts['unknown']:>9,} unknown, "
+                f"{counts['decided']:>9,} decided: {counts['text']}"
             )
     return "\n".join(lines[1:])
 
 
-def _does(found: Json) -> str:
-    ports = list(map(str, found["ports"]))
-    if len(ports) > _SHOWN_PORTS:
-        ports[_SHOWN_PORTS:] = [f"and {len(ports) - _SHOWN_PORTS} more"]
+def _action_text(outcome: Json) -> str:
+    """Return ports and actions as in a rule."""
+    ports = list(map(str, outcome["ports"]))
+    if len(ports) > _MAX_PORTS:
+        ports[_MAX_PORTS:] = [f"and {len(ports) - _MAX_PORTS} more"]
     parts = [f"fwd({', '.join(ports)})"] if ports else []
-    parts += [f"{name}({', '.join(map(str, args))})" for name, *args in found["actions"]]
-    return "; ".join(parts) or "nobody"
+    parts += [f"{name}({', '.join(map(str, args))})" for name, *args in outcome["actions"]]
+    return "; ".join(parts) or "no receivers"
 
 
 def outcome_json(outcome: Outcome) -> Json:
-    """Returns ports and actions; updates are state, and no action to be seen."""
+    """Return ports and actions. Updates of state are not among them."""
     return {
         "ports": [_plain(name) for name in outcome.receivers],
         "actions": [[call.name, *map(_plain, call.args)] for call in outcome.calls],
@@ -191,7 +197,7 @@ def outcome_json(outcome: Outcome) -> Json:
 
 
 def leaf_json(state: int, outcome: Outcome) -> Json:
-    """Returns a leaf and all that happens there; ``updates`` only if there are any."""
+    """Return a leaf with its ports and actions, and with its updates if there are any."""
     return {"state": state, **outcome_json(outcome), **_updates_json(outcome)}
 
 
@@ -202,8 +208,10 @@ def _updates_json(outcome: Outcome) -> Json:
 
 
 def cell_json(cell: Cell) -> Json:
-    """Returns a cell that the tables read or the leaves update; the window in microseconds, the
-    dead band of moved in raw values."""
+    """Return a cell that tables read or leaves update.
+
+    The window is in microseconds, and the band of the function ``moved`` in raw values.
+    """
     return {
         "cell": cell.name,
         "function": cell.function,
@@ -216,15 +224,15 @@ def _plain(text: str) -> int | str:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-def p4_json(made: ProgramEntries) -> Iterator[Json]:
-    """Yields multicast groups first, as entries name them: all that the ports of the rules need."""
-    for group in port_groups("", made.ports):
+def p4_json(program: ProgramEntries) -> Iterator[Json]:
+    """Yield the multicast groups that the ports of the rules need, and then the entries."""
+    for group in port_groups("", program.ports):
         copies = replicas(group)
         line: Json = {"group": group_id(group), "ports": [port for port, _ in copies]}
         if any(instance for _, instance in copies):
             line["instances"] = [instance for _, instance in copies]
         yield line
-    for entry in made.entries:
+    for entry in program.entries:
         yield _p4_entry(entry)
 
 

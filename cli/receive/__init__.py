@@ -1,4 +1,4 @@
 """``stackcast receive``: the host's side of the stream, with recovery of lost notifications.
 
-A command of `stackcast.cli.main`.
+The command is called by `stackcast.cli.main`.
 """

@@ -76,8 +76,8 @@ def event_socket() -> socket.socket:
     except PermissionError:
         raise ReceiveError(
             "PERMISSION",
-            "--events without --listen reads frames of an interface, which needs CAP_NET_RAW: run "
-            "as root, or give the program the capability",
+            "--event-frames without --listen reads frames of an interface, which needs "
+            "CAP_NET_RAW: run as root, or give the program the capability",
         ) from None
     enlarge_receive_buffer(wire, _BUFFER)
     wire.setblocking(False)

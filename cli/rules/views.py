@@ -1,4 +1,4 @@
-"""Rules with their states, as text and as JSON."""
+"""Rules and their states as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _COLUMNS = ("id", "subscriber", "format", "state", "filter")
 
 
 def json_lines(rows: Iterable[Row]) -> str:
-    """Returns a JSON object per line, with times as ISO 8601 text."""
-    return "\n".join(json.dumps(dict(row), default=_json) for row in rows)
+    """Return lines with a JSON object per rule, and with times as ISO 8601 text."""
+    return "".join(json.dumps(dict(row), default=_json) + "\n" for row in rows)
 
 
 def _json(value: Any) -> str:
@@ -26,19 +26,21 @@ def _json(value: Any) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Returns the rules as a table, one line per rule, and their number."""
+    """Return the rules as a table, one line per rule, and their number."""
     cells = [[printable(" ".join(str(row[name]).split())) for name in _COLUMNS] for row in rows]
-    heads = [["id", "subscriber", "format", "state", "rule"], *cells]
-    widths = [max(len(row[at]) for row in heads) for at in range(len(_COLUMNS) - 1)]
+    lines_of_cells = [["id", "subscriber", "format", "state", "rule"], *cells]
+    widths = [
+        max(len(row[column]) for row in lines_of_cells) for column in range(len(_COLUMNS) - 1)
+    ]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
-        for row in heads
+        for row in lines_of_cells
     ]
     return "\n".join([*lines, _number(len(rows))]) if rows else "no rules"
 
 
 def details(row: Row) -> str:
-    """Returns everything about a rule."""
+    """Return all information about a rule."""
     author = printable(row["updated_by"] or "an unknown author")
     written = f", {_time(row['updated_at'])}" if row["updated_at"] else ""
     lines = [
@@ -53,7 +55,7 @@ def details(row: Row) -> str:
 
 
 def status(rows: Sequence[Row], streams: Sequence[Row]) -> str:
-    """Returns the state of each rule, the number of rules in each state, and the streams."""
+    """Return the state of each rule, the number of rules in each state, and the streams."""
     lines = []
     width = max((len(printable(row["id"])) for row in rows), default=0)
     for row in rows:
@@ -63,8 +65,8 @@ def status(rows: Sequence[Row], streams: Sequence[Row]) -> str:
     counted = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
     lines.append(f"{_number(len(rows))}{': ' if counted else ''}{counted}")
     lines += [
-        f"{printable(row['role'])} runs since {_time(row['since'])}: process {row['pid']} on "
-        f"{printable(row['host'])}"
+        f"{printable(row['role'])} {'is starting' if row['starting'] else 'runs'} since "
+        f"{_time(row['since'])}: process {row['pid']} on {printable(row['host'])}"
         for row in streams
     ]
     return "\n".join(lines if streams else [*lines, "no stream runs on these tables"])

@@ -326,7 +326,7 @@ def with_vlan_tag(frame: bytes, auxdata: bytes) -> bytes:
 
 
 def read_tunnel(text: str) -> UdpTunnel:
-    """Reads the tunnel of a switch's port as an option ``--udp`` of another command names it.
+    """Reads the tunnel of a switch's port as an option ``--tunnel`` of another command names it.
 
     Args:
         text: ``IP:PORT/IP:PORT``, the switch's end first, with or without ``udp:`` before it. Port
@@ -335,15 +335,15 @@ def read_tunnel(text: str) -> UdpTunnel:
     Raises:
         LabError: BAD_PORT.
     """
-    option = f"--udp {text}"
+    option = f"--tunnel {text}"
     ends = text.removeprefix("udp:")
     if "/" not in ends:
         raise _bad(
             option,
             "a switch receives frames only from the far end of its tunnel: give both ends, as in "
-            f"--port of the switch, for example --udp {ends or '127.0.0.1:5001'}/127.0.0.1:5002. "
+            f"--port of the switch, for example --tunnel {ends or '127.0.0.1:5001'}/127.0.0.1:5002. "
             "The tunnel to the publisher's switch of a lab accepts any far end, for example "
-            f"--udp {ends or '127.0.0.1:5001'}/127.0.0.1:0",
+            f"--tunnel {ends or '127.0.0.1:5001'}/127.0.0.1:0",
         )
     return _read_tunnel(option, f"udp:{ends}", least_far_port=0)
 

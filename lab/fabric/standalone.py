@@ -70,7 +70,7 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     inject = partial(injections.put, name)
     device = Device(name, options.device_id, data_plane, inject, options.roles)
     if (options.json is None) != (options.p4info is None):
-        raise LabError("BAD_SWITCH", "--json and --p4info must be given together")
+        raise LabError("BAD_SWITCH", "--program and --p4info must be given together")
     if options.json is not None and options.p4info is not None:
         device.install(*_program(options.p4info, options.json))
     switch = StandaloneSwitch(data_plane, open_ports(options.links), injections)
@@ -217,7 +217,7 @@ def _credentials(options: SwitchOptions) -> ServerCredentials | None:
 
 def _program(p4info: Path, json: Path) -> tuple[str, bytes]:
     """Both files of a program; what cannot be read is told by file, line and column."""
-    config = _contents("--json", json)
+    config = _contents("--program", json)
     parse_json(config, str(json))
     try:
         text = _contents("--p4info", p4info).decode()

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from stackcast.cli import explain
-from stackcast.cli import lab as lab_command
+from stackcast.cli import explain, lab_control
 from stackcast.jobs import check_delivery, refresh_switches
 from stackcast.jobs.adapters.app.logs import OneLine
 from stackcast.jobs.adapters.switches.results import Comparison
@@ -143,7 +142,7 @@ def shown_addresses(name: str) -> None:
         "hosts": [name],
         "external": {name: "a"},
     }
-    print(lab_command._addresses(state))
+    print(lab_control.addresses_text(state))
 
 
 def shown_explanation(name: str) -> None:

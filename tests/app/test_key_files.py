@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stackcast.cli.keys import KeyFile
 from stackcast.cli.main import app
+from stackcast.cli.receive.key_file import KeyFile
 from stackcast.jobs.adapters.app.key_files import keys_in, signing_key
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.udfs.errors import SettingsError

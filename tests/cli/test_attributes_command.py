@@ -186,7 +186,7 @@ def test_frames_of_both_encodings_and_of_others_may_share_a_file(registry: str, 
     assert result.stdout.splitlines() == ['{"timestamp": "1970-01-01T00:00:05Z", "hum": 9}'] * 2
     assert result.stderr.splitlines() == [
         "frame 4: truncated_event: hum",
-        "2 events decoded, 1 truncated_event, 1 other frames passed over",
+        "2 events decoded, 1 truncated_event, 1 other frames skipped",
     ]
 
 
@@ -200,7 +200,7 @@ def test_an_encoding_is_not_asked_for_where_frames_say_theirs(
     run("encode", "--frames", "--encoding", encoding, "--out", file, *told, stdin='{"hum": 9}')
     result = run("decode", file, "--encoding", encoding, *told)
     assert result.exit_code == 2 and not result.stdout
-    assert "frames say their encoding" in " ".join(result.stderr.replace("│", " ").split())
+    assert "frames name their encoding" in " ".join(result.stderr.replace("│", " ").split())
     assert run("decode", file, *told).stdout == '{"hum": 9}\n'
 
 
@@ -344,7 +344,7 @@ def test_dissect_shows_events_of_frames_and_of_messages(registry: str):
     mold = build_packet(b"SENSORS001", 9, messages)
     datagram = bytes(IP(src="10.0.0.1", dst="239.0.0.1") / UDP(sport=1, dport=2) / Raw(mold))
     plain_ = bytes.fromhex("01005e000001 020000000001 0800") + datagram
-    shown = dissect(plain_, "--attributes", registry, "--events", "id_pairs", "--json")
+    shown = dissect(plain_, "--attributes", registry, "--encoding", "id_pairs", "--json")
     row = json.loads(shown.stdout)
     assert [message.get("attributes") for message in row["messages"]] == [
         {"hum": "1"},
@@ -355,7 +355,7 @@ def test_dissect_shows_events_of_frames_and_of_messages(registry: str):
     assert [error["code"] for error in row["errors"]] == ["MESSAGE.TRUNCATED_EVENT"]
     assert (
         "temp=-100.0 payload=78"
-        in dissect(plain_, "--attributes", registry, "--events", "id_pairs").stdout
+        in dissect(plain_, "--attributes", registry, "--encoding", "id_pairs").stdout
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line lists all commands, and imports a command only when it is used."""
+"""The help of all commands has one style, and imports no slow library."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from stackcast.cli import states
 from stackcast.cli.main import COMMANDS, SUMMARIES, app
+from stackcast.udfs.states.messages import CONTROLLER_PORT, MIDDLEWARE_PORT
 
 pytestmark = pytest.mark.unit
 
 #: Libraries that take a tenth of a second or more to import.
-SLOW = {"grpc", "kafka", "networkx", "numba", "pandas", "pyarrow"}
+SLOW = {"deltalake", "grpc", "kafka", "networkx", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -63,11 +65,57 @@ def test_the_help_lists_all_commands():
     assert listed == list(COMMANDS)
 
 
-def test_no_slow_library_is_imported_before_a_command_is_known():
+def run(*words: str) -> str:
+    """Return the help of a command, as wide as a wide terminal."""
+    return CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "400"}).output
+
+
+STYLE = """
+itch inspect | FILE Nasdaq BinaryFILE, .gz or not (required).
+itch inspect | --limit NUMBER Largest number of messages to print (default: 20).
+receive | --order arrival|sequence Order in which messages are printed or forwarded (default: arrival).
+receive | --port NUMBER UDP port of the stream (default: that of the properties file, or 26400).
+receive | --silence SECONDS Time in seconds without summaries before a request (default: 5).
+lab up | --pods NUMBER Number of pods in the fabric (default: 4).
+rules add | --id ID Id of the rule (default: HOST-1 or the next free number).
+"""
+
+
+@pytest.mark.parametrize("line", STYLE.strip().splitlines())
+def test_values_and_defaults_of_options_are_shown_in_one_style(line: str):
+    words, _, expected = line.partition(" | ")
+    assert expected in [" ".join(shown.split()) for shown in run(*words.split()).splitlines()]
+
+
+def test_an_option_of_several_commands_has_one_help():
+    """Options that differ in meaning are not among these."""
+    shared = ("--json", "--properties-file", "--bootstrap-servers")
+    shown: dict[str, set[str]] = {name: set() for name in shared}
+    for words in ("itch publish", "rules list", "lab status", "states show", "dead-letters"):
+        for line in run(*words.split()).splitlines():
+            if line.split()[:1] and line.split()[0] in shown:
+                shown[line.split()[0]].add(" ".join(line.split()))
+    assert [len(helps) for helps in shown.values()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("", "lab up", "states controller", "filters match", "attributes publish", "receive"),
+        *("itch publish", "frames dissect", "frames send", "rules add", "dead-letters", "explain"),
+    ],
+)
+def test_no_slow_library_is_imported_for_help(words: str):
     code = (
         "import sys, stackcast.cli.main\n"
-        "try: stackcast.cli.main.app(['--help'])\n"
+        f"try: stackcast.cli.main.app({[*words.split(), '--help']})\n"
         "finally: print(*sys.modules)"
     )
     output = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert "Commands:" in output and not SLOW & set(output.splitlines()[-1].split())
+    assert "Usage:" in output and not SLOW & set(output.splitlines()[-1].split())
+
+
+def test_the_default_ports_of_states_are_those_of_the_protocol():
+
+    assert states._CONTROLLER == f"127.0.0.1:{CONTROLLER_PORT}"
+    assert states._MIDDLEWARE == f"127.0.0.1:{MIDDLEWARE_PORT}"

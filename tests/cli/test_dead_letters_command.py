@@ -15,7 +15,7 @@ from kafka import KafkaProducer
 from paths import ROOT
 from waiting import until
 
-from stackcast.cli.dead_letters import letter_of, text_of, topics_of
+from stackcast.cli.dead_letter_reader import json_line, letter_of, text_of, topics_of
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up.broker import Broker
@@ -56,12 +56,24 @@ def test_binary_is_shown_as_hex_with_the_message():
         f"(publisher feed2)  {bytes(range(48)).hex()}... (100 bytes)"
     )
     # Other programs may write to the topic as well.
-    deep = SimpleNamespace(value=b"[" * 100_000, timestamp=0)
-    assert letter_of(deep)["reason"] == "no dead letter of a stream"
+    place = {"topic": "itch.dead", "partition": 1, "offset": 7}
+    for value in (b"[" * 100_000, b'{"a": 1}', b"text"):
+        letter = letter_of(SimpleNamespace(value=value, timestamp=0, **place))
+        assert " itch.dead partition 1 offset 7  not a dead letter of a stream " in text_of(letter)
     # An empty record has no sample; earlier versions wrote neither field nor text.
     bare = {"time": TIME, "topic": "t", "partition": 0, "offset": 0, "index": None}
     bare |= {"reason": "empty_record", "length": 0, "sample": ""}
     assert text_of(bare) == f"{TIME}  t partition 0 offset 0  empty_record"
+
+
+@pytest.mark.unit
+def test_numbers_that_json_does_not_have_are_null():
+    place = {"topic": "t", "partition": 0, "offset": 0}
+    value = b'{"reason": "x", "length": Infinity, "more": [NaN, 1.5]}'
+    letter = letter_of(SimpleNamespace(value=value, timestamp=0, **place))
+    line = json_line(letter)
+    assert json.loads(line, parse_constant=pytest.fail)["length"] is None
+    assert json.loads(line)["more"] == [None, 1.5]
 
 
 @pytest.mark.unit
@@ -103,10 +115,12 @@ def test_the_newest_are_printed_in_the_order_of_their_times(broker: Broker, tmp_
     first, second, third = newest.stdout.splitlines()
     assert " offset 48 " in first and " offset 49 " in second
     assert first.startswith("1970-01-01T00:00:48.001Z")
-    assert "no dead letter of a stream" in third
+    assert "not a dead letter of a stream" in third
     everything = stackcast("dead-letters", "--properties-file", file, "--limit", 0, "--json")
     rows = [json.loads(line) for line in everything.stdout.splitlines()]
-    assert sorted(row["offset"] for row in rows if "offset" in row) == list(range(50))
+    assert sorted(row["offset"] for row in rows if "length" in row and "text" in row) == list(
+        range(50)
+    )
     letter = next(row for row in rows if row.get("offset") == 7)
     assert letter == {"time": "1970-01-01T00:00:07.001Z"} | LETTER | {"offset": 7}
 
@@ -118,7 +132,7 @@ def test_new_ones_are_followed_until_the_command_is_stopped(broker: Broker, tmp_
     send(broker, topic, [json.dumps(LETTER).encode()])
     out = tmp_path / "out"
     command = [sys.executable, "-m", "stackcast.cli.main", "dead-letters", "--follow"]
-    options = ["--bootstrap", broker.bootstrap_servers, "--topic", topic]
+    options = ["--bootstrap-servers", broker.bootstrap_servers, "--topic", topic]
     with out.open("wb") as stream:
         process = subprocess.Popen([*command, *options], cwd=ROOT, stdout=stream)
     try:

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from stackcast.cli import deployment as deployment_module
 from stackcast.cli.attributes.event_lines import EventReader
 from stackcast.cli.deployment import read_deployment
-from stackcast.cli.receive.command import LineOutlet, _service
+from stackcast.cli.receive.receiving import LineOutlet, _service
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.lab.traffic.packets import write_records
 from stackcast.udfs.messages.attributes.events import Widths
@@ -99,7 +99,7 @@ def test_attributes_are_exported_as_commands_read_them(tmp_path: Path, no_lab: N
     assert stackcast("attributes", "export", "--tables", tables).stdout == expected
     file = properties(tmp_path, tables=tables)
     out = tmp_path / "exported.jsonl"
-    result = stackcast("attributes", "export", out, "--properties-file", file)
+    result = stackcast("attributes", "export", "--out", out, "--properties-file", file)
     assert (result.code, result.stdout, result.stderr) == (0, "", "")
     assert out.read_text() == expected
     # A command on the machine of the tables needs no file of attributes.

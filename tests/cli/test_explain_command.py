@@ -44,7 +44,7 @@ def test_of_rules_that_do_not_match_the_nearest_are_told_by_what_decided():
     assert lines[first] == "  near of h1: near == 1  (does not match)"
     assert "near false 0" in text and "near true 0" not in text
     assert sum("(does not match)" in line for line in lines) == 10
-    assert lines[-1] == "  11 more do not match; --json has them"
+    assert lines[-1] == "  11 more do not match; --json prints them"
 
 
 def test_of_rules_that_match_all_are_told_with_all_their_predicates():

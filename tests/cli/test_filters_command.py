@@ -38,7 +38,7 @@ def test_check_shows_place_caret_and_suggestion_of_every_fault(tmp_path: Path):
     assert text.index("prise") == caret.index("^")
     assert second.startswith(f"{file}:6:12: SUBSCRIPTION.BAD_CONSTANT: ")
     assert other.strip() == "^"
-    assert last == f"{file}: 1 of 3 rules are right"
+    assert last == f"{file}: 1 of 3 rules are valid"
 
 
 def test_check_as_json_has_one_object_a_fault_and_a_summary(tmp_path: Path):
@@ -63,7 +63,7 @@ def test_check_warns_of_rules_that_are_most_likely_not_meant(tmp_path: Path, mor
     assert "2:10: warning: SUBSCRIPTION.PATTERN_CONSTANT: 'GOO*' is compared literally" in pattern
     assert text.index("GOO*") == caret.index("^")
     assert "3:1: warning: SUBSCRIPTION.NEVER_TRUE" in never
-    assert last.endswith(f"{3 + more:,} of {4 + more:,} rules are right; warnings: 2")
+    assert last.endswith(f"{3 + more:,} of {4 + more:,} rules are valid; warnings: 2")
     *_, warning, summary = lines(run("check", *files, "--json"))
     assert (warning["severity"], warning["rule"], warning["line"]) == ("warning", 1, 3)
     assert summary == {"rules": 4 + more, "faulty": 1, "warnings": 2}
@@ -75,7 +75,7 @@ def test_check_warns_of_a_variable_that_no_rule_of_the_file_updates(tmp_path: Pa
     assert "3:7: warning: SUBSCRIPTION.NEVER_UPDATED: no rule updates" in warning
     assert text.index("my_counter") == caret.index("^") and last.endswith("warnings: 1")
     files = write(tmp_path, f"{rules}all : my_counter <- count()\n")
-    assert run("check", *files).stdout.endswith("2 of 2 rules are right\n")
+    assert run("check", *files).stdout.endswith("2 of 2 rules are valid\n")
 
 
 def test_all_is_for_every_event_also_where_no_rule_asks_for_a_field(tmp_path: Path):
@@ -93,7 +93,7 @@ def test_warnings_alone_are_no_failure_unless_asked_for(tmp_path: Path):
 
 def test_rules_that_are_right_pass():
     result = run("check", *CAMUS)
-    assert result.exit_code == 0 and "3 of 3 rules are right" in result.stdout
+    assert result.exit_code == 0 and "3 of 3 rules are valid" in result.stdout
 
 
 def test_a_file_without_rules_says_so(tmp_path: Path):
@@ -389,7 +389,7 @@ def test_rules_with_state_see_the_events_in_order(tmp_path: Path):
 def test_tables_and_trees_agree_over_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stateful: bool
 ):
-    monkeypatch.setattr("stackcast.cli.filters.command.BATCH", 7)
+    monkeypatch.setattr("stackcast.cli.filters.event_matching.BATCH", 7)
     draw = random.Random(3)
     rules = [
         f"shares > {draw.randrange(9)} and stock != S{draw.randrange(3)} : fwd({i})"
@@ -521,7 +521,7 @@ def test_of_many_rules_explain_tells_those_that_match_and_a_few_others(tmp_path:
         assert [rule["rule"] for rule in whole["rules"]] == list(range(len(texts)))
         assert [rule["rule"] for rule in whole["rules"] if rule["matches"]] == want
     text = run("explain", *arguments, "--event", "{}").stdout
-    assert f"rules that do not: {len(texts)}" in text
+    assert f"rules that do not match: {len(texts)}" in text
     assert "and 103 more: see --all" in text
 
 

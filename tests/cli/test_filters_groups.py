@@ -85,7 +85,7 @@ def test_events_go_through_the_diagram_and_the_indexes_and_all_are_explained(
     from_index = {port for term in told["index"] for port in term["ports"]}
     assert from_index and {*told["at_leaf"]["ports"], *from_index} == {*told["ports"]}
     shown = run("explain", *arguments, *last).stdout
-    assert "terms of the index that hold" in shown and "together: fwd(" in shown
+    assert "terms of the index that are true" in shown and "together: fwd(" in shown
     assert "matched by the index" in run("explain", *arguments, "--rule", "0").stdout
     counting = run("explain", *arguments, "--rule", "60").stdout
     assert ("matched by the index" in counting) is bool(keeping)

@@ -253,7 +253,7 @@ def test_a_capture_without_packets_is_one_clear_error(tmp_path):
     write_pcap(tmp_path / "arp", [bytes(ARP)] * 2)
     # Nothing listens there: the error comes before the connection.
     with pytest.raises(LabError, match=r"none of the 2 frames .* contains a MoldUDP64") as caught:
-        run("publish", tmp_path / "arp", "--bootstrap", "127.0.0.1:1")
+        run("publish", tmp_path / "arp", "--bootstrap-servers", "127.0.0.1:1")
     assert caught.value.code == "LAB.WRONG_RECORDS"
 
 
@@ -273,7 +273,7 @@ def test_publish_says_when_records_are_of_the_other_kind(tmp_path, packets, opti
     write_records(tmp_path / "file", packetize(SESSION[:50]) if packets else SESSION[:50])
     # Nothing listens there: the error comes before the connection.
     with pytest.raises(LabError, match=hint):
-        run("publish", tmp_path / "file", "--bootstrap", "127.0.0.1:1", *option)
+        run("publish", tmp_path / "file", "--bootstrap-servers", "127.0.0.1:1", *option)
 
 
 def test_the_version_is_told():
@@ -283,7 +283,7 @@ def test_the_version_is_told():
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["stackcast", "itch", "inspect", str(tmp_path / "none")])
-    monkeypatch.setattr("stackcast.cli.itch.open_records", lambda path, **_: path.open())
+    monkeypatch.setattr("stackcast.cli.itch_sessions.open_records", lambda path, **_: path.open())
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 2

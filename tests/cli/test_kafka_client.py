@@ -62,6 +62,8 @@ def lab(folder: Path) -> Iterator[Path]:
 
 def write_state(folder: Path, **state: object) -> None:
     state_file(folder).write_text(json.dumps({"pid": os.getpid(), **state}))
+    key = "spark.stackcast.kafka.bootstrap.servers"
+    (folder / "lab.conf").write_text(f"{key} {state.get('bootstrap_servers')}\n")
 
 
 def test_without_options_the_broker_is_that_of_the_lab_that_is_up(lab: Path) -> None:
@@ -104,7 +106,9 @@ def test_the_error_of_an_unreachable_broker_says_whether_a_lab_is_up(folder: Pat
 @pytest.mark.integration
 def test_the_error_of_an_unreachable_broker_names_the_broker_of_the_lab(lab: Path) -> None:
     assert f"the broker of the lab in {lab}" in unreachable("127.0.0.1:1")
-    assert "its broker is at 127.0.0.1:1: leave out --bootstrap" in unreachable("127.0.0.1:2")
+    assert "its broker is at 127.0.0.1:1: leave out --bootstrap-servers" in unreachable(
+        "127.0.0.1:2"
+    )
 
 
 def test_what_the_client_cannot_do_is_named(tmp_path: Path) -> None:

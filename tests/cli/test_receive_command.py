@@ -238,7 +238,7 @@ def test_ten_percent_loss_in_both_directions_recovers_to_exactly_the_expected_se
     assert counts["requests"] > 0 and counts["thrown"] > 0
     complete = {row["session"]: row["complete"] for row in report["sessions"]}
     assert complete == {s.session.decode(): s.ends[-1] for s in sent}
-    assert "a trial that loses 10%" in it.errors.read_text()
+    assert "discarding 10% of all datagrams" in it.errors.read_text()
 
 
 def test_a_host_that_received_nothing_gets_everything_from_the_start(host, tmp_path):
@@ -373,7 +373,7 @@ def test_keys_change_without_a_restart_and_without_a_loss(host, wire, tmp_path):
         file.write_text("".join(f"{key.id} {key.secret.hex()}\n" for key in keys))
         if it is not None:
             number[0] += 1
-            it.wait_until(lambda: it.errors.read_text().count("read anew") == number[0])
+            it.wait_until(lambda: it.errors.read_text().count("were read again") == number[0])
 
     def send(begin: int, key: SummaryKey) -> None:
         summary = summary_bytes(SESSIONS[0], begin << 26, begin + 1 << 26, {begin << 26: 1})
@@ -408,7 +408,7 @@ def test_without_the_right_key_the_exit_code_is_1(host, wire, tmp_path):
         wire.sendto(signed, ("127.0.0.1", it.summary_port))
     it.wait_until(it.has_read)
     assert it.end(code=1) == []
-    assert "2 summaries without a right tag" in it.errors.read_text()
+    assert "2 summaries without a valid tag" in it.errors.read_text()
 
 
 def test_a_group_is_joined_on_the_interface_that_is_named(host, wire):

@@ -1,4 +1,4 @@
-"""`stackcast receive --events` receives attribute/value events on an interface, without IP."""
+"""`stackcast receive --event-frames` receives frames of events on an interface, without IP."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_events_of_an_interface_and_their_summaries_are_heard(
     content = summary_bytes(SESSION, 0, 3 << 26, {number << 26: 1 for number in range(3)})
     datagram = IP(src="10.0.0.1", dst="10.0.0.7") / UDP(sport=5000, dport=26401) / content
     summary = bytes(Ether(src=PUBLISHER_CARD, dst=HOST_CARD) / datagram).hex()
-    arguments = f"--events {encoding} --interface far --summary-address 10.0.0.7"
+    arguments = f"--event-frames {encoding} --interface far --summary-address 10.0.0.7"
     process = subprocess.run(
         [*namespace, sys.executable, "-c", SCRIPT, arguments, HOST_CARD, summary, *frames[:2],
          noise, frames[2]],

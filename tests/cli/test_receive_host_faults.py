@@ -281,7 +281,7 @@ def test_events_of_an_interface_that_was_deleted_and_created_again_are_received(
 
     add_veth("near", "far", "10.0.0.7/24")
     add_veth("near2", "far2", "10.0.1.7/24")
-    with receive("--hex", "--events", "bitmask", "--interface", "far") as command:
+    with receive("--hex", "--event-frames", "bitmask", "--interface", "far") as command:
         send("near2", event(7))
         send("near", event(1))
         until(lambda: command.sequences == [1 << 26], command)
@@ -354,7 +354,7 @@ def test_an_interface_that_does_not_exist_is_an_error_that_names_the_option(_: P
     assert "ip -brief address" in error
     error = refused()
     assert error.startswith("RECEIVE.NO_INTERFACE: --interface is needed: no route")
-    error = refused("--events", "bitmask", "--interface", "fat")
+    error = refused("--event-frames", "bitmask", "--interface", "fat")
     assert error.startswith("RECEIVE.NO_INTERFACE: --interface fat: ")
 
 
@@ -441,7 +441,7 @@ def test_datagrams_with_an_own_address_of_the_host_are_not_a_publishers(
         until(lambda: command.lines, command)
         assert command.sequences == [6 << 26]
         assert command.end() == 0
-        assert f"{len(own_addresses) + 1} of other addresses" in command.output
+        assert f"{len(own_addresses) + 1} from other addresses" in command.output
 
 
 @in_network_namespace

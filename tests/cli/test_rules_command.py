@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import os
 import shutil
 import threading
 from decimal import Decimal
@@ -22,6 +23,7 @@ from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.tables.folder_tables import open_folder
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.lab.up.folder import MARKER, FolderLock
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.filters.grants import Grants
 from stackcast.udfs.filters.selection import select
@@ -302,9 +304,14 @@ def test_grants_are_checked_before_the_rule_is_written(tables: Tables):
 def test_a_stream_that_does_not_answer_ends_the_wait(tables: Tables):
     fence = Fence(tables, "stream of itch.raw")
     fence.claim("checkpoint", "app")
+    starting = rules(tables, "add", "h1", "all", "--id", "early", "--timeout", "0")
+    assert starting.code == 1 and "added rule early" in starting.stdout
+    assert "after 0 s, the stream of itch.raw is still starting" in starting.stderr
+    assert "stream of itch.raw is starting since" in rules(tables, "status").stdout
+    tables.overwrite("live_subscriptions", [])
     result = rules(tables, "add", "h1", "all", "--timeout", "0")
     assert result.code == 1 and "added rule h1-1" in result.stdout
-    assert "after 0 s, no plan of the stream of itch.raw has version 1" in result.stderr
+    assert "after 0 s, no plan of the stream of itch.raw includes version 2" in result.stderr
     assert rules(tables, "add", "h1", "all", "--no-wait").code == 0
 
 
@@ -358,7 +365,7 @@ def test_another_editor_between_reading_and_writing_is_not_overwritten(
 def var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "var"
     (folder / "lab").mkdir(parents=True)
-    monkeypatch.setattr(edits, "var_folder", lambda: folder)
+    monkeypatch.setenv("STACKCAST_VAR", str(folder))
     return folder
 
 
@@ -369,8 +376,51 @@ def test_the_tables_are_those_of_the_file_or_of_the_running_lab(tables: Tables, 
     assert named.code == 0 and "no rules" in named.stdout
     none = command_line.stackcast("rules", "list")
     assert none.code == 2 and "TABLE.MISSING: no lab is up" in none.stderr
-    (var / "lab" / "lab.json").write_text("{}")
+    lock = FolderLock(var / "lab")
+    (var / "lab" / MARKER).touch()
+    lock.take()
+    state = var / "lab" / "lab.json"
+    state.write_text(json.dumps({"pid": os.getpid(), "ready": False}))
+    starting = command_line.stackcast("rules", "list")
+    assert starting.code == 2 and "LAB.NO_ANSWER" in starting.stderr
+    state.write_text(json.dumps({"pid": os.getpid(), "ready": True}))
     assert command_line.stackcast("rules", "list").stdout == "no rules\n"
+    assert command_line.stackcast("rules", "list", "--json").stdout == ""
+    lock.free()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--id", ""], "--id '' must be printable text, not empty"),
+        (["--id", "a\nb"], r"--id 'a\nb' must be printable text"),
+        (["--author", " "], "--author ' ' must be printable text"),
+        (["--author", "\udcff"], r"--author '\udcff' must be printable text"),
+    ],
+)
+def test_an_id_or_author_that_is_no_text_is_an_error(
+    tables: Tables, options: list[str], message: str
+):
+    result = rules(tables, "add", "h1", "all", *options)
+    assert result.code == 2 and message in " ".join(result.stderr.split())
+    assert "NEEDS_SPARK" not in result.stderr and tables.rows("subscriptions") == []
+
+
+def test_a_rule_that_is_no_text_is_an_error(tables: Tables):
+    result = rules(tables, "add", "h1", "stock == '\udcff'")
+    assert result.code == 2 and "the rule is not UTF-8 text" in result.stderr
+
+
+def test_tables_that_the_user_must_not_write_are_named(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: object) -> None:
+        raise TableError("NEEDS_SPARK", "delta-rs cannot write")
+
+    monkeypatch.setattr(edits, "write_rule", refuse)
+    monkeypatch.setattr(edits.os, "access", lambda *_: False)
+    result = rules(tables, "add", "h1", "all")
+    assert result.code == 2 and "TABLE.NOT_WRITABLE: this user must not write to" in result.stderr
 
 
 @pytest.mark.parametrize("place", ["s3a://bucket/tables", "catalog.schema"])

@@ -85,7 +85,7 @@ def test_it_leaves_by_the_tunnel_as_one_datagram():
         far.settimeout(600)
         # Port 0 stands for any free port.
         tunnel = f"127.0.0.1:{far.getsockname()[1]}/127.0.0.1:0"
-        frame = sent("tree:1", "stop:3", "--udp", tunnel)
+        frame = sent("tree:1", "stop:3", "--tunnel", tunnel)
         assert far.recv(65_536) == frame
 
 
@@ -95,12 +95,12 @@ def test_a_frame_enters_the_port_of_a_switch_by_the_tunnel_that_its_option_names
     text = f"127.0.0.1:{free_port()}/127.0.0.1:{free_port()}"
     (port,) = open_ports(read_ports([f"1=udp:{text}"]))
     try:
-        frame = sent("hop:2", "--udp", f"{prefix}{text}")
+        frame = sent("hop:2", "--tunnel", f"{prefix}{text}")
         assert port.receive() == frame
         assert port.counters.frames_in == 1 and not port.drops
         # From any other address it is counted, and not received.
         near, _, _ = text.partition("/")
-        sent("hop:2", "--udp", f"{near}/127.0.0.1:0")
+        sent("hop:2", "--tunnel", f"{near}/127.0.0.1:0")
         assert port.receive() is None
         assert port.drops == {"unknown_sender": 1}
     finally:
@@ -109,16 +109,16 @@ def test_a_frame_enters_the_port_of_a_switch_by_the_tunnel_that_its_option_names
 
 def test_a_single_address_is_refused_with_what_to_write():
     with pytest.raises(LabError) as refused:
-        sent("hop:2", "--udp", "127.0.0.1:5001")
+        sent("hop:2", "--tunnel", "127.0.0.1:5001")
     assert refused.value.code == "LAB.BAD_PORT"
-    assert "for example --udp 127.0.0.1:5001/127.0.0.1:5002" in refused.value.message
+    assert "for example --tunnel 127.0.0.1:5001/127.0.0.1:5002" in refused.value.message
 
 
 @pytest.mark.integration
 def test_a_frame_that_nothing_receives_is_an_error():
     near, far = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with pytest.raises(SinkError, match=f"Connection refused.*its end of the tunnel at {near}"):
-        sent("hop:2", "--udp", f"{near}/{far}")
+        sent("hop:2", "--tunnel", f"{near}/{far}")
 
 
 @pytest.mark.integration
@@ -127,7 +127,7 @@ def test_ends_in_the_wrong_order_are_an_error_that_names_the_order():
     (port,) = open_ports(read_ports([f"1=udp:{near}/{far}"]))
     try:
         with pytest.raises(LabError, match=f"another program uses {near}.*switch's end first"):
-            sent("hop:2", "--udp", f"{far}/{near}")
+            sent("hop:2", "--tunnel", f"{far}/{near}")
     finally:
         port.close()
 
@@ -143,10 +143,10 @@ def test_ends_in_the_wrong_order_are_an_error_that_names_the_order():
         (["hop:1", "--group=10.0.0.1"], "STACK.NOT_MULTICAST"),
         (["hop:1", "--message=no"], "STACK.NOT_HEX"),
         (["hop:1", f"--sequence={1 << 64}"], "MESSAGE.BAD_SEQUENCE"),
-        (["hop:1", "--udp=here"], "LAB.BAD_PORT"),
-        (["hop:1", "--udp=here/there"], "LAB.BAD_PORT"),
-        (["hop:1", "--udp=127.0.0.1:0/127.0.0.1:1"], "LAB.BAD_PORT"),
-        (["hop:1", "--udp=224.0.0.1:1/127.0.0.1:0"], "LAB.BAD_ADDRESS"),
+        (["hop:1", "--tunnel=here"], "LAB.BAD_PORT"),
+        (["hop:1", "--tunnel=here/there"], "LAB.BAD_PORT"),
+        (["hop:1", "--tunnel=127.0.0.1:0/127.0.0.1:1"], "LAB.BAD_PORT"),
+        (["hop:1", "--tunnel=224.0.0.1:1/127.0.0.1:0"], "LAB.BAD_ADDRESS"),
         pytest.param(
             ["hop:1", "--interface=no-such-one"],
             "SINK.(INTERFACE_NOT_FOUND|PERMISSION)",

@@ -60,7 +60,7 @@ def test_a_closed_standard_input_that_is_to_be_read_is_told_in_one_line(command,
     rules.write_text(RULES)
     done = run(command.replace("RULES", str(rules)), "<&-")
     assert done.returncode == 2
-    assert done.stderr == "stackcast: standard input is closed: name a file\n"
+    assert done.stderr == "stackcast: standard input is closed: give the name of a file\n"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def subscribed(hosts: StateHosts, port: int, name: str) -> Iterator[Iterator[tup
 
 @pytest.mark.long
 def test_a_state_outlives_its_controller_by_what_is_in_kafka(broker: Broker) -> None:
-    stored = ("--topics", "outlives", "--bootstrap", broker.bootstrap_servers)
+    stored = ("--topics", "outlives", "--bootstrap-servers", broker.bootstrap_servers)
     with state_hosts(2, started=False) as hosts:
         controller = ("--controller", endpoint(hosts.listen[1]))
         with (

@@ -72,7 +72,7 @@ def test_all_sessions_of_a_file_are_published(broker, tmp_path):
     days = [list(TradingSession(messages=count, symbols=20)) for count in (500, 700)]
     write_records(tmp_path / "days", [record for day in days for record in [*day, b""]])
     command = ["publish", str(tmp_path / "days"), "--topic", "days", "--partitions", "1"]
-    result = CliRunner().invoke(app, [*command, "--bootstrap", broker.bootstrap_servers])
+    result = CliRunner().invoke(app, [*command, "--bootstrap-servers", broker.bootstrap_servers])
     assert (result.exit_code, "1,200 messages" in result.stdout) == (0, True), result.output
     (packets,) = records(broker, "days", partitions=1)
     assert [m for packet in packets for m in read_packet(packet)[2]] == [*days[0], *days[1]]
@@ -91,7 +91,7 @@ def test_the_packets_of_a_capture_are_published_unchanged(broker, tmp_path, pack
         path.write_bytes(gzip.compress(path.read_bytes()))
     topic = f"capture-{packed}"
     command = ["publish", str(path), "--topic", topic, "--partitions", "1"]
-    result = CliRunner().invoke(app, [*command, "--bootstrap", broker.bootstrap_servers])
+    result = CliRunner().invoke(app, [*command, "--bootstrap-servers", broker.bootstrap_servers])
     assert (result.exit_code, "200 messages" in result.stdout) == (0, True), result.output
     assert f"1 of {len(packets) + 1:,} frames contain no MoldUDP64 packet" in result.stderr
     assert records(broker, topic, partitions=1) == [packets]

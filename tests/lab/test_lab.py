@@ -230,4 +230,4 @@ def assert_watched(folder: Path, counters: dict[str, Any]) -> None:
         "h1: deliveries 0 (+0/s), bytes in 0 (+0/s), bytes out 0 (+0/s)\n",
     ]
     unknown = stackcast("lab", "status", "--folder", folder, "--watch", "h9")
-    assert unknown.code == 2 and "'h9' is no host (h1, ...)" in unknown.stderr
+    assert unknown.code == 2 and "the lab has no host (h1, ...)" in unknown.stderr

@@ -221,7 +221,7 @@ def test_hosts_behind_failed_links_are_noted(tmp_path: Path):
         row["up"] = {row["switch"], row["neighbor"]} != {"s2", "s3"}
     code, lines, _ = check(write(tmp_path, tables))
     assert code == 0
-    assert lines[0] == "note: failed links part these hosts from publishers: h3"
+    assert lines[0] == "note: failed links separate these hosts from publishers: h3"
 
 
 def test_a_network_without_publishers_is_noted(tmp_path: Path):

@@ -2,7 +2,7 @@
 
 Switches match the events of sensors over links that lose a tenth of all frames. The job
 `attribute_stream` announces to each host which events it should have, and `stackcast receive
---events` asks for missing ones. The oracle is brute force over the rules, in plain Python.
+--event-frames` asks for missing ones. The oracle is brute force over the rules, in plain Python.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
         for host, address in addresses.items():
             hosts[host] = Program(
                 tmp_path,
-                *("-m", "stackcast.cli.main", "receive", "--events", settings.attributes_encoding),
+                *("-m", "stackcast.cli.main", "receive", "--event-frames", settings.attributes_encoding),
                 *("--rerequest", "{}:{}".format(*service.rerequests.address)),
                 *("--listen", address, "--summary-port", "0"),
                 *("--name", host, "--topic", settings.topic, "--topic-id", log.topic.id),

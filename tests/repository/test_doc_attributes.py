@@ -35,8 +35,8 @@ def test_a_rule_goes_live_and_gets_the_events_that_follow(shell: Shell):
         # Not the documented command: a shell runs each command once.
         shell.check(
             Step(
-                "stackcast attributes publish events.jsonl --topic attributes.raw --bootstrap "
-                "$(awk '/bootstrap.servers/ {print $2}' var/lab/lab.conf)"
+                "stackcast attributes publish events.jsonl --topic attributes.raw "
+                "--bootstrap-servers $(awk '/bootstrap.servers/ {print $2}' var/lab/lab.conf)"
             )
         )
         receipts = Path(shell.folder) / "var" / "lab" / "receipts" / "h3.mold"

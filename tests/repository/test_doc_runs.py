@@ -54,7 +54,7 @@ OTHER_TESTS = {
         "tests/repository/test_conventions.py"
     ),
     f"{DOOR} make docs": "tests/repository/test_docs.py",
-    "stackcast frames send hop:2 --udp 127.0.0.1:5001/127.0.0.1:5002": (
+    "stackcast frames send hop:2 --tunnel 127.0.0.1:5001/127.0.0.1:5002": (
         "tests/switch/test_switch_command.py"
     ),
     "stackcast lab fetch": WHEEL,

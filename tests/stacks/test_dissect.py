@@ -19,6 +19,7 @@ from scapy.packet import Packet, Raw
 from scapy_captures import write_pcap, write_pcapng
 from typer.testing import CliRunner
 
+from stackcast.cli import frame_dissection
 from stackcast.cli import frames as command
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.udfs.errors import SinkError, StackError
@@ -419,7 +420,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):
 
 def test_what_a_frame_carries_reaches_no_terminal_as_an_escape_sequence():
     row = {"type": "A", "name": "add_order", "stock": "\x1b[2J\u202e"}
-    shown = command._text(
+    shown = frame_dissection.text_of(
         {"frame": 1, "length": 9, "labels": ["hop\x1b 1"], "count": 1, "messages": [row]}
         | dict.fromkeys(
             ("source_mac", "destination_mac", "ethertype", "source", "destination"), "x"

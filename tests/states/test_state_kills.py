@@ -101,7 +101,7 @@ class World:
 
         commands = {
             "switch": support("switch", near=hosts.near, far=hosts.far),
-            "controller": states("controller", 1, "--bootstrap", broker.bootstrap_servers),
+            "controller": states("controller", 1, "--bootstrap-servers", broker.bootstrap_servers),
         }
         if tables:
             of_controller = {

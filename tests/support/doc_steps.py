@@ -102,7 +102,7 @@ VIRTUAL_ETHERNET_UP = Step(
 )
 #: Commands that open interfaces. They run in a network namespace.
 SWITCH_RUN = Step(
-    "stackcast switch run --json p4/compiled/virtual_trees.json "
+    "stackcast switch run --program p4/compiled/virtual_trees.json "
     "--p4info p4/compiled/virtual_trees.p4info.txtpb "
     "--grpc 127.0.0.1:9559 --device-id 1 --port 1=udp:127.0.0.1:5001/127.0.0.1:5002 "
     "--port 2=udp:127.0.0.1:5003/127.0.0.1:5004 --port 3=udp:127.0.0.1:5005/127.0.0.1:5006",
@@ -136,7 +136,7 @@ INTERFACES = (
         ready="listening at",
     ),
     Step(
-        "stackcast receive --events bitmask --interface eth1 --summary-address 10.0.0.7 "
+        "stackcast receive --event-frames bitmask --interface eth1 --summary-address 10.0.0.7 "
         "--rerequest 10.64.0.9:26402",
         {"eth1": "lo", "10.0.0.7": "127.0.0.1"},
         ready="listening at",
@@ -145,7 +145,7 @@ INTERFACES = (
         "stackcast switch run --tls-certificate switch.pem --tls-key switch.key --tls-ca ca.pem "
         "--role refresher=refresher --role =operator",
         {
-            "switch run": "switch run --json p4/compiled/virtual_trees.json --p4info "
+            "switch run": "switch run --program p4/compiled/virtual_trees.json --p4info "
             "p4/compiled/virtual_trees.p4info.txtpb --grpc 127.0.0.1:0 --device-id 2 --port 1=host0"
         },
         ready='"p4runtime": "127.0.0.1:',
@@ -157,7 +157,7 @@ INTERFACES = (
 RECEIVERS = (
     Step(
         "stackcast receive --interface lo --rerequest 127.0.0.1:26402 --drop 0.1 --order sequence",
-        ready="a trial that loses 10%",
+        ready="discarding 10% of all datagrams",
     ),
     Step("stackcast receive", {"receive": "receive --interface lo"}, ready="listening at"),
 )
@@ -250,7 +250,7 @@ ON_A_STREAM = (
         prints="4026531840",
         after=(PUBLISH,),
     ),
-    Step("stackcast attributes export attributes.jsonl --properties-file conf/mine.conf"),
+    Step("stackcast attributes export --out attributes.jsonl --properties-file conf/mine.conf"),
     Step("stackcast dead-letters --properties-file conf/mine.conf --limit 100"),
     Step("stackcast dead-letters"),
     Step(

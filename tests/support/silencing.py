@@ -137,7 +137,7 @@ def attack(
         for name, (far, near) in tunnels.items()
     ]
     with ExitStack() as stack:
-        program = [f"--json={COMPILED_P4 / 'virtual_trees.json'}"]
+        program = [f"--program={COMPILED_P4 / 'virtual_trees.json'}"]
         program += [f"--p4info={COMPILED_P4 / 'virtual_trees.p4info.txtpb'}", "--grpc=127.0.0.1:0"]
         running_switch = stack.enter_context(
             process("switch", "run", *program, *ports, stdout=subprocess.PIPE)

@@ -140,11 +140,11 @@ def options(**changed: Any) -> SwitchOptions:
     [
         (
             {"json": COMPILED_P4 / "virtual_trees.json"},
-            "--json and --p4info must be given together",
+            "--program and --p4info must be given together",
         ),
         (
             {"p4info": COMPILED_P4 / "virtual_trees.p4info.txtpb"},
-            "--json and --p4info must be given together",
+            "--program and --p4info must be given together",
         ),
         ({"tls_ca": P4 / "ca.pem"}, "needs both --tls-certificate and --tls-key"),
         ({"tls_key": P4 / "key.pem"}, "needs both --tls-certificate and --tls-key"),

@@ -40,7 +40,7 @@ from stackcast.udfs.trees.encode import Encoder
 pytestmark = pytest.mark.integration
 
 PROGRAM = [
-    "--json", str(COMPILED_P4 / "virtual_trees.json"),
+    "--program", str(COMPILED_P4 / "virtual_trees.json"),
     "--p4info", str(COMPILED_P4 / "virtual_trees.p4info.txtpb"),
 ]  # fmt: skip
 FREE = ("--grpc", "127.0.0.1:0")
@@ -282,8 +282,8 @@ assert process.wait(600) == 0
 def test_the_documented_frame_enters_the_documented_switch(namespace: list[str]):
     tutorial = "tutorials/one-switch.md"
     lines = [command.line for command in commands() if command.document == tutorial]
-    (run_line,) = (line for line in lines if line.startswith("stackcast switch run --json"))
-    (send_line,) = (line for line in lines if line.startswith("stackcast frames send hop:2 --udp"))
+    (run_line,) = (line for line in lines if line.startswith("stackcast switch run --program"))
+    (send_line,) = (line for line in lines if line.startswith("stackcast frames send hop:2 --tunnel"))
     done = subprocess.run(
         [*namespace, sys.executable, "-c", DOCUMENTED, run_line, send_line],
         cwd=ROOT,
@@ -369,7 +369,7 @@ def test_an_address_that_cannot_be_is_told():
 
 
 def test_swapped_files_are_told_in_one_short_line(tmp_path: Path):
-    line = refused("--json", PROGRAM[3], "--p4info", PROGRAM[1], *FREE)
+    line = refused("--program", PROGRAM[3], "--p4info", PROGRAM[1], *FREE)
     assert line.startswith(f"SWITCH.WRONG_PROGRAM: {PROGRAM[3]}:1:1: no JSON") and len(line) < 400
-    line = refused("--json", str(tmp_path), "--p4info", PROGRAM[3], *FREE)
+    line = refused("--program", str(tmp_path), "--p4info", PROGRAM[3], *FREE)
     assert line.startswith("LAB.BAD_SWITCH") and str(tmp_path) in line
