@@ -1,12 +1,13 @@
-"""Attribute/value events from Kafka to exactly the hosts that subscribed (KUNDEL).
+"""Delivers attribute/value events from Kafka to exactly the hosts that subscribed (KUNDEL).
 
     spark-submit [--properties-file conf/X.conf] jobs/attribute_stream.py [--take-over]
         [--accept-truncation] [--speed 1000] [--messages 20000] [--network topozoo/Arnes] ...
 
-As jobs/itch_stream.py, for events of any attributes, in JSON or binary, one a record. Where no
-broker is configured it shows sensors, first on a line of three switches that match by
-p4/attribute_value.p4, then on the fabric by the stream; with `spark.stackcast.match=network` the
-switches match on both. With that and a broker the stream sends summaries alone, beside them.
+The job is like jobs/itch_stream.py, for events with any attributes, in JSON or binary, one per
+record. If no broker is configured, it shows sensors: first on a line of three switches that match
+events with p4/attribute_value.p4, then on the fabric with the stream. With
+spark.stackcast.match=network, the switches match events on both networks; if a broker is
+configured as well, the stream only sends summaries.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ def main(arguments: list[str]) -> int:
         parser,
         without=("symbols", "session"),
         texts={
-            "speed": "full (as fast as possible), or a number of events per second; by default "
-            "2,000, and full if switches match"
+            "speed": "full (as fast as possible), or a number of events per second (default: "
+            "2,000, or full if switches match)"
         },
     )
     asked = parser.parse_args(arguments)
     if asked.speed == "recorded":
-        parser.error("argument --speed: events of sensors have no timestamps of a recording")
+        parser.error("argument --speed: events of sensors have no recorded timestamps")
     consent = Consent(asked.take_over, asked.accept_truncation)
     return application.run(partial(deliver, consent=consent, options=RunOptions.of(asked)))
 

@@ -1,12 +1,12 @@
-"""Back a deployment up, or restore it: tables, checkpoint and positions in the topic together.
+"""Back up or restore a deployment: its tables, its checkpoint and its positions in the topic.
 
     spark-submit [--properties-file conf/X.conf] jobs/backup.py [--take-over] FOLDER
     spark-submit [--properties-file conf/X.conf] jobs/backup.py --restore FOLDER
 
-FOLDER is made; the stream must have ended, or does with --take-over, which one that died needs,
-too; none starts meanwhile. With --restore the folders of
-spark.stackcast.tables and spark.stackcast.checkpoint must be new or empty. A stream that starts
-then goes on where the one before stood.
+The job creates FOLDER. The stream must have ended; --take-over ends a stream that runs, and is also
+needed after a stream has died. No stream can start during the backup. With --restore, the folders
+of spark.stackcast.tables and spark.stackcast.checkpoint must be new or empty. A stream that starts
+afterwards continues at the positions of the backup.
 """
 
 from __future__ import annotations
@@ -32,19 +32,15 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = ArgumentParser(
-        prog="backup.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument("folder", type=Path, metavar="FOLDER")
-    made.add_argument(
-        "--take-over", action="store_true", help="end the stream that has the topic first"
-    )
-    made.add_argument(
+    parser = ArgumentParser(prog="backup.py", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of the backup")
+    parser.add_argument(
         "--restore", action="store_true", help="restore from FOLDER instead of writing it"
     )
-    return made
+    parser.add_argument(
+        "--take-over", action="store_true", help="end the stream that delivers the topic first"
+    )
+    return parser
 
 
 def work(asked: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:

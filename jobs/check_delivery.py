@@ -1,22 +1,17 @@
-"""Prove from what the hosts wrote down that nothing was lost, changed or sent astray.
+"""Prove from the receipts of the hosts that no event was lost, changed or sent to a wrong host.
 
     spark-submit [--properties-file conf/X.conf] jobs/check_delivery.py FOLDER [--since BATCH]
         [--any-order] [--window RECORDS]
 
-FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's.
-They are held against the topic, `egress_ledger`, and the tables at the versions of each of its
-rows; `stackcast.lab.proof.checking` says what is proved. Stop the stream before, or let it catch
-up.
+FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, like the folder
+of a lab. The job compares the receipts with the topic, with `egress_ledger`, and with the tables at
+the versions in each row of the ledger; stackcast.lab.proof.checking describes what it proves.
+Before the check, stop the stream, or wait until it has delivered all records.
 
---since BATCH     look at this batch and later ones alone
---any-order       a network that loses frames was repaired since: order and copies do not count
---window RECORDS  look at so many records of a partition at a time: memory grows with it, and with
-                  the number of hosts; the verdict is the same
+The job sorts receipts by window in the system's folder for temporary files (TMPDIR), which needs as
+much space as the receipts.
 
-Receipts are sorted into these windows in the system's folder for temporary files (TMPDIR), which
-needs as much room as they have.
-
-Exit code 0 proved, 1 not, 2 an error.
+The exit code is 0 if correct delivery is proved, 1 if it is not, and 2 after an error.
 """
 
 from __future__ import annotations
@@ -61,11 +56,27 @@ _FORGET_CONSUMERS = {
 
 
 def main(arguments: list[str]) -> int:
-    parser = ArgumentParser(prog="check_delivery", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--since", type=int, default=0, metavar="BATCH")
-    parser.add_argument("--any-order", action="store_true")
-    parser.add_argument("--window", type=_positive, default=WINDOW, metavar="RECORDS")
+    parser = ArgumentParser(prog="check_delivery.py", description=__doc__)
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="folder of the receipts, or of a lab"
+    )
+    parser.add_argument(
+        "--since", type=int, default=0, metavar="BATCH", help="first batch to check"
+    )
+    parser.add_argument(
+        "--any-order",
+        action="store_true",
+        help="ignore the order of notifications, and copies of them, for example because the "
+        "network lost frames for some time",
+    )
+    parser.add_argument(
+        "--window",
+        type=_positive,
+        default=WINDOW,
+        metavar="RECORDS",
+        help="records of a partition that are checked at a time; memory grows with this number and "
+        "with the number of hosts, and the verdict does not depend on it",
+    )
     options = parser.parse_args(arguments)
     return application.run(partial(work, options))
 

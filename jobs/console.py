@@ -1,13 +1,14 @@
-"""The console: shows a deployment in the browser, from its tables and its stream's health.
+"""The console: shows a deployment in the browser, from its tables and the health of its stream.
 
     spark-submit [--properties-file conf/X.conf] jobs/console.py [--listen HOST:PORT] [--stream URL]
     spark-submit jobs/console.py --demo [--speed 40] [--network topozoo/Abilene] ...
 
-Give it the properties of the stream. Everything is read from tables, from the stream's HTTP server
-(spark.stackcast.metrics.port) and, for previews of rules, from the topic; the stream never waits
-for the console. The console prints its address and runs until Ctrl-C or SIGTERM. Without
---token-file, the address contains the token that lets a page write and compute. With --demo, it
-starts the embedded lab with a stream and continuous traffic, and stops all of it at its end.
+Start the job with the properties of the stream. The console reads everything from tables, from the
+HTTP server of the stream (spark.stackcast.metrics.port) and, for previews of rules, from the topic;
+the stream never waits for the console. The console prints its address and runs until Ctrl-C or
+SIGTERM. Without --token-file, the address contains the token that allows a page to write and to
+start computations. With --demo, the console starts the embedded lab with a stream and continuous
+traffic, and stops it at its end.
 """
 
 from __future__ import annotations
@@ -70,51 +71,47 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = ArgumentParser(
-        prog="console.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument(
+    parser = ArgumentParser(prog="console.py", description=__doc__)
+    parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
         type=endpoint,
         default="127.0.0.1:8380",
-        help="address to listen at (default: %(default)s); with port 0, a free port",
+        help="address to listen on; port 0 means a free port",
     )
-    made.add_argument(
+    parser.add_argument(
         "--stream",
         metavar="URL",
-        help="address of the stream's /health, such as http://stream1:9400; by default that of "
-        "spark.stackcast.metrics.host and .port",
+        help="address of the HTTP server of the stream, such as http://stream1:9400 (default: that "
+        "of spark.stackcast.metrics.host and .port)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--token-file",
         metavar="FILE",
         type=Path,
-        help="file whose first line is the token, which is then not printed, so that users type it "
-        "into view Subscriptions; by default a new token at each start, printed in the address",
+        help="file with the token in its first line, which users enter in view Subscriptions "
+        "(default: a new token at each start, which is printed in the address)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--per-address",
         metavar="NUMBER",
         type=positive,
         default=Limits.per_address,
-        help="limit of connections from one address; a page uses up to six (default: %(default)s). "
-        "Behind a proxy, all users have one address",
+        help="largest number of connections from one address; a page uses up to six, and behind a "
+        "proxy all users have the same address",
     )
-    made.add_argument(
+    parser.add_argument(
         "--topology",
         metavar="NAME",
-        help="network of topohub, or a GraphML file, whose longitudes and latitudes the map uses",
+        help="network of topohub, or GraphML file, with the longitudes and latitudes for the map",
     )
-    made.add_argument(
+    parser.add_argument(
         "--demo",
         action="store_true",
         help="start the embedded lab with continuous traffic, and show it",
     )
-    add_arguments(made)
-    return made
+    add_arguments(parser)
+    return parser
 
 
 def endpoint(text: str) -> tuple[str, int]:

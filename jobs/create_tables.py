@@ -1,16 +1,16 @@
 """Create the Delta tables that are missing. Tables that exist are not changed.
 
-    spark-submit jobs/create_tables.py [FOLDER]
+    spark-submit [--properties-file conf/X.conf] jobs/create_tables.py [FOLDER]
 
 With FOLDER, empty tables are also filled from FOLDER/<table>.jsonl, which has one JSON object per
 row. Columns that may be null may be left out, times are ISO 8601 text, and exact decimals may be
-numbers or text. ``stackcast lab up`` writes such files to var/lab/network. The log names
-subscriptions that will not be live, and those that probably do not mean what their author wants.
+numbers or text. 'stackcast lab up' writes such files to var/lab/network. The log names
+subscriptions that will not be live, and subscriptions that are probably not what their author
+intended.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import logging
 import sys
@@ -41,12 +41,10 @@ SHOWN = 20
 
 
 def main(arguments: list[str]) -> int:
-    parser = ArgumentParser(
-        prog="create_tables.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = ArgumentParser(prog="create_tables.py", description=__doc__)
+    parser.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help="folder with rows for the tables"
     )
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="folder with rows")
     return application.run(partial(create, parser.parse_args(arguments).folders))
 
 

@@ -1,11 +1,11 @@
-"""Deliver what one subscription matches in the past of the topic: a new filter runs over history.
+"""Deliver the events in the history of the topic that one subscription matches.
 
     spark-submit [--properties-file conf/X.conf] jobs/deliver_from.py ID --from OFFSET|TIME
 
-Give it the properties of the stream, which may go on beside it. ID is a row of `subscriptions`. The
-records from there on go the ordinary way, through match, header stack, frame and sink, to the
-hosts of that rule alone, under the sequence numbers of then, up to where the stream took the
-subscription up.
+Start the job with the properties of the stream, which may continue to run. ID is a row of
+`subscriptions`. The job processes the records from --from up to where the stream began to use the
+subscription. It matches and sends them in the same way as the stream and with the same sequence
+numbers, but only to the hosts of this rule.
 """
 
 from __future__ import annotations
@@ -32,29 +32,25 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = ArgumentParser(
-        prog="deliver_from.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument("id", metavar="ID", help="of the subscription")
-    made.add_argument(
+    parser = ArgumentParser(prog="deliver_from.py", description=__doc__)
+    parser.add_argument("id", metavar="ID", help="id of the subscription")
+    parser.add_argument(
         "--from",
         dest="begin",
         metavar="OFFSET|TIME",
         type=bound,
         required=True,
-        help="earliest; an offset, of each partition; or a time of records in Kafka, as in "
-        "2026-03-01T09:30:00Z, which is UTC unless it says otherwise",
+        help="first record to deliver: earliest, an offset in each partition, or a time of records "
+        "in Kafka, such as 2026-03-01T09:30:00Z, in UTC unless it names a time zone (required)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--until",
         metavar="OFFSET|TIME",
         type=bound,
-        help="the first that is not delivered any more; without it those are left to the running "
-        "stream that it has delivered by the subscription itself",
+        help="first record that is no longer delivered (default: the first one that the running "
+        "stream has delivered with the subscription)",
     )
-    return made
+    return parser
 
 
 def bound(text: str) -> Bound:

@@ -1,13 +1,13 @@
-"""The main job: raw ITCH packets from Kafka to exactly the hosts that subscribed.
+"""The main job: delivers raw ITCH packets from Kafka to exactly the hosts that subscribed.
 
     spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py [--take-over]
         [--accept-truncation] [--speed 1000] [--messages 20000] [--network topozoo/Arnes] ...
 
-Runs until SIGTERM, which ends it after the batch in progress. One stream alone sends what a topic
-has: while one with another checkpoint does, or died doing so, a start is refused, or with
---take-over the other one ends. Where no broker is configured it
-brings up the embedded lab, delivers one trading session, proves the outcome and ends. With
-`spark.stackcast.match=network` switches match, and the stream beside them sends summaries alone.
+The stream runs until SIGTERM, which ends it after the current batch. A topic has a single stream:
+while a stream with another checkpoint delivers the topic, or has died doing so, the job does not
+start, unless --take-over ends that stream. If no broker is configured, the job starts the embedded
+lab, delivers one trading session, proves that it was delivered correctly, and ends. With
+spark.stackcast.match=network the switches match events, and the stream only sends summaries.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
-"""Put a network into the tables `switches`, `hosts` and `links`: made from sizes, or a known one.
+"""Put a network into the tables `switches`, `hosts` and `links`: generated, or a published one.
 
     spark-submit jobs/load_topology.py --fabric pods=8,racks=4,hosts=2,planes=2,spines=2
     spark-submit jobs/load_topology.py --jellyfish switches=256,degree=8 --hosts-per-switch 4
     spark-submit jobs/load_topology.py --topohub topozoo/Abilene
     spark-submit jobs/load_topology.py --graphml FILE
 
-Prints what the network is like, and by name what it does not have of its graph: all but the largest
-component, edges from a node to itself and, without --parallel, all but one of those between two
-nodes; of a GraphML file also its hyperedges, further graphs and attributes without effect. Weights
-(`weight`) and failed links (`up`) of a graph are kept. Switches that the tables know keep address,
-program and limits, links between the same ports their id and whether they are up. The same command
-again changes nothing. Trees are not made here: jobs/retune_trees.py chooses them, and without any,
-hop labels lead everywhere.
+The job prints the properties of the network, and the names of the parts of a graph that it leaves
+out: all components except the largest, edges from a node to itself and, without --parallel, all
+edges except one between two nodes; of a GraphML file also hyperedges, further graphs and attributes
+without effect. It keeps weights (`weight`) and failed links (`up`) of a graph. Switches that are
+already in the tables keep address, program and limits, and links between the same ports keep their
+id and whether they are up. Running the same command again changes nothing. The job creates no
+trees: jobs/retune_trees.py chooses them, and without trees, all stacks consist of hop labels.
 
-Exit code: 0 done, 1 with --dry-run where only --replace would write, 2 an error.
+The exit code is 0 after success, 1 with --dry-run if only --replace would write, and 2 after an
+error.
 """
 
 from __future__ import annotations
@@ -64,71 +65,81 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = ArgumentParser(
-        prog="load_topology.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    which = made.add_mutually_exclusive_group(required=True)
-    which.add_argument(
+    parser = ArgumentParser(prog="load_topology.py", description=__doc__)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
         "--fabric",
         metavar="SIZES",
         type=_said(lambda text: sizes(text, FABRIC)),
-        help=f"three tiers of switches by their sizes: {', '.join(FABRIC)}",
+        help=f"three tiers of switches, given by their sizes: {', '.join(FABRIC)}",
     )
-    which.add_argument(
+    source.add_argument(
         "--jellyfish",
         metavar="SIZES",
         type=_said(lambda text: sizes(text, JELLYFISH, ("seed",))),
-        help=f"switches linked at random: {', '.join(JELLYFISH)}, and if you like seed",
+        help=f"switches with random links: {', '.join(JELLYFISH)}, and optionally seed",
     )
-    which.add_argument("--topohub", metavar="NAME", help="a network of topohub, as topozoo/Abilene")
-    which.add_argument("--graphml", metavar="FILE", type=Path, help="a GraphML file")
-    made.add_argument(
-        "--hosts-per-switch", metavar="N", type=_least(1), help="hosts on each switch (1)"
+    source.add_argument(
+        "--topohub", metavar="NAME", help="network of topohub, such as topozoo/Abilene"
     )
-    made.add_argument(
-        "--publishers", metavar="N", type=_least(0), default=1, help="feed1, feed2, ... (1)"
+    source.add_argument("--graphml", metavar="FILE", type=Path, help="GraphML file")
+    parser.add_argument(
+        "--hosts-per-switch",
+        metavar="NUMBER",
+        type=_least(1),
+        help="number of hosts on each switch, except in a fabric (default: 1)",
     )
-    made.add_argument(
+    parser.add_argument(
+        "--publishers",
+        metavar="NUMBER",
+        type=_least(0),
+        default=1,
+        help="number of publishers, feed1, feed2 and so on",
+    )
+    parser.add_argument(
         "--parallel",
         action="store_true",
-        help="parallel edges of a graph are cables of their own, not one",
+        help="keep parallel edges of a graph as separate links",
     )
-    made.add_argument(
+    parser.add_argument(
         "--address-pattern",
         metavar="TEXT",
         type=_said(address_pattern),
-        help="P4Runtime addresses, with {switch}, {device_id} or {port}, which counts up "
-        f"({PATTERN} for switches that the tables do not know)",
+        help="pattern of P4Runtime addresses with {switch}, {device_id} or {port}, a number that "
+        f"counts up (default: {PATTERN}, for switches that are not in the tables)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--first-port",
-        metavar="N",
+        metavar="NUMBER",
         type=_least(1),
         default=FIRST_PORT,
-        help=f"what {{port}} begins with ({FIRST_PORT})",
+        help="first number of {port}",
     )
-    made.add_argument(
+    parser.add_argument(
         "--label-bits",
         type=int,
         choices=sorted(FORMATS),
-        help="width of labels; spark.stackcast.label.bits, which all jobs need, is the default",
+        help="width of a label in bits (default: spark.stackcast.label.bits, which all jobs need)",
     )
-    made.add_argument("--pipeline", metavar="NAME", help="P4 program of all switches")
-    made.add_argument(
-        "--max-rules", metavar="N", type=_least(0), help="most table entries of each switch"
+    parser.add_argument("--pipeline", metavar="NAME", help="P4 program of all switches")
+    parser.add_argument(
+        "--max-rules",
+        metavar="NUMBER",
+        type=_least(0),
+        help="largest number of table entries on each switch",
     )
-    made.add_argument(
-        "--replace", action="store_true", help="put it in the place of another network"
+    parser.add_argument(
+        "--replace", action="store_true", help="replace another network in the tables"
     )
-    made.add_argument("--dry-run", action="store_true", help="write nothing, show what would be")
-    return made
+    parser.add_argument(
+        "--dry-run", action="store_true", help="write nothing, and print the changes"
+    )
+    return parser
 
 
 def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
     if options.fabric is not None and options.hosts_per_switch is not None:
-        parser().error("--hosts-per-switch is not for a fabric: give hosts=N among its sizes")
+        parser().error("--hosts-per-switch does not apply to a fabric: give hosts=N in --fabric")
     labels = label_format(settings.encoding, options.label_bits or settings.label_bits)
     asked = Asked(
         options.fabric,

@@ -1,19 +1,18 @@
-"""Keep the switches' tables in step with the Delta table `switch_entries`.
+"""Keep the tables of the switches in sync with the Delta table `switch_entries`.
 
-    spark-submit jobs/refresh_switches.py [--once | --reconcile | --dry-run]
+    spark-submit [--properties-file conf/X.conf] jobs/refresh_switches.py
+        [--once | --reconcile | --dry-run]
 
-Derives `switch_entries` from the network and its trees, reads and writes all switches, and then
-follows the table's change data feed; edits of `virtual_trees`, `links`, `hosts` or `switches` are
-taken up within a second, and so are those of `subscriptions` and `attributes` where the switches
-match (`spark.stackcast.match=network`). A switch that restarted or was away is read and mended; one
-that does not answer, or refuses an entry, is tried again. SIGTERM ends the job. While another
-refresher with a higher election id lives, this one waits, and takes over when it ends.
+The job derives `switch_entries` from the network and its trees, reads and writes all switches, and
+then follows the change data feed of the table. It applies edits of `virtual_trees`, `links`,
+`hosts` or `switches` within a second, and if the switches match events
+(spark.stackcast.match=network), also edits of `subscriptions` and `attributes`. The job reads a
+switch that has restarted or was unreachable, and corrects its entries; it retries a switch that
+does not answer or rejects an entry. SIGTERM ends the job. While a refresher with a higher election
+id runs, this one waits, and takes over when that one ends.
 
---once       end after the first pass
---reconcile  the same, taking over from a refresher that runs for as long as it takes
---dry-run    write nothing, print what would be: + new, - gone, ~ changed entries and programs
-
-Exit code with one of these: 0 all in step, 1 not so (or not yet), 2 an error.
+With --once, --reconcile or --dry-run, the exit code is 0 if all switches are in sync, 1 if some are
+not, or not yet, and 2 after an error.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -41,18 +41,35 @@ FEED_TRIGGER = "1 second"
 #: Added to the election id by --reconcile: above those of refreshers that run.
 FIRST = 1 << 63
 
-MODES = ("--once", "--reconcile", "--dry-run")
+MODES = {
+    "--once": "end after the first pass",
+    "--reconcile": "end after the first pass, which takes over from a refresher that is running",
+    "--dry-run": "write nothing, and print entries and programs that would change: + new, "
+    "- deleted, ~ changed",
+}
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) > 1 or set(arguments) - set(MODES):
-        print(__doc__, file=sys.stderr)
-        return application.FAILED
-    return application.run(partial(work, arguments[0] if arguments else ""))
+    parser = ArgumentParser(prog="refresh_switches.py", description=__doc__)
+    modes = parser.add_mutually_exclusive_group()
+    for mode, text in MODES.items():
+        modes.add_argument(
+            mode, dest="mode", action="store_const", const=mode, default="", help=text
+        )
+    return application.run(partial(work, parser.parse_args(arguments).mode))
 
 
 def work(mode: str, settings: Settings, lifecycle: Lifecycle) -> int:
-    """Does what a mode of the command line asks for; returns the exit code."""
+    """Run in a mode of the command line.
+
+    Args:
+        mode: key of `MODES`; empty to run until SIGTERM.
+        settings: settings of the deployment.
+        lifecycle: lifecycle of the job.
+
+    Returns:
+        The exit code.
+    """
     spark = session.start("stackcast refresh_switches")
     lifecycle.hold_jvm(spark)
     tables = Tables(spark, settings.tables)

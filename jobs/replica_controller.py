@@ -1,12 +1,13 @@
-"""Number programs and states, keep updates for who lost them, and keep the tables that say so.
+"""Run the replica controller: number programs and states, and keep updates to repair losses.
 
     spark-submit [--properties-file conf/X.conf] jobs/replica_controller.py
 
-The replica controller of the network of states, with its facts and its backlog in two topics of
-Kafka, and a stream that merges the facts into the tables `vnfs`, `states`, `state_publishers`,
-`state_subscriptions`, `state_positions` and `state_recoveries` within seconds. Where
-`spark.stackcast.states.address` is not set there is only the stream, for a controller that runs
-elsewhere (`stackcast states controller`). It runs until SIGTERM; another goes on where it ended.
+The job is the replica controller of the network of states, which keeps its facts and its backlog in
+two Kafka topics. It also runs a stream that merges the facts into the tables `vnfs`, `states`,
+`state_publishers`, `state_subscriptions`, `state_positions` and `state_recoveries` within seconds.
+If spark.stackcast.states.address is not set, the job only runs this stream, for a controller that
+runs elsewhere (`stackcast states controller`). The job runs until SIGTERM, and the next one
+continues from its facts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -106,5 +108,10 @@ def follow(
     )
 
 
+def main(arguments: list[str]) -> int:
+    ArgumentParser(prog="replica_controller.py", description=__doc__).parse_args(arguments)
+    return application.run(control)
+
+
 if __name__ == "__main__":
-    sys.exit(application.run(control))
+    sys.exit(main(sys.argv[1:]))

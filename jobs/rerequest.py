@@ -1,16 +1,17 @@
-"""The service of re-requests: answers hosts that lost notifications, by computing them again.
+"""The re-request service: computes lost notifications again for the hosts that request them.
 
     spark-submit [--properties-file conf/X.conf] jobs/rerequest.py
 
-Give it the properties of the stream. It takes MoldUDP64 request packets at
-`spark.stackcast.rerequest.listen` and runs until SIGTERM. On standard output it prints a line that
-begins with `ready` when the newest plan is prepared, so that no answer waits for a cold start.
+Start the job with the properties of the stream. It receives MoldUDP64 request packets at
+spark.stackcast.rerequest.listen, and runs until SIGTERM. When the newest plan is prepared, so that
+the first answer is not delayed, it prints a line that begins with `ready` to standard output.
 """
 
 from __future__ import annotations
 
 import sys
 
+from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
@@ -52,5 +53,10 @@ def answer(settings: Settings, lifecycle: Lifecycle) -> int:
     return 0
 
 
+def main(arguments: list[str]) -> int:
+    ArgumentParser(prog="rerequest.py", description=__doc__).parse_args(arguments)
+    return application.run(answer)
+
+
 if __name__ == "__main__":
-    sys.exit(application.run(answer))
+    sys.exit(main(sys.argv[1:]))

@@ -1,18 +1,19 @@
-"""Choose the virtual trees anew, by what was published; a batch job for a scheduler, or a service.
+"""Choose the virtual trees from recorded publications, as a batch job for a scheduler or a service.
 
-    spark-submit jobs/retune_trees.py [--dry-run] [--window 1d] [--wait SECONDS] ...
+    spark-submit [--properties-file conf/X.conf] jobs/retune_trees.py [--dry-run] [--window 1d]
+        [--wait SECONDS] ...
 
-Replays the publications on record (`publication_statistics`; where it has none,
-`delivery_statistics`) under the trees of every strategy, takes the strategy or mixture with the
-least expected cost (--objective: bytes on links, labels or latency), and changes `virtual_trees`
-towards it as far as that pays. Trees change as make before break, within the budgets at every
-moment, in steps: after each, jobs/refresh_switches.py brings the switches along. What is left is
-gone on with by the next run, or by this one with --wait. With --every it goes on until it is
-stopped, and plans again when there is more on record. The report is in var/retune/retune.html.
+The job replays recorded publications (`publication_statistics`, or `delivery_statistics` if that is
+empty) with the trees of every strategy, and selects the strategy or mixture with the lowest
+expected cost (--objective: bytes on links, labels or latency). It changes `virtual_trees` towards
+it as far as the saving justifies. Trees change in steps, make before break, and within the budgets
+at all times; after each step, jobs/refresh_switches.py updates the switches. The next run continues
+with the remaining steps, or this one with --wait. With --every, the job runs until it is stopped,
+and plans again when there are new records. The report is in var/retune/retune.html.
 
-Exit code: 0 unless there is an error, 2. With --exit-code it tells how a run without one ended:
-0 done, or nothing worth a change; 1 --dry-run, and something would change; 3 a step was written or
-is awaited, and more are to come: run again; 4 nothing is on record.
+The exit code is 0, or 2 after an error. With --exit-code, it is 0 if all trees are as chosen, 1 if
+--dry-run would change trees, 3 if further steps follow, so that the job must run again, and 4 if
+there are no records.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ POLL_SECONDS = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    made = parser()
-    asked = made.parse_args(arguments)
+    command_line = parser()
+    asked = command_line.parse_args(arguments)
     if asked.every and (asked.dry_run or asked.exit_code or asked.as_of is not None):
-        made.error("--every goes with neither --dry-run nor --exit-code nor --as-of")
+        command_line.error("--every does not allow --dry-run, --exit-code and --as-of")
     outcome = application.run(partial(work, asked))
     # To a scheduler anything else is a failure.
     normal = outcome in (WOULD_CHANGE, MORE, NO_RECORD) and not asked.exit_code
@@ -67,44 +68,102 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = ArgumentParser(
-        prog="retune_trees.py",
-        description=(__doc__ or "").split("\n\n", maxsplit=1)[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    parser = ArgumentParser(prog="retune_trees.py", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--objective",
+        choices=OBJECTIVES,
+        default="bytes",
+        help="cost to reduce: bytes on links, labels or latency",
     )
-    add = made.add_argument
-    add("--dry-run", action="store_true", help="write no table, only the report")
-    add("--window", type=_span, help="of the record: 90m, 1h, 2d; all of it if not given")
-    add("--as-of", type=_natural, help="version of delivery_statistics to read")
-    add("--objective", choices=OBJECTIVES, default="bytes", help="the cost to save")
-    add("--rules", type=_natural, default=40, help="trees that a switch may hold at most")
-    add("--max-changed-rules", type=_natural, help="a rule is one tree in one switch")
+    add(
+        "--window",
+        metavar="TIME",
+        type=_span,
+        help="period of records to use, such as 90m, 1h or 2d (default: all records)",
+    )
+    add(
+        "--as-of",
+        metavar="VERSION",
+        type=_natural,
+        help="version of delivery_statistics to read (default: the newest)",
+    )
+    add(
+        "--publications",
+        metavar="NUMBER",
+        type=_positive,
+        default=5_000,
+        help="largest number of publications to replay, those with the most traffic",
+    )
+    add(
+        "--strategies",
+        metavar="NAME,...",
+        default="",
+        help="strategies to compare (default: all)",
+    )
+    add(
+        "--strategy-seconds",
+        metavar="SECONDS",
+        type=_positive,
+        default=600,
+        help="longest time in seconds for a strategy; a slower one is left out",
+    )
+    add("--seed", metavar="NUMBER", type=int, default=0, help="seed of random strategies")
+    add(
+        "--max-rules",
+        metavar="NUMBER",
+        type=_natural,
+        default=40,
+        help="largest number of trees on a switch",
+    )
+    add(
+        "--max-changed-rules",
+        metavar="NUMBER",
+        type=_natural,
+        help="largest number of changed rules, each of which is one tree on one switch (default: "
+        "no limit)",
+    )
     add(
         "--min-saving",
+        metavar="SHARE",
         type=_share,
         default=MIN_SAVING,
-        help="share of the cost that a change saves",
+        help="smallest share of the cost that a change must save",
     )
-    add("--publications", type=_positive, default=5_000, help="replayed at most, the heaviest")
-    add("--strategies", default="", help="names with commas between; all if not given")
-    add("--seed", type=int, default=0, help="of strategies that draw lots")
-    add("--strategy-seconds", type=_positive, default=600, help="a slower one is left out")
     add(
         "--quarantine",
+        metavar="TIME",
         type=_span,
         default="1d",
-        help="before the id of a retired tree may be given again",
+        help="time before the id of a retired tree may be used again",
     )
-    add("--wait", type=_natural, default=0, help="seconds to wait for the switches between steps")
-    add("--every", type=_span, help="go on, and plan again so often at most: 90s, 15m, 1h")
-    add("--exit-code", action="store_true", help="tell by it how a run without an error ended")
-    add("--report", default=at_home("var/retune"), help="folder of retune.html and retune.json")
-    return made
+    add(
+        "--wait",
+        metavar="SECONDS",
+        type=_natural,
+        default=0,
+        help="longest time in seconds to wait for the switches between two steps",
+    )
+    add(
+        "--every",
+        metavar="TIME",
+        type=_span,
+        help="run until stopped, and plan again at most once in this time, such as 90s, 15m or 1h",
+    )
+    add("--dry-run", action="store_true", help="write no table, only the report")
+    add("--exit-code", action="store_true", help="report the result as exit code")
+    add(
+        "--report",
+        metavar="FOLDER",
+        default=at_home("var/retune"),
+        help="folder of retune.html and retune.json",
+    )
+    return parser
 
 
 def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
     options = RetuneOptions(
-        arguments.rules,
+        arguments.max_rules,
         arguments.max_changed_rules,
         arguments.min_saving,
         arguments.window,
@@ -285,14 +344,14 @@ def _ends(edges: frozenset[tuple[str, str]]) -> str:
 def _natural(text: str) -> int:
     number = int(text)
     if number < 0:
-        raise argparse.ArgumentTypeError("not below 0")
+        raise argparse.ArgumentTypeError("must be 0 or more")
     return number
 
 
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError("1 or more")
+        raise argparse.ArgumentTypeError("must be 1 or more")
     return number
 
 
@@ -306,7 +365,7 @@ def _span(text: str) -> dt.timedelta:
 def _share(text: str) -> float:
     share = float(text)
     if not 0 <= share < 1:
-        raise argparse.ArgumentTypeError("from 0 to below 1, as in 0.01")
+        raise argparse.ArgumentTypeError("must be at least 0 and less than 1, such as 0.01")
     return share
 
 

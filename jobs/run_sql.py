@@ -1,21 +1,21 @@
-"""Runs SQL statements on the tables, for people who have no other SQL client.
+"""Runs SQL statements on the tables, for users who have no other SQL client.
 
     spark-submit jobs/run_sql.py "UPDATE subscriptions SET enabled = false WHERE id = 's0001'"
     spark-submit jobs/run_sql.py -f statements.sql
     spark-submit jobs/run_sql.py < statements.sql
 
 Statements use the plain names of tables, and semicolons separate them. The job prints up to 1,000
-rows of each answer, or with --all all of them, and for statements that write the number of rows and
-the new version of the table. Without statements, at a terminal, it prompts for them.
-``SELECT * FROM who_gets(stock => 'GOOGL', price => '60')`` lists the hosts that would get an event,
-and ``SELECT id, since, messages FROM subscription_matches`` has the time since when each
-subscription is live and how many messages it has matched (the job needs the properties of the
-stream for that, because it reads the topic).
+rows of each answer, or all with --all, and for statements that write the number of rows and the new
+version of the table. Without statements, at a terminal, it prompts for them.
+
+`SELECT * FROM who_gets(stock => 'GOOGL', price => '60')` lists the hosts that would get an event.
+`SELECT id, since, messages FROM subscription_matches` returns the time since which each
+subscription is live, and the number of messages that it has matched; it reads the topic, so the job
+needs the properties of the stream.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import readline
 import stat
@@ -56,12 +56,12 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _ENDING = ("exit", "quit")
 _ALONE = ("help", *_ENDING)
 HELP = """\
-Type statements of SQL, each up to a semicolon. Ctrl-C or Ctrl-D ends.
+Type SQL statements, each followed by a semicolon. Ctrl-C or Ctrl-D ends the job.
 
   SHOW TABLES;                             list the tables
   DESCRIBE subscriptions;                  list the columns of a table
   SELECT * FROM live_subscriptions;        rules that are live
-  SELECT * FROM rejected_subscriptions;    rules that are not, and why
+  SELECT * FROM rejected_subscriptions;    rejected rules, and why
   INSERT INTO subscriptions VALUES ('mine', 'h3', 'itch', 'price > 150', true, 'me', now());
   UPDATE subscriptions SET enabled = false WHERE id = 'mine';
   DESCRIBE HISTORY subscriptions;          who wrote each version, and when
@@ -71,15 +71,13 @@ docs/reference/tables.md describes the tables, and docs/reference/rule-language.
 
 
 def main(arguments: list[str]) -> int:
-    parser = ArgumentParser(
-        prog="run_sql", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(prog="run_sql.py", description=__doc__)
     parser.add_argument("statements", nargs="*", metavar="SQL", help="statement to run")
     parser.add_argument(
         "-f",
         "--file",
         metavar="FILE",
-        help="file of statements to run after those of the command line; - is standard input",
+        help="file of statements to run after those of the command line, or - for standard input",
     )
     parser.add_argument("--all", action="store_true", help="print all rows of an answer")
     options = parser.parse_args(arguments)

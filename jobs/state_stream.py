@@ -3,15 +3,16 @@
     spark-submit [--properties-file conf/X.conf] jobs/state_stream.py table:NAME [--by COLUMN,...]
     spark-submit [--properties-file conf/X.conf] jobs/state_stream.py topic:NAME [--columns DDL] ...
 
-So a change of a table reaches the memory of programs on hosts: who holds a replica of the state
-NAME has all rows of the table, as a JSON array, within seconds of each commit. With --by there is a
-state for each value of these columns, as NAME/VALUE, with its rows alone. A table is one of ours,
-one of a catalog, or a folder, and has a change data feed. Each record of a topic is an update, as
-it is.
+The job brings changes of a table into the memory of programs on hosts: a replica of the state NAME
+has all rows of the table, as a JSON array, within seconds of each commit. With --by there is a
+state NAME/VALUE for each value of these columns, with only the rows of this value. The table may be
+one of Stackcast, one of a catalog, or a folder, and must have a change data feed. For a topic, each
+record is published unchanged as an update.
 
-A row of table `state_filters` with this source makes a state NAME?FILTER, of what it lets pass. The
-middleware of this host (`spark.stackcast.states.middleware`) takes the updates; what a batch has
-published is with the replica controller before it ends. It runs until SIGTERM.
+A row of table `state_filters` with this source defines a state NAME?FILTER with the rows or records
+that match the filter. The job sends updates to the middleware of this host
+(spark.stackcast.states.middleware). A batch ends when the replica controller has received its
+updates. The job runs until SIGTERM.
 """
 
 from __future__ import annotations
@@ -54,16 +55,27 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = ArgumentParser(
-        prog="state_stream.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = ArgumentParser(prog="state_stream.py", description=__doc__)
+    parser.add_argument("source", metavar="table:NAME|topic:NAME", help="table or topic to publish")
+    parser.add_argument(
+        "--state",
+        metavar="NAME",
+        default="",
+        help="name of the state (default: the name of the table or topic)",
     )
-    made.add_argument("source", metavar="table:NAME|topic:NAME", help="what is published")
-    made.add_argument("--state", default="", help="name of the state; the source's by default")
-    made.add_argument("--by", default="", help="columns, commas between: a state for each value")
-    made.add_argument("--columns", default="", help="of a topic's JSON, as 'scanner INT, rssi INT'")
-    return made
+    parser.add_argument(
+        "--by",
+        metavar="COLUMN,...",
+        default="",
+        help="columns of the table or topic; publish a state for each of their values",
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="DDL",
+        default="",
+        help="columns of the JSON in a topic, such as 'scanner INT, rssi INT'",
+    )
+    return parser
 
 
 def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
@@ -71,7 +83,8 @@ def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
     if kind not in ("table", "topic") or not name or (asked.columns and kind == "table"):
         raise SettingsError(
             "BAD_VALUE",
-            f"{asked.source!r}: a source is table:NAME or topic:NAME, --columns is of a topic",
+            f"{asked.source!r}: a source must be table:NAME or topic:NAME, and only a topic has "
+            "--columns",
         )
     last = re.split(r"[/.]", name.rstrip("/"))[-1] if kind == "table" else name
     base = asked.state or last

@@ -34,11 +34,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = ArgumentParser(
-        prog="mobility_tracking.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command_line = ArgumentParser(prog="mobility_tracking.py", description=__doc__)
     for name, least, most, text in (
         ("edges", 2, 64, "number of edge clouds, each with a tracker"),
         ("scanners", 1, 16, "number of WiFi scanners at each edge cloud"),
@@ -46,23 +42,23 @@ def parser() -> argparse.ArgumentParser:
         ("speedup", 1, 10_000, "seconds of the city's time in one second of the run"),
         ("loss", 0, 50, "percent of the frames that each link loses"),
     ):
-        made.add_argument(
+        command_line.add_argument(
             f"--{name}",
             metavar="NUMBER",
             type=whole_number(least, most),
             default=getattr(CityOptions, name),
-            help=f"{text} (default: %(default)s)",
+            help=text,
         )
     add_arguments(
-        made,
+        command_line,
         without=("publishers", "subscriptions", "messages", "symbols", "session", "speed"),
         texts={
-            "hosts": "number of hosts on each rack, or on each node of another network; "
-            "by default 1",
+            "hosts": "number of hosts on each rack, or on each node of another network "
+            "(default: 1)",
             "seed": "seed of the generated city and its reports",
         },
     )
-    return made
+    return command_line
 
 
 def track(options: CityOptions, lab: RunOptions, settings: Settings, lifecycle: Lifecycle) -> int:

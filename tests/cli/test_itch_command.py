@@ -192,7 +192,7 @@ def messages(packet: bytes) -> list[bytes]:
 def test_publish_takes_a_file_or_a_session(arguments):
     result = run("publish", *arguments)
     assert result.exit_code == 2
-    assert "not both" in result.stderr
+    assert "give either a file or --generate N" in result.stderr
 
 
 def test_a_packed_file_is_read_without_the_suffix(tmp_path, day):

@@ -460,7 +460,7 @@ def test_where_switches_match_summaries_come_to_the_hosts_own_address(host, wire
     [
         (["--from-start"], "--rerequest"),
         (["--group", "10.0.0.1"], "multicast"),
-        (["--forward", "127.0.0.1:9", "--receipts", "x"], "not both"),
+        (["--forward", "127.0.0.1:9", "--receipts", "x"], "give either --forward or --receipts"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

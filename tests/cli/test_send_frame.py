@@ -164,7 +164,7 @@ def test_what_is_no_frame_is_not_sent_and_says_why(arguments, error):
 )
 def test_an_address_that_is_none_is_refused(wrong):
     found = CliRunner().invoke(app, ["frames", "send", "hop:1", wrong])
-    assert found.exit_code == 2 and "is no address of" in found.output
+    assert found.exit_code == 2 and "is not a" in found.output
 
 
 #: A stack of each encoding but virtual trees.

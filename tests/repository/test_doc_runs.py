@@ -59,7 +59,7 @@ OTHER_TESTS = {
     ),
     "stackcast lab fetch": WHEEL,
     SUBMIT: WHEEL,
-    f"{MINE} jobs/retune_trees.py --window 1d --rules 40 --max-changed-rules 500 --wait 120": (
+    f"{MINE} jobs/retune_trees.py --window 1d --max-rules 40 --max-changed-rules 500 --wait 120": (
         "tests/retuning/test_retune.py"
     ),
     f"{MINE} jobs/retune_trees.py --window 1h --every 15m --wait 120": (

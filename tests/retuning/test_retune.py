@@ -259,14 +259,14 @@ def test_a_run_that_is_late_with_its_commit_ends_and_leaves_the_trees_of_a_newer
     def late_merge(*arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
         deployment.publish(30, FAR, 50_000)
-        newer = deployment.run("--window", "1h", "--rules", "1")
+        newer = deployment.run("--window", "1h", "--max-rules", "1")
         assert newer in (retune_trees.DONE, retune_trees.MORE)
         written.extend([deployment.tables.version("virtual_trees"), deployment.trees()])
         return merge(*arguments, **options)
 
     monkeypatch.setattr(local, "merge", late_merge)
     with pytest.raises(TableError, match="FENCED: another writer took over the retuning"):
-        deployment.run("--rules", "1")
+        deployment.run("--max-rules", "1")
     version, trees = written
     assert trees
     assert deployment.tables.version("virtual_trees") == version and deployment.trees() == trees
@@ -283,14 +283,14 @@ def test_a_process_that_was_suspended_before_its_commit_ends_and_leaves_the_tree
         deployment.folder,
         "stackcast.jobs.adapters.tables.local:merge",
         "retune_trees.py",
-        *(*FEW, *report, "--rules", "1"),
+        *(*FEW, *report, "--max-rules", "1"),
         conf=conf,
     )
     try:
         older.stop_at_step()
         older.wait_until_stopped()
         deployment.publish(30, FAR, 50_000)
-        newer = deployment.run("--window", "1h", "--rules", "1")
+        newer = deployment.run("--window", "1h", "--max-rules", "1")
         assert newer in (retune_trees.DONE, retune_trees.MORE)
         version, trees = deployment.tables.version("virtual_trees"), deployment.trees()
         assert trees
@@ -314,13 +314,13 @@ def test_trees_follow_the_publications_and_a_change_that_saves_nothing_is_not_ma
     assert deployment.tables.version("virtual_trees") == before
     assert deployment.report()["outcome"] == report.DRY_RUN
     with deployment.refreshed():
-        assert deployment.run("--rules", "1", "--wait", "600") == retune_trees.DONE
+        assert deployment.run("--max-rules", "1", "--wait", "600") == retune_trees.DONE
         assert deployment.load() == 1
         assert deployment.report()["outcome"] == report.DONE
         assert dt.datetime.fromisoformat(deployment.report()["at"]) <= dt.datetime.now(dt.UTC)
         first = deployment.trees()
         assert not {"retiring"} & set(deployment.states())
-        assert deployment.run("--rules", "1", "--wait", "600") == retune_trees.DONE
+        assert deployment.run("--max-rules", "1", "--wait", "600") == retune_trees.DONE
         assert {n: edges for n, (edges, _) in deployment.trees().items()} == {
             n: edges for n, (edges, _) in first.items()
         }
@@ -332,7 +332,7 @@ def test_trees_follow_the_publications_and_a_change_that_saves_nothing_is_not_ma
         assert {"port", "hops", "destinations"} <= {*encodings}
         # The receivers change. No switch has room for two trees, so the old tree goes first.
         deployment.publish(30, FAR, 50_000)
-        late = ["--window", "1h", "--rules", "1"]
+        late = ["--window", "1h", "--max-rules", "1"]
         assert deployment.run(*late, "--wait", "600") == retune_trees.DONE
     trees = deployment.trees()
     assert deployment.load() == 1
@@ -350,7 +350,7 @@ def test_the_service_retunes_when_more_is_on_record_and_gives_its_place_back(
     deployment: Deployment,
 ) -> None:
     port = free_port()
-    arguments = deployment.arguments("--every", "1s", "--wait", "600", "--rules", "1")
+    arguments = deployment.arguments("--every", "1s", "--wait", "600", "--max-rules", "1")
     arguments += ["--window", "1h"]
     with (
         deployment.refreshed(),
@@ -401,7 +401,7 @@ def test_in_hybrid_a_tree_leads_to_stable_hosts_and_an_old_one_stays_until_the_n
     for batch, receivers in enumerate(early):
         deployment.publish(batch, sorted(receivers), 500)
     with deployment.refreshed():
-        assert deployment.run(*retune, "--rules", "1", "--wait", "600") == retune_trees.DONE
+        assert deployment.run(*retune, "--max-rules", "1", "--wait", "600") == retune_trees.DONE
         until(lambda: deployment.states() == {"active": 1})
         assert leads_to("active") == [{*NEAR}]
         old = stored()
@@ -411,7 +411,7 @@ def test_in_hybrid_a_tree_leads_to_stable_hosts_and_an_old_one_stays_until_the_n
         late = [frozenset([*FAR, other]) for other in NEAR[:2]]
         deployment.publish(30, sorted(late[0]), 50_000)
         deployment.publish(31, sorted(late[1]), 20_000)
-        more = [*retune, "--rules", "2", "--window", "2h"]
+        more = [*retune, "--max-rules", "2", "--window", "2h"]
         assert deployment.run(*more) == retune_trees.MORE
         until(lambda: deployment.states() == {"active": 2})
         assert sorted(leads_to("active"), key=len) == [{*NEAR}, late[0]]
@@ -447,7 +447,7 @@ def test_in_tree_published_sets_have_trees_in_addition_to_one_per_host(
     with pytest.raises(
         SettingsError, match=r"BAD_VALUE: .*tree for each single host, which takes 8 trees"
     ):
-        deployment.run(*retune, "--rules", "7")
+        deployment.run(*retune, "--max-rules", "7")
     with deployment.refreshed():
         assert deployment.run(*retune, "--wait", "600") == retune_trees.NO_RECORD
         until(lambda: deployment.states() == {"active": 8})
@@ -455,7 +455,7 @@ def test_in_tree_published_sets_have_trees_in_addition_to_one_per_host(
         deployment.publish(1, NEAR, 500)
         deployment.publish(2, FAR, 100)
         # There is room for one more tree, which the most published set gets.
-        assert deployment.run(*retune, "--rules", "9", "--wait", "600") == retune_trees.DONE
+        assert deployment.run(*retune, "--max-rules", "9", "--wait", "600") == retune_trees.DONE
         until(lambda: deployment.states() == {"active": 9})
         check(NEAR, frames=1)
         check(FAR, frames=4)
@@ -463,7 +463,7 @@ def test_in_tree_published_sets_have_trees_in_addition_to_one_per_host(
         assert content["encodings"][0]["name"] == "tree" and content["change"]["added"] == 1
         # The set that is published now replaces it; every host has a tree throughout.
         deployment.publish(30, FAR, 50_000)
-        late = [*retune, "--rules", "9", "--window", "1h", "--wait", "600"]
+        late = [*retune, "--max-rules", "9", "--window", "1h", "--wait", "600"]
         assert deployment.run(*late) == retune_trees.DONE
         until(lambda: deployment.states() == {"active": 9, "retired": 1})
         check(FAR, frames=1)
@@ -496,13 +496,13 @@ def test_when_no_id_is_free_the_ids_of_trees_retired_long_ago_are_used_again(
     deployment.publish(1, NEAR, 500)
     # The switches are empty, but no version of the tables says so yet.
     with pytest.raises(NetworkError, match="TREE_IDS_EXHAUSTED"):
-        deployment.run("--rules", "1", "--quarantine", "1s")
+        deployment.run("--max-rules", "1", "--quarantine", "1s")
     with deployment.refreshed():
         versions = NetworkVersions(deployment.tables)
         until(versions.ready)
         with pytest.raises(NetworkError, match="TREE_IDS_EXHAUSTED"):
-            deployment.run("--rules", "1", "--quarantine", "1h")
-        assert deployment.run("--rules", "1", "--quarantine", "1s", "--wait", "600") == 0
+            deployment.run("--max-rules", "1", "--quarantine", "1h")
+        assert deployment.run("--max-rules", "1", "--quarantine", "1s", "--wait", "600") == 0
         until(lambda: deployment.trees()[7][1] == "active")
     assert deployment.trees()[7][0] != broadcast_trees(NETWORK)[0].edges
     assert set(deployment.trees()) == {7, last}
@@ -538,12 +538,12 @@ def test_the_next_run_continues_one_that_did_not_wait(deployment: Deployment) ->
     old = broadcast_trees(NETWORK)
     deployment.tables.append("virtual_trees", [tree_to_row(tree) for tree in old])
     deployment.publish(1, NEAR, 500)
-    assert deployment.run("--rules", "1", "--min-saving", "0") == retune_trees.MORE
+    assert deployment.run("--max-rules", "1", "--min-saving", "0") == retune_trees.MORE
     assert deployment.states() == {"retiring": 1}
-    assert deployment.run("--rules", "1", "--min-saving", "0") == retune_trees.MORE
+    assert deployment.run("--max-rules", "1", "--min-saving", "0") == retune_trees.MORE
     assert deployment.states() == {"retiring": 1}
     deployment.tables.move("virtual_trees", "tree_id", "state", {1: ("retiring", "retired")})
-    assert deployment.run("--rules", "1", "--min-saving", "0") == retune_trees.DONE
+    assert deployment.run("--max-rules", "1", "--min-saving", "0") == retune_trees.DONE
     assert deployment.states() == {"retired": 1, "installing": 1}
 
 
@@ -658,7 +658,7 @@ def test_two_runs_at_once_take_different_ids(
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(SettingsError, match="there are hops"):
         RetuneOptions(strategies=("best",)).names()
-    for arguments in (["--rules", "-1"], ["--min-saving", "1"], ["--publications", "0"]):
+    for arguments in (["--max-rules", "-1"], ["--min-saving", "1"], ["--publications", "0"]):
         with pytest.raises(SystemExit):
             retune_trees.parser().parse_args(arguments)
     for arguments in (["--dry-run"], ["--exit-code"], ["--as-of", "3"]):

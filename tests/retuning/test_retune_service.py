@@ -312,7 +312,7 @@ class World:
         until(lambda: self.runs() and set(self.states()) <= {"retired"})
 
     def arguments(self, strategies: str) -> list[str]:
-        options = ["--strategies", strategies, "--every", "3s", "--wait", "600", "--rules", "3"]
+        options = ["--strategies", strategies, "--every", "3s", "--wait", "600", "--max-rules", "3"]
         options += ["--objective", "labels", "--window", "10s", "--min-saving", "0"]
         return [*options, "--report", str(self.folder / "report")]
 

@@ -276,7 +276,7 @@ def test_hosts_repair_losses_and_trees_are_retuned_for_all_publishers(
 
     # Switches have space for one tree: the old one is removed before the trees for both publishers.
     def retune() -> int:
-        arguments = ["--strategies", "hops,relation", "--rules", "1", "--min-saving", "0"]
+        arguments = ["--strategies", "hops,relation", "--max-rules", "1", "--min-saving", "0"]
         arguments += ["--report", str(tmp_path / "report")]
         options = retune_trees.parser().parse_args(arguments)
         return retune_trees.work(options, deployment.settings, Lifecycle())

@@ -59,18 +59,16 @@ NO_CONSENT = Consent()
 
 def command_line(description: str) -> argparse.ArgumentParser:
     """Return a parser for the command line of a stream's job, with the fields of `Consent`."""
-    parser = ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=description)
     parser.add_argument(
         "--take-over",
         action="store_true",
-        help="end the stream that has the topic, and take its place",
+        help="end the stream that delivers the topic, and take its place",
     )
     parser.add_argument(
         OPTION,
         action="store_true",
-        help="continue from where Kafka has truncated the log, in new sessions",
+        help="continue in new sessions at the offset to which Kafka truncated the log",
     )
     return parser
 
