@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
 from stackcast.command_line import help_text, metavar_text
-
-if TYPE_CHECKING:
-    from typer import Context
 
 #: What Typer appends to the help of an option: default, limits, and whether it is required.
 _REMARKS = re.compile(r" {0,2}\[([^\[\]]*)\]$")
@@ -20,11 +17,11 @@ _DEFAULT = re.compile(r"default: \(?(.*?)\)?")
 class HelpCommand(TyperCommand):
     """A command with the arguments and options of its help in the style of the jobs."""
 
-    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line, with required arguments as plain words."""
         return [re.sub(r"[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
 
-    def format_options(self, ctx: Context, formatter: Any) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options."""
         _write_options(self, ctx, formatter)
 
@@ -32,29 +29,29 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """A group of commands whose help shows the whole summary of each command."""
 
-    def format_options(self, ctx: Context, formatter: Any) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write options and commands."""
         _write_options(self, ctx, formatter)
         self.format_commands(ctx, formatter)
 
-    def list_commands(self, ctx: Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands. That of typer imports each command."""
         return list(self.commands)
 
-    def format_commands(self, ctx: Context, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands. That of typer cuts each summary to one line."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, self.summary(ctx, name)) for name in self.list_commands(ctx)]
             )
 
-    def summary(self, ctx: Context, name: str) -> str:
+    def summary(self, ctx: Any, name: str) -> str:
         """Return the summary of a command: the first sentence of its help."""
         command = self.get_command(ctx, name)
         return command.get_short_help_str(limit=1000) if command else ""
 
 
-def _write_options(command: Any, ctx: Context, formatter: Any) -> None:
+def _write_options(command: Any, ctx: Any, formatter: Any) -> None:
     sections: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
     for parameter in command.get_params(ctx):
         if record := parameter.get_help_record(ctx):

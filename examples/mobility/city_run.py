@@ -1,4 +1,4 @@
-"""The use case of replicated state, brought up, run and proved (STARE I-A, IV)."""
+"""Starts the use case of replicated state, runs it, and proves the result (STARE I-A, IV)."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ from verdict import Verdict, prove
 
 log = logging.getLogger(__name__)
 
-#: Metres between edges that hold each other's states: those beside each other.
+#: Largest distance of edges that replicate each other's states, which are adjacent, in metres.
 _NEAR = 450.0
+#: Longest waits for programs that start, for replicas and for answers, in seconds.
 _READY_S = 120.0
 _CONVERGED_S = 120.0
 _ANSWER_S = 60.0
 _LOOK_S = 0.1
-#: From replicas that were registered to the first report.
+#: Time from the registration of the replicas to the first report, in seconds.
 _SETTLED_S = 1.0
 
 
@@ -73,7 +74,15 @@ class CityOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who runs where. ``hosts``: edge to the host of its tracker; ``controller``: its host."""
+    """Hosts of the programs.
+
+    Attributes:
+        city: the city.
+        network: the network of the lab.
+        hosts: host of the tracker of each edge.
+        controller: host of the replica controller.
+        neighbours: edges whose states each edge replicates.
+    """
 
     city: City
     network: Network
@@ -83,61 +92,71 @@ class Plan:
 
 
 def plan(city: City, settings: Settings, lab: RunOptions) -> Plan:
-    """Decides who runs where; the second host has two trackers where there are more than two edges,
-    as in STARE Fig. 7a, so that they have each other's states without the network.
+    """Choose a host for each program.
 
-    Raises LabError, NetworkError, SettingsError.
+    With more than two edges, the second host has two trackers, as in STARE Fig. 7a, which exchange
+    their states without the network.
+
+    Args:
+        city: the city.
+        settings: settings of the lab.
+        lab: options of the lab.
+
+    Raises:
+        LabError, NetworkError, SettingsError: the lab cannot have this network.
     """
     edges = list(dict.fromkeys(place.edge for place in city.places().values()))
-    few = len(edges) - (len(edges) > 2)
-    lab = dataclasses.replace(lab, publishers=few + 1, hosts=lab.hosts or 1)
-    read = read_network(lab.network_options(settings.encoding, settings.label_bits))
-    network = read.network
+    host_count = len(edges) - (len(edges) > 2)
+    lab = dataclasses.replace(lab, publishers=host_count + 1, hosts=lab.hosts or 1)
+    network = read_network(lab.network_options(settings.encoding, settings.label_bits)).network
     *names, controller = network.publishers()
-    order = [names[0], names[1], *names[1:]] if few < len(edges) else list(names)
+    order = [names[0], names[1], *names[1:]] if host_count < len(edges) else list(names)
     near = neighbours(city.places().values(), _NEAR)
     return Plan(city, network, dict(zip(edges, order, strict=True)), controller, near)
 
 
 def run(options: CityOptions, lab: RunOptions, settings: Settings, lifecycle: Lifecycle) -> int:
-    """Returns the exit code: 0 only if every replica and every movement is as it should be."""
-    began = time.monotonic()
+    """Run the use case. Return exit code 0 if all replicas and movements are correct, or 1."""
+    start = time.monotonic()
     with Progress() as progress:
         folder, _ = prepare(settings, lab)
-        where = plan(City(options.edges, options.scanners, lab.seed), settings, lab)
-        progress.say(f"network: {where.network.words()}")
-        with _bring_up(options, settings, lifecycle, where, folder, progress) as up:
-            status = up.track(options, lifecycle, progress)
+        placement = plan(City(options.edges, options.scanners, lab.seed), settings, lab)
+        progress.say(f"network: {placement.network.words()}")
+        with _start(options, settings, lifecycle, placement, folder, progress) as running:
+            status = running.track(options, lifecycle, progress)
             with progress.stage("replicas and movements, compared with brute force"):
-                verdict = up.prove()
-        shown = page.MobilityReport(
+                verdict = running.prove()
+        report = page.MobilityReport(
             dataclasses.asdict(verdict),
-            where.network,
-            where.city.places(),
-            where.hosts | {"controller": where.controller},
+            placement.network,
+            placement.city.places(),
+            placement.hosts | {"controller": placement.controller},
             status,
             dataclasses.asdict(options)
             | {"network": lab.network_name or "fabric", "seed": lab.seed},
-            round(time.monotonic() - began, 1),
+            round(time.monotonic() - start, 1),
         )
-        page.write(folder, shown)
+        page.write(folder, report)
     return 0 if verdict.exact else 1
 
 
 @contextmanager
-def _bring_up(
+def _start(
     options: CityOptions,
     settings: Settings,
     lifecycle: Lifecycle,
-    where: Plan,
+    placement: Plan,
     folder: Path,
     progress: Progress,
 ) -> Iterator[_Running]:
-    network, loss = where.network, options.loss / 100
+    """Start the lab and all programs, and stop them at the end."""
+    network, loss = placement.network, options.loss / 100
     with ExitStack() as stack:
-        hosts = where.hosts.values()
-        up = stack.enter_context(ReplicationLab(folder, network, hosts, where.controller, loss))
-        lab = up.lab
+        hosts = placement.hosts.values()
+        replication = stack.enter_context(
+            ReplicationLab(folder, network, hosts, placement.controller, loss)
+        )
+        lab = replication.lab
         lab.clear()
         progress.log_to(folder / "log" / "run.log")
         defaults = machine.spark_properties()
@@ -158,27 +177,29 @@ def _bring_up(
             addresses = dict.fromkeys(network.switches, lab.p4runtime)
             fill(tables, network_to_rows(network, addresses, REPLICATING[0]))
             refresh(tables, settings, lifecycle)
-        text = f"replica controller, {len(up.middlewares)} middlewares, {len(hosts)} trackers"
+        text = (
+            f"replica controller, {len(replication.middlewares)} middlewares, {len(hosts)} trackers"
+        )
         with progress.stage(text):
-            up.begin()
-            trackers = _trackers(up, where, folder / "receipts")
-            up.ready()
+            replication.begin()
+            trackers = _start_trackers(replication, placement, folder / "receipts")
+            replication.ready()
             reports = {e: json.loads(c.ready(_READY_S))["reports"] for e, c in trackers.items()}
         ensure_topic(lab.bootstrap_servers, TOPIC, 2)
         with progress.stage("the stream of the whole city"):
-            places = where.city.places().values()
+            places = placement.city.places().values()
             stream = MovementStream(spark, lab.bootstrap_servers, folder / "tables", places)
         time.sleep(_SETTLED_S)
-        yield _Running(where, lab, trackers, reports, stream, folder)
+        yield _Running(placement, lab, trackers, reports, stream, folder)
 
 
-def _trackers(up: ReplicationLab, where: Plan, out: Path) -> dict[str, Child]:
-    """Begins a tracker for each edge."""
-    scanners = {name: [p.edge, p.x, p.y] for name, p in where.city.places().items()}
+def _start_trackers(replication: ReplicationLab, placement: Plan, out: Path) -> dict[str, Child]:
+    """Start a tracker for each edge."""
+    scanners = {name: [p.edge, p.x, p.y] for name, p in placement.city.places().items()}
     city = out / "city.json"
-    city.write_text(json.dumps({"scanners": scanners, "neighbours": where.neighbours}))
+    city.write_text(json.dumps({"scanners": scanners, "neighbours": placement.neighbours}))
     return {
-        edge: up.child(
+        edge: replication.child(
             f"tracker-{edge}",
             *(
                 str(Path(__file__).with_name("tracker.py")),
@@ -189,25 +210,25 @@ def _trackers(up: ReplicationLab, where: Plan, out: Path) -> dict[str, Child]:
                 "--out",
                 str(out),
             ),
-            *("--middleware", "{}:{}".format(*up.middlewares[host])),
+            *("--middleware", "{}:{}".format(*replication.middlewares[host])),
         )
-        for edge, host in where.hosts.items()
+        for edge, host in placement.hosts.items()
     }
 
 
 class _Running:
-    """The use case, up."""
+    """The use case while it runs."""
 
     def __init__(
         self,
-        where: Plan,
+        placement: Plan,
         lab: Lab,
         trackers: Mapping[str, Child],
         reports: Mapping[str, str],
         stream: MovementStream,
         folder: Path,
     ) -> None:
-        self._where, self._lab, self._folder = where, lab, folder
+        self._placement, self._lab, self._folder = placement, lab, folder
         self._trackers, self._reports, self._stream = trackers, reports, stream
         self._sent: list[Any] = []
         self._converged = False
@@ -215,11 +236,11 @@ class _Running:
     def track(
         self, options: CityOptions, lifecycle: Lifecycle, progress: Progress
     ) -> dict[str, Any]:
-        """Has scanners report, and ends everybody; returns the network's counts."""
+        """Send all reports, stop the trackers, and return the counters of the network."""
         stop = StopRequest()
-        self._sent = self._where.city.reports(options.reports)
+        self._sent = self._placement.city.reports(options.reports)
         total = len(self._sent)
-        with progress.stage(f"reports of {len(self._where.city.places())} scanners") as stage:
+        with progress.stage(f"reports of {len(self._placement.city.places())} scanners") as stage:
             feeding = in_background(
                 lambda: self._feed(options.speedup, stop, lambda n: progress.count(stage, n, total))
             )
@@ -242,9 +263,15 @@ class _Running:
             child.ask("stop", _ANSWER_S)
         return self._lab.status()
 
-    def _feed(self, speedup: int, stop: StopRequest, told: Any) -> None:
-        """Sends each report when it is due to its tracker and to the topic."""
-        places = self._where.city.places()
+    def _feed(self, speedup: int, stop: StopRequest, show: Any) -> None:
+        """Send each report to its tracker and to the topic when it is due.
+
+        Args:
+            speedup: seconds of the city's time in one second of the run.
+            stop: ends sending.
+            show: called with the number of reports sent.
+        """
+        places = self._placement.city.places()
         with ExitStack() as stack:
             producer = connect_producer(self._lab.bootstrap_servers)
             stack.enter_context(closing(producer))
@@ -253,27 +280,33 @@ class _Running:
                 ip, _, port = self._reports[place.edge].rpartition(":")
                 wire = stack.enter_context(socket.create_connection((ip, int(port)), _ANSWER_S))
                 wires[name] = stack.enter_context(wire.makefile("rwb", buffering=0))
-            began = time.monotonic()
+            start = time.monotonic()
             for number, (due, report) in enumerate(self._sent, 1):
-                if stop.wait(max(0.0, began + due / speedup - time.monotonic())):
+                if stop.wait(max(0.0, start + due / speedup - time.monotonic())):
                     return
                 line = report.pack()
                 producer.send(TOPIC, line, key=report.scanner.encode())
                 wires[report.scanner].write(line + b"\n")
                 if not wires[report.scanner].readline():
                     raise LabError("CHILD_FAILED", f"the tracker of {report.scanner} has ended")
-                told(number)
+                show(number)
             producer.flush()
 
     def _converge(self) -> bool:
-        """Waits until each holds the last update of all its neighbours; False if it takes too
-        long."""
+        """Wait until each tracker has the last update of all its neighbours.
+
+        Returns:
+            False if that takes too long.
+        """
         deadline = time.monotonic() + _CONVERGED_S
         while time.monotonic() < deadline:
-            said = {e: json.loads(c.ask("status", _ANSWER_S)) for e, c in self._trackers.items()}
+            status = {
+                edge: json.loads(child.ask("status", _ANSWER_S))
+                for edge, child in self._trackers.items()
+            }
             if all(
-                said[edge]["newest"].get(other, 0) == said[other]["last"]
-                for edge, others in self._where.neighbours.items()
+                status[edge]["newest"].get(other, 0) == status[other]["last"]
+                for edge, others in self._placement.neighbours.items()
                 for other in others
             ):
                 return True
@@ -281,17 +314,17 @@ class _Running:
         return False
 
     def prove(self) -> Verdict:
-        """Compares all with brute force."""
-        places = {n: (p.edge, p.x, p.y) for n, p in self._where.city.places().items()}
+        """Compare replicas and movements with brute force."""
+        places = {n: (p.edge, p.x, p.y) for n, p in self._placement.city.places().items()}
         sent = [(report.scanner, report.devices) for _, report in self._sent]
-        told = {
+        results = {
             edge: json.loads((self._folder / "receipts" / f"{edge}.json").read_text())
             for edge in self._trackers
         }
         return prove(
             expected(places, sent, KEPT_MS),
-            self._where.neighbours,
-            told,
+            self._placement.neighbours,
+            results,
             self._stream.movements(),
             self._converged,
         )

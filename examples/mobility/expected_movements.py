@@ -1,6 +1,7 @@
-"""Brute force beside the trackers: what each should hold and find, from scanners' reports alone.
+"""Brute force: the states and movements that each tracker should have, from the reports alone.
 
-Shares nothing with `movements`: no columns, no replicas, each device by itself.
+The module shares no code with `movements`: it uses no columns and no replicas, and follows one
+device at a time.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+#: Edge of a scanner, and its position: metres to the east and to the north.
 Place = tuple[str, float, float]
-"""Edge of a scanner, and where it is: metres to the east, and to the north."""
+#: Device, time in milliseconds, and the scanners before and after.
 Moved = tuple[str, int, str, str]
-"""Device, milliseconds, and the scanners before and after."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Of all reports: ``held`` by edge what its state says, by device ``(milliseconds,
-    scanner)``."""
+    """The states that follow from all reports.
+
+    Attributes:
+        places: place of each scanner.
+        held: by edge and device, the sightings in the state as ``(milliseconds, scanner)``.
+    """
 
     places: Mapping[str, Place]
     held: Mapping[str, Mapping[str, list[tuple[int, str]]]]
@@ -28,22 +33,28 @@ class Expected:
     def movements(
         self, edges: Collection[str], touching: str = ""
     ) -> dict[Moved, tuple[float, float]]:
-        """Returns speed and bearing by movement, as who knows these edges' states should find
-        them; ``touching``: only those into this edge, or out of it."""
-        found = {}
+        """Return speed and bearing of each movement that the states of some edges contain.
+
+        Args:
+            edges: names of the edges.
+            touching: an edge; only movements into it or out of it are returned. Empty for all.
+        """
+        result = {}
         for device in sorted({name for edge in edges for name in self.held[edge]}):
-            seen = sorted(each for edge in edges for each in self.held[edge].get(device, ()))
+            seen = sorted(
+                sighting for edge in edges for sighting in self.held[edge].get(device, ())
+            )
             for (earlier, a), (later, b) in pairwise(seen):
-                here, there = self.places[a], self.places[b]
-                if here[0] == there[0] or earlier == later:
+                origin, target = self.places[a], self.places[b]
+                if origin[0] == target[0] or earlier == later:
                     continue
-                if touching and touching not in (here[0], there[0]):
+                if touching and touching not in (origin[0], target[0]):
                     continue
-                east, north = there[1] - here[1], there[2] - here[2]
+                east, north = target[1] - origin[1], target[2] - origin[2]
                 speed = math.sqrt(east * east + north * north) / ((later - earlier) / 1000)
                 bearing = (90 - math.degrees(math.atan2(north, east))) % 360
-                found[device, later, a, b] = speed, bearing
-        return found
+                result[device, later, a, b] = speed, bearing
+        return result
 
 
 def expected(
@@ -51,44 +62,51 @@ def expected(
     reports: Iterable[tuple[str, Iterable[tuple[str, int]]]],
     kept_ms: int,
 ) -> Expected:
-    """Works out what every tracker should end with.
+    """Compute the final state of every tracker.
 
-    reports: scanner, and its devices with their times. kept_ms: how much older than a tracker's
-    latest a sighting may be.
+    Args:
+        places: place of each scanner.
+        reports: scanners, and their devices with times.
+        kept_ms: largest age of a sighting in milliseconds, relative to a tracker's latest one.
     """
     sightings = [
-        (places[scanner][0], device, at, scanner)
+        (places[scanner][0], device, time, scanner)
         for scanner, devices in reports
-        for device, at in devices
+        for device, time in devices
     ]
     latest: dict[str, int] = {}
-    for edge, _, at, _ in sightings:
-        latest[edge] = max(at, latest.get(edge, 0))
-    held: dict[str, dict[str, list[tuple[int, str]]]] = {edge: {} for edge, _, _ in places.values()}
-    for edge, device, at, scanner in sightings:
-        if at >= latest[edge] - kept_ms:
-            held[edge].setdefault(device, []).append((at, scanner))
+    for edge, _, time, _ in sightings:
+        latest[edge] = max(time, latest.get(edge, 0))
+    states: dict[str, dict[str, list[tuple[int, str]]]] = {
+        edge: {} for edge, _, _ in places.values()
+    }
+    for edge, device, time, scanner in sightings:
+        if time >= latest[edge] - kept_ms:
+            states[edge].setdefault(device, []).append((time, scanner))
     return Expected(
-        places, {e: {d: sorted(s) for d, s in found.items()} for e, found in held.items()}
+        places, {e: {d: sorted(s) for d, s in state.items()} for e, state in states.items()}
     )
 
 
 def differences(
-    wanted: Mapping[Moved, tuple[float, float]], found: Iterable[Mapping[str, Any]]
+    expected_movements: Mapping[Moved, tuple[float, float]], rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, int]:
-    """Counts movements that are missing, that nobody made (``extra``), and whose speed or direction
-    is another (``wrong``). found: rows of device, at, origin, target, speed, bearing; doubled ones
-    are ``extra``."""
-    left = dict(wanted)
+    """Count movements that are missing, extra, or wrong in speed or direction.
+
+    Args:
+        expected_movements: speed and bearing of each movement.
+        rows: rows of device, at, origin, target, speed and bearing; duplicates are extra.
+    """
+    remaining = dict(expected_movements)
     counts = {"missing": 0, "extra": 0, "wrong": 0}
-    for row in found:
+    for row in rows:
         key = (row["device"], int(row["at"]), row["origin"], row["target"])
-        want = left.pop(key, None)
-        if want is None:
+        movement = remaining.pop(key, None)
+        if movement is None:
             counts["extra"] += 1
             continue
-        turned = abs((row["bearing"] - want[1] + 180) % 360 - 180)
-        if not math.isclose(row["speed"], want[0], rel_tol=1e-6) or turned > 1e-6:
+        turned = abs((row["bearing"] - movement[1] + 180) % 360 - 180)
+        if not math.isclose(row["speed"], movement[0], rel_tol=1e-6) or turned > 1e-6:
             counts["wrong"] += 1
-    counts["missing"] = len(left)
+    counts["missing"] = len(remaining)
     return counts

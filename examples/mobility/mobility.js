@@ -1,4 +1,4 @@
-// What the page of the use case of mobility shows: who holds which state, the city, staleness.
+// The page of the mobility use case: states and their replicas, the city, and staleness.
 (() => {
   const { summary, found, runsOn, ways } = data;
   byId("verdict").textContent = data.verdict.sentence;
@@ -7,17 +7,17 @@
   const ms = (value) => `${number(Math.round(value * 10) / 10)} ms`;
   byId("headline").append(
     figure(number(summary.replicas), "replicas"),
-    figure(number(summary.replicas_wrong), "of them wrong", summary.replicas_wrong),
+    figure(number(summary.replicas_wrong), "wrong replicas", summary.replicas_wrong),
     figure(number(summary.updates), "updates published"),
-    figure(number(summary.movements), "movements told"),
-    figure(number(summary.movements_missing + summary.movements_extra + summary.movements_wrong), "of them wrong", summary.movements_missing + summary.movements_extra + summary.movements_wrong),
-    figure(ms(summary.p50_ms), "published to replica, half within"),
-    figure(ms(summary.p99_ms), "99 % within"),
+    figure(number(summary.movements), "movements"),
+    figure(number(summary.movements_missing + summary.movements_extra + summary.movements_wrong), "wrong movements", summary.movements_missing + summary.movements_extra + summary.movements_wrong),
+    figure(ms(summary.p50_ms), "median latency from publication to replica"),
+    figure(ms(summary.p99_ms), "99th percentile of the latency"),
     figure(ms(summary.worst_staleness_ms), "stalest replica"),
     figure(bytes(summary.link_bytes), "on links"),
     figure(number(summary.seconds), "seconds"));
-  const told = [["began", data.run.began], ["version", data.run.version], ["network", data.run.network], ...Object.entries(data.run.settings), ...Object.entries(summary.drops).map(([why, count]) => [`dropped: ${why}`, number(count)])];
-  byId("run").append(...told.flatMap(([key, value]) => [make("dt", { text: key }), make("dd", { text: String(value) })]));
+  const settings = [["start", data.run.began], ["version", data.run.version], ["network", data.run.network], ...Object.entries(data.run.settings), ...Object.entries(summary.drops).map(([why, count]) => [`dropped: ${why}`, number(count)])];
+  byId("run").append(...settings.flatMap(([key, value]) => [make("dt", { text: key }), make("dd", { text: String(value) })]));
 
   // --- states on the map -----------------------------------------------------------------------
   const map = networkMap(byId("map"), data.nodes, data.links);
@@ -29,23 +29,23 @@
     map.weigh(state ? null : carried.map((size) => size / busiest));
     if (!state) {
       map.light({});
-      byId("detail").replaceChildren(make("p", { className: "note", text: `A link is as thick as it carried bytes of all states, with registers and acks: ${bytes(busiest)} at most.` }));
+      byId("detail").replaceChildren(make("p", { className: "note", text: `The width of a link is the number of bytes that it carried for all states, including registrations and acknowledgements: at most ${bytes(busiest)}.` }));
       return;
     }
     map.light({ ways: ways[state.edge], receivers: state.holders.map((edge) => runsOn[edge]), targets: [runsOn[state.edge]] });
     const rows = found.replicas.filter((row) => row.edge === state.edge && !row.own);
     byId("detail").replaceChildren(
       make("h2", { text: state.state }),
-      make("p", { className: "note", text: `published by ${state.edge} on ${runsOn[state.edge]}: ${plural(state.updates, "update")}, the last of ${bytes(state.bytes)}` }),
+      make("p", { className: "note", text: `published by ${state.edge} on ${runsOn[state.edge]}: ${plural(state.updates, "update")}, of which the last has ${bytes(state.bytes)}` }),
       make("h3", { text: "Replicas" }),
       make("dl", {}, ...rows.flatMap((row) => [
         make("dt", { text: `${row.holder} on ${runsOn[row.holder]}` }),
-        make("dd", { text: `${row.held ? "right" : "wrong"}, ${plural(row.updates, "update")}, half within ${ms(row.p50_ms)}, all within ${ms(row.max_ms)}` }),
-      ]), make("dt", { text: `controller on ${runsOn.controller}` }), make("dd", { text: "keeps the last update for who lost it" })));
+        make("dd", { text: `${row.held ? "correct" : "wrong"}, ${plural(row.updates, "update")}, median latency ${ms(row.p50_ms)}, maximum ${ms(row.max_ms)}` }),
+      ]), make("dt", { text: `controller on ${runsOn.controller}` }), make("dd", { text: "keeps the last update, to repair losses" })));
   }
   for (const state of found.states) {
     const button = make("button", { type: "button", className: "choice", "aria-pressed": "false", on: { click: () => choose(state) } },
-      make("strong", { text: state.state }), make("small", { text: `${plural(state.updates, "update")}, held by ${state.holders.join(", ") || "nobody"}` }));
+      make("strong", { text: state.state }), make("small", { text: `${plural(state.updates, "update")}, replicated by ${state.holders.join(", ") || "no tracker"}` }));
     buttons.set(state.edge, button);
     byId("choices").append(make("li", {}, button));
   }
@@ -60,9 +60,9 @@
       make("thead", {}, make("tr", {}, ...heads.map((text, at) => make("th", { text, scope: "col", ...(at < 2 && { className: "text" }) })))),
       make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((text, at) => make("td", { text: String(text), ...(at < 2 && { className: "text" }), ...(text === "no" && { className: "bad" }) }))))));
   }
-  byId("replicas").append(table(["tracker", "holds", "right", "updates", "half within", "99 %", "all"],
-    found.replicas.map((row) => [row.holder, row.own ? `${row.edge}, its own` : row.edge, row.held ? "yes" : "no", row.own ? "" : number(row.updates), ...(row.own ? ["", "", ""] : [ms(row.p50_ms), ms(row.p99_ms), ms(row.max_ms)])])));
-  byId("movements").append(table(["who", "where", "owed", "missing", "extra", "wrong"],
+  byId("replicas").append(table(["tracker", "state", "correct", "updates", "p50", "p99", "maximum"],
+    found.replicas.map((row) => [row.holder, row.own ? `${row.edge} (own)` : row.edge, row.held ? "yes" : "no", row.own ? "" : number(row.updates), ...(row.own ? ["", "", ""] : [ms(row.p50_ms), ms(row.p99_ms), ms(row.max_ms)])])));
+  byId("movements").append(table(["tracker", "host", "expected", "missing", "extra", "wrong"],
     found.movements.map((row) => [row.who, runsOn[row.who] ?? "Structured Streaming", number(row.expected), number(row.missing), number(row.extra), number(row.wrong)])));
   byId("flows").append(table(["from", "to", "movements", "mean speed"],
     found.flows.map((row) => [row.from, row.to, number(row.count), `${number(row.speed)} m/s`])));
@@ -101,7 +101,7 @@
       const way = draw("g", { fill: paint("way"), opacity: 0.7 });
       way.append(draw("line", { x1: sx, y1: sy, x2: ex, y2: ey, stroke: paint("way"), "stroke-width": width }),
         draw("path", { d: `M${tx} ${ty}L${ex - head * dy} ${ey + head * dx}L${ex + head * dy} ${ey - head * dx}z` }),
-        draw("title", {}, `${flow.from} to ${flow.to}: ${plural(flow.count, "movement")}, ${number(flow.speed)} m/s in the mean`));
+        draw("title", {}, `${flow.from} to ${flow.to}: ${plural(flow.count, "movement")}, ${number(flow.speed)} m/s on average`));
       picture.append(way);
     }
     for (const scanner of data.scanners) {

@@ -1,4 +1,4 @@
-"""The report of the use case of mobility: figures as JSON, a table, and a page with two maps."""
+"""The report of the mobility use case: figures as JSON, a table, and a page with two maps."""
 
 from __future__ import annotations
 
@@ -28,11 +28,16 @@ _ANY_WIDTH = 1000
 
 @dataclass(frozen=True)
 class MobilityReport:
-    """All that the page shows.
+    """Content of the page.
 
-    verdict: as a mapping, of `verdict.Verdict`. runs_on: edge, or
-    ``controller``, to its host. status: what the network counted. settings: by key. seconds: that
-    the run took.
+    Attributes:
+        verdict: a `verdict.Verdict` as a mapping.
+        network: the network of the lab.
+        scanners: scanners by name.
+        runs_on: host of each edge's tracker, and of the ``controller``.
+        status: counters of the network.
+        settings: settings of the run.
+        seconds: duration of the run.
     """
 
     verdict: Mapping[str, Any]
@@ -45,7 +50,7 @@ class MobilityReport:
 
     @property
     def sentence(self) -> str:
-        """One sentence: all is right, or what is wrong."""
+        """A sentence that says whether all is right, or else which parts are wrong."""
         replicas, movements = self.verdict["replicas"], self.verdict["movements"]
         wrong = sum(not row["held"] for row in replicas)
         counts = {k: sum(row[k] for row in movements) for k in ("missing", "extra", "wrong")}
@@ -53,16 +58,18 @@ class MobilityReport:
             others = sum(not row["own"] for row in replicas)
             total = sum(row["expected"] for row in movements)
             return (
-                f"Converged: all {others} replicas are what they should be, and all {total:,} "
-                "movements are right."
+                f"Converged: all {others} replicas are identical to the expected states, and all "
+                f"{total:,} movements are correct."
             )
-        faults = [f"{count:,} movements {what}" for what, count in counts.items() if count]
+        faults = [f"{count:,} movements {fault}" for fault, count in counts.items() if count]
         if wrong:
-            faults.insert(0, f"{wrong} replicas are not what they should be")
-        return f"Not converged: {', '.join(faults) or 'a replica lacked an update for too long'}."
+            faults.insert(0, f"{wrong} replicas differ from the expected states")
+        return (
+            f"Not converged: {', '.join(faults) or 'a replica did not receive an update in time'}."
+        )
 
     def summary(self) -> dict[str, Any]:
-        """Returns what ``report.json`` has."""
+        """Return the content of ``report.json``."""
         replicas = [row for row in self.verdict["replicas"] if not row["own"]]
         return {
             "exact": self.verdict["exact"],
@@ -84,7 +91,7 @@ class MobilityReport:
 
 
 def write(folder: Path, report: MobilityReport, stream: TextIO | None = None) -> None:
-    """Prints the table and writes ``report.json`` and ``report.html``."""
+    """Print the table, and write ``report.json`` and ``report.html``."""
     write_json(folder / "report.json", report.summary())
     write_whole(folder / "report.html", render_html(report))
     print_table(report, stream)
@@ -92,7 +99,7 @@ def write(folder: Path, report: MobilityReport, stream: TextIO | None = None) ->
 
 
 def render_html(report: MobilityReport) -> str:
-    """Returns the page as text."""
+    """Return the page as text."""
     network = report.network
     tree: dict[str, set[str]] = {}
     for link in spanning_links(network):
@@ -105,7 +112,8 @@ def render_html(report: MobilityReport) -> str:
         "found": report.verdict,
         "runsOn": report.runs_on,
         "ways": {
-            edge: _ways(network, tree, report.runs_on, edge, each) for edge, each in holders.items()
+            edge: _update_links(network, tree, report.runs_on, edge, names)
+            for edge, names in holders.items()
         },
         "linkBytes": report.status["link_bytes"],
         "scanners": [vars(place) for place in report.scanners.values()],
@@ -125,49 +133,52 @@ def render_html(report: MobilityReport) -> str:
     return render("mobility by replicated state", body, script, content)
 
 
-def _ways(
+def _update_links(
     network: Network,
     tree: Mapping[str, set[str]],
     runs_on: Mapping[str, str],
     edge: str,
     holders: list[str],
 ) -> list[list[str]]:
-    """The links by which an update goes along the tree of states, away from its tracker's host."""
+    """Return the links of the tree of states that an update passes from the host of its tracker."""
     start = network.host(runs_on[edge])
-    before = {start.switch: ""}
+    parents = {start.switch: ""}
     for switch in (order := [start.switch]):
-        for following in sorted(tree.get(switch, ())):
-            if following not in before:
-                before[following] = switch
-                order.append(following)
-    found = {(start.name, start.switch)}
+        for child in sorted(tree.get(switch, ())):
+            if child not in parents:
+                parents[child] = switch
+                order.append(child)
+    links = {(start.name, start.switch)}
     for name in {runs_on[holder] for holder in (*holders, "controller")} - {start.name}:
-        at = network.host(name).switch
-        found.add((at, name))
-        while before[at]:
-            found.add((before[at], at))
-            at = before[at]
-    return [list(way) for way in sorted(found)]
+        switch = network.host(name).switch
+        links.add((switch, name))
+        while parents[switch]:
+            links.add((parents[switch], switch))
+            switch = parents[switch]
+    return [list(link) for link in sorted(links)]
 
 
 def print_table(report: MobilityReport, stream: TextIO | None = None) -> None:
-    """Prints a line a tracker and what was found; in colour on a terminal, else as plain text."""
+    """Print a line per tracker and the result, in colour on a terminal, as plain text otherwise."""
     stream = sys.stdout if stream is None else stream
     terminal = stream.isatty()
     console = Console(
         file=stream, highlight=False, soft_wrap=True, width=None if terminal else _ANY_WIDTH
     )
     table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
-    heads = ("tracker", "host", "replicas", "right", "updates", "p50 ms", "p99 ms")
+    heads = ("tracker", "host", "replicas", "correct", "updates", "p50 ms", "p99 ms")
     for head in (*heads, "movements", "missing", "extra", "wrong"):
         table.add_column(head, justify="left" if head in ("tracker", "host") else "right")
     for row in report.verdict["movements"]:
-        of = [r for r in report.verdict["replicas"] if r["holder"] == row["who"] and not r["own"]]
-        waits = [max((r[key] for r in of), default=0.0) for key in ("p50_ms", "p99_ms")]
+        replicas = [
+            r for r in report.verdict["replicas"] if r["holder"] == row["who"] and not r["own"]
+        ]
+        waits = [max((r[key] for r in replicas), default=0.0) for key in ("p50_ms", "p99_ms")]
         cells = [
             row["who"],
             report.runs_on.get(row["who"], "Spark"),
-            *(str(len(of)), str(sum(r["held"] for r in of)), str(sum(r["updates"] for r in of))),
+            *(str(len(replicas)), str(sum(r["held"] for r in replicas))),
+            str(sum(r["updates"] for r in replicas)),
             *(f"{wait:.1f}" for wait in waits),
             *(f"{row[key]:,}" for key in ("expected", "missing", "extra", "wrong")),
         ]

@@ -1,7 +1,7 @@
-"""Movements in a whole city by Structured Streaming: scanners' reports in Kafka to a Delta table.
+"""Movements in the whole city by Structured Streaming, from reports in Kafka to a Delta table.
 
-What a program in one place can do that has all reports; trackers at the edges do it with replicas
-of their neighbours' alone. Both must say the same of the movements that both can see.
+This program has all reports in one place, while the trackers at the edges only have replicas of
+their neighbours' sightings. Both must find the same movements where both can see them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,17 @@ _REPORT = "scanner STRING, number INT, devices ARRAY<ARRAY<STRING>>"
 
 
 class MovementStream:
-    """A running query. ``reports`` counts those that are in the tables ``sightings`` and
-    ``movements``, which are Delta tables of these names in a folder."""
+    """A running query that writes the Delta tables ``sightings`` and ``movements``.
+
+    Args:
+        spark: session of the query.
+        servers: addresses of the Kafka brokers.
+        folder: folder of the tables.
+        scanners: scanners of the city.
+
+    Attributes:
+        reports: number of reports that are in the tables.
+    """
 
     def __init__(
         self, spark: SparkSession, servers: str, folder: Path, scanners: Iterable[Scanner]
@@ -56,7 +65,7 @@ class MovementStream:
         )
 
     def _add(self, batch: DataFrame, number: int) -> None:
-        """Appends the sightings of a batch, once, and tells movements of the devices in it anew."""
+        """Append the sightings of a batch exactly once, and compute the movements again."""
         reports = batch.cache()
         try:
             count = reports.count()
@@ -72,21 +81,21 @@ class MovementStream:
                 .mode("append")
                 .save(self._sightings)
             )
-            self._tell().write.format("delta").mode("overwrite").save(self._movements)
+            self._compute_movements().write.format("delta").mode("overwrite").save(self._movements)
             self.reports += count
         finally:
             reports.unpersist()
 
-    def _tell(self) -> DataFrame:
-        """The movements between edges that all sightings tell."""
+    def _compute_movements(self) -> DataFrame:
+        """Return the movements between edges in all sightings."""
         seen = self._spark.read.format("delta").load(self._sightings)
         places = f.broadcast(self._places)
-        in_turn = Window.partitionBy("device").orderBy("at", "scanner")
+        by_time = Window.partitionBy("device").orderBy("at", "scanner")
         after = seen.join(places, "scanner").select(
             "device",
             "at",
             f.struct("scanner", "edge", "x", "y", "at").alias("there"),
-            f.lag(f.struct("scanner", "edge", "x", "y", "at")).over(in_turn).alias("here"),
+            f.lag(f.struct("scanner", "edge", "x", "y", "at")).over(by_time).alias("here"),
         )
         east = f.col("there.x") - f.col("here.x")
         north = f.col("there.y") - f.col("here.y")
@@ -101,6 +110,6 @@ class MovementStream:
         )
 
     def movements(self) -> list[dict[str, object]]:
-        """Returns the rows of ``movements``."""
+        """Return the rows of ``movements``."""
         rows = self._spark.read.format("delta").load(self._movements).collect()
         return [row.asDict() for row in rows]

@@ -1,4 +1,4 @@
-"""From sightings to movements: from which place to which, in which direction, how fast."""
+"""Computes movements from sightings: origin, target, direction and speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from sightings import Sighting
 
 @dataclass(frozen=True)
 class Scanner:
-    """A scanner at ``x`` to the east and ``y`` to the north, metres; ``edge``: whose it is."""
+    """A WiFi scanner.
+
+    Attributes:
+        name: name of the scanner.
+        edge: edge cloud that it belongs to.
+        x: metres to the east.
+        y: metres to the north.
+    """
 
     name: str
     edge: str
@@ -23,9 +30,15 @@ class Scanner:
 
 @dataclass(frozen=True, order=True)
 class Movement:
-    """A device was seen by ``origin``, and next by ``target``, of another edge, at ``at`` ms.
+    """Movement of a device that one scanner saw, and then a scanner of another edge.
 
-    speed: metres a second along the straight line. bearing: degrees, 0 north, 90 east.
+    Attributes:
+        device: hash of the device.
+        at: time of the second sighting, in milliseconds.
+        origin: scanner of the first sighting.
+        target: scanner of the second sighting.
+        speed: metres per second along the straight line.
+        bearing: direction in degrees; 0 is north and 90 is east.
     """
 
     device: str
@@ -39,42 +52,45 @@ class Movement:
 def movements(
     sightings: Iterable[Mapping[str, list[Sighting]]], scanners: Mapping[str, Scanner]
 ) -> list[Movement]:
-    """Returns the movements between edges that these sightings together tell, in order.
+    """Return the movements between edges in some sightings, in order.
 
-    A device moved where two sightings of it, with none between, are of scanners of two edges. Two
-    at the same millisecond, as where ranges overlap, say nothing of a direction.
+    A device has moved if scanners of two edges saw it one after the other. Two sightings in the
+    same millisecond, which overlapping ranges cause, have no direction and are ignored. Sightings
+    of scanners that are not in ``scanners`` are ignored as well.
 
-    Sightings of scanners that are not in ``scanners`` are passed over.
+    Args:
+        sightings: sightings of each tracker by device.
+        scanners: scanners by name.
     """
     names = list(scanners)
-    number = {name: at for at, name in enumerate(names)}
+    indexes = {name: index for index, name in enumerate(names)}
     rows = [
-        (device, at, number[scanner])
-        for each in sightings
-        for device, seen in each.items()
-        for at, scanner in seen
-        if scanner in number
+        (device, time, indexes[scanner])
+        for by_device in sightings
+        for device, seen in by_device.items()
+        for time, scanner in seen
+        if scanner in indexes
     ]
     if not rows:
         return []
     devices, times, places = zip(*rows, strict=True)
     labels, device = np.unique(np.array(devices), return_inverse=True)
-    at, place = np.array(times, np.int64), np.array(places, np.int64)
-    order = np.lexsort((place, at, device))
-    device, at, place = device[order], at[order], place[order]
+    time, place = np.array(times, np.int64), np.array(places, np.int64)
+    order = np.lexsort((place, time, device))
+    device, time, place = device[order], time[order], place[order]
     edges = np.unique([scanners[name].edge for name in names], return_inverse=True)[1]
     x = np.array([scanners[name].x for name in names])
     y = np.array([scanners[name].y for name in names])
     before, after = place[:-1], place[1:]
-    moved = (device[1:] == device[:-1]) & (edges[before] != edges[after]) & (at[1:] > at[:-1])
+    moved = (device[1:] == device[:-1]) & (edges[before] != edges[after]) & (time[1:] > time[:-1])
     chosen = np.flatnonzero(moved)
     before, after = before[chosen], after[chosen]
     east, north = x[after] - x[before], y[after] - y[before]
-    speeds = np.hypot(east, north) * 1000 / (at[chosen + 1] - at[chosen])
+    speeds = np.hypot(east, north) * 1000 / (time[chosen + 1] - time[chosen])
     bearings = np.degrees(np.arctan2(east, north)) % 360
     return [
         Movement(
-            str(labels[device[i]]), int(at[i + 1]), names[a], names[b], float(s), float(bearing)
+            str(labels[device[i]]), int(time[i + 1]), names[a], names[b], float(s), float(bearing)
         )
         for i, a, b, s, bearing in zip(chosen, before, after, speeds, bearings, strict=True)
     ]
@@ -83,24 +99,24 @@ def movements(
 def touching(
     found: Iterable[Movement], edge: str, scanners: Mapping[str, Scanner]
 ) -> list[Movement]:
-    """Returns the movements into an edge or out of it."""
+    """Return the movements into an edge or out of it."""
     return [m for m in found if edge in (scanners[m.origin].edge, scanners[m.target].edge)]
 
 
 def neighbours(scanners: Iterable[Scanner], within: float) -> dict[str, tuple[str, ...]]:
-    """Returns for each edge the others whose middle is ``within`` so many metres of its own."""
-    of: dict[str, list[Scanner]] = {}
+    """Return the neighbours of each edge, whose centers are at most ``within`` metres away."""
+    by_edge: dict[str, list[Scanner]] = {}
     for scanner in scanners:
-        of.setdefault(scanner.edge, []).append(scanner)
-    middles = {
-        edge: (sum(s.x for s in each) / len(each), sum(s.y for s in each) / len(each))
-        for edge, each in of.items()
+        by_edge.setdefault(scanner.edge, []).append(scanner)
+    centers = {
+        edge: (sum(s.x for s in group) / len(group), sum(s.y for s in group) / len(group))
+        for edge, group in by_edge.items()
     }
     return {
         edge: tuple(
             other
-            for other, there in middles.items()
-            if other != edge and math.dist(middle, there) <= within
+            for other, other_center in centers.items()
+            if other != edge and math.dist(center, other_center) <= within
         )
-        for edge, middle in middles.items()
+        for edge, center in centers.items()
     }

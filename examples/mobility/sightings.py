@@ -1,9 +1,9 @@
-"""What a WiFi scanner reports, and the state that a tracker keeps of it and replicates.
+"""Reports of WiFi scanners, and the state that a tracker computes from them and replicates.
 
 A report is JSON, as in STARE IV: ``{"scanner", "number", "devices": [[device, milliseconds], …]}``,
-a device by the hash of its MAC address. A tracker's state is JSON, too, and whole, as a replica is
-sure of the last update alone: ``{"published": nanoseconds since 1970, "devices": {device:
-[[milliseconds, scanner], …]}}``.
+where a device is the hash of its MAC address. The state of a tracker is JSON, too: ``{"published":
+nanoseconds since 1970, "devices": {device: [[milliseconds, scanner], …]}}``. Each update has the
+whole state, because a replica may skip all updates except the last.
 """
 
 from __future__ import annotations
@@ -13,72 +13,92 @@ from dataclasses import dataclass, field
 
 from stackcast.udfs.errors import StateError
 
+#: Largest age of a sighting, relative to the latest one of the same tracker, in milliseconds.
 KEPT_MS = 600_000
-"""A sighting is kept until one of the same tracker is so much later."""
 
+#: Time in milliseconds, and scanner.
 Sighting = tuple[int, str]
-"""When, in milliseconds, and by which scanner."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A scanner's report: each device that it saw since the last one, and when."""
+    """A report of a scanner.
+
+    Attributes:
+        scanner: name of the scanner.
+        number: number of the report.
+        devices: devices since the previous report, each with the time in milliseconds.
+    """
 
     scanner: str
     number: int
     devices: tuple[tuple[str, int], ...]
 
     def pack(self) -> bytes:
+        """Return the report as JSON."""
         devices = [list(device) for device in self.devices]
         text = {"scanner": self.scanner, "number": self.number, "devices": devices}
         return json.dumps(text, separators=(",", ":")).encode()
 
 
 def read_report(line: bytes) -> Report:
-    """Reads a report. Raises StateError ``BAD_SIGHTINGS``."""
+    """Read a report. Raises StateError BAD_SIGHTINGS."""
     try:
-        found = json.loads(line)
-        devices = tuple((str(device), int(at)) for device, at in found["devices"])
-        return Report(str(found["scanner"]), int(found["number"]), devices)
+        row = json.loads(line)
+        devices = tuple((str(device), int(time)) for device, time in row["devices"])
+        return Report(str(row["scanner"]), int(row["number"]), devices)
     except (ValueError, KeyError, TypeError) as error:
-        raise StateError("BAD_SIGHTINGS", f"no report of a scanner: {error!r}") from None
+        raise StateError("BAD_SIGHTINGS", f"not a report of a scanner: {error!r}") from None
 
 
 @dataclass
 class Sightings:
-    """The sightings of one tracker's scanners: by device, in order of time."""
+    """The sightings of the scanners of one tracker.
+
+    Attributes:
+        kept_ms: largest age of a sighting in milliseconds.
+        of: sightings by device, ordered by time.
+        latest: time of the latest sighting in milliseconds.
+    """
 
     kept_ms: int = KEPT_MS
     of: dict[str, list[Sighting]] = field(default_factory=dict)
     latest: int = 0
 
     def add(self, report: Report) -> None:
-        """Takes a report; lets go of what is older than `KEPT_MS`."""
-        for device, at in report.devices:
+        """Add a report, and remove sightings that have become too old."""
+        for device, time in report.devices:
             seen = self.of.setdefault(device, [])
-            seen.append((at, report.scanner))
+            seen.append((time, report.scanner))
             seen.sort()
-            self.latest = max(self.latest, at)
+            self.latest = max(self.latest, time)
         first = self.latest - self.kept_ms
         if first > 0:
-            kept = {name: [s for s in seen if s[0] >= first] for name, seen in self.of.items()}
-            self.of = {name: seen for name, seen in kept.items() if seen}
+            newer = {name: [s for s in seen if s[0] >= first] for name, seen in self.of.items()}
+            self.of = {name: seen for name, seen in newer.items() if seen}
 
     def pack(self, published: int) -> bytes:
-        """Returns the state, as published at this time."""
+        """Return the state as JSON.
+
+        Args:
+            published: time in nanoseconds since 1970.
+        """
         text = {"published": published, "devices": self.of}
         return json.dumps(text, separators=(",", ":")).encode()
 
 
 def read_state(data: bytes) -> tuple[int, dict[str, list[Sighting]]]:
-    """Returns when a state was published, and its sightings. Raises StateError
-    ``BAD_SIGHTINGS``."""
+    """Return the time at which a state was published, and its sightings.
+
+    Raises:
+        StateError: BAD_SIGHTINGS.
+    """
     try:
-        found = json.loads(data)
+        row = json.loads(data)
         devices = {
-            str(device): [(int(at), str(scanner)) for at, scanner in seen]
-            for device, seen in found["devices"].items()
+            str(device): [(int(time), str(scanner)) for time, scanner in seen]
+            for device, seen in row["devices"].items()
         }
-        return int(found["published"]), devices
+        return int(row["published"]), devices
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StateError("BAD_SIGHTINGS", f"no state of a tracker: {error!r}") from None
+        raise StateError("BAD_SIGHTINGS", f"not a state of a tracker: {error!r}") from None

@@ -1,13 +1,13 @@
-"""One tracker of mobility, a VNF of the use case (STARE I-A), as a process of its own.
+"""One tracker of mobility, a VNF of the use case (STARE I-A), as a separate process.
 
     python tracker.py --edge edge1 --city CITY.json --middleware IP:PORT --out FOLDER
 
 CITY.json has ``scanners`` (name: [edge, x, y]) and ``neighbours`` (edge: [edges]). The tracker
-publishes state ``sightings/EDGE``, of what its scanners report, and holds replicas of those of its
-neighbours. A scanner connects by TCP and sends reports, a line each. What it knows then of devices
-that came to its edge, or left it, is in ``movements``. One JSON line says where it listens; then
-lines on standard input are answered: ``status`` by how far each state is, ``stop`` after
-``FOLDER/EDGE.json`` was written: what it holds, what it found, and when updates came.
+publishes the reports of its scanners as state ``sightings/EDGE``, and has replicas of the states of
+its neighbours, from which it derives the movements into its edge and out of it. A scanner connects
+by TCP and sends one report per line. The tracker prints its address as a line of JSON. Then it
+answers lines on standard input: ``status`` with the progress of each state, and ``stop`` after it
+has written ``FOLDER/EDGE.json`` with its states, its movements and the times of updates.
 """
 
 from __future__ import annotations
@@ -33,20 +33,28 @@ from stackcast.udfs.states.program import Update
 
 log = logging.getLogger("stackcast.tracker")
 
-_LOOK = 0.2
+#: Longest wait for updates in seconds, so that the end is noticed.
+_WAIT_S = 0.2
 
 
 def state_of(edge: str) -> str:
-    """Returns the name of an edge's state."""
+    """Return the name of an edge's state."""
     return f"sightings/{edge}"
 
 
 class Tracker:
-    """What one tracker knows. For several threads.
+    """The states and updates of one tracker. Several threads may use it.
 
-    ``held``: of each edge the number of the last update, and its sightings. ``came``: of each
-    update of a neighbour edge, number, bytes, and when it was published and came here, nanoseconds
-    since 1970. ``published``: of its own.
+    Args:
+        edge: edge of the tracker.
+        scanners: scanners of the city by name.
+        own: replica of the tracker's own state.
+
+    Attributes:
+        edge: edge of the tracker.
+        published: number, size in bytes and time of each published update.
+        came: number, size in bytes, time of publication and time of arrival of each received
+            update, by edge. Times are in nanoseconds since 1970.
     """
 
     def __init__(self, edge: str, scanners: dict[str, Scanner], own: Replica) -> None:
@@ -60,11 +68,11 @@ class Tracker:
         self._lock = threading.Lock()
 
     def report(self, line: bytes) -> None:
-        """Takes a scanner's report, and publishes."""
+        """Add a report of a scanner, and publish the state."""
         report = read_report(line)
         scanner = self._scanners.get(report.scanner)
         if scanner is None or scanner.edge != self.edge:
-            raise StateError("BAD_SIGHTINGS", f"{report.scanner} is no scanner of {self.edge}")
+            raise StateError("BAD_SIGHTINGS", f"{report.scanner} is not a scanner of {self.edge}")
         with self._lock:
             self._sightings.add(report)
             self._held[self.edge] = self._sightings.of
@@ -74,7 +82,7 @@ class Tracker:
             self.published.append((len(self.published) + 1, len(state), now))
 
     def take(self, edge: str, update: Update) -> None:
-        """Takes an update of another edge."""
+        """Store an update of another edge."""
         now = time.time_ns()
         published, devices = read_state(update.data)
         with self._lock:
@@ -83,26 +91,26 @@ class Tracker:
             self.came.setdefault(edge, []).append((update.number, len(update.data), published, now))
 
     def movements(self) -> list[Movement]:
-        """Returns what is known of movements into this edge and out of it."""
+        """Return the movements into this edge and out of it."""
         with self._lock:
-            found = movements(self._held.values(), self._scanners)
-        return touching(found, self.edge, self._scanners)
+            all_movements = movements(self._held.values(), self._scanners)
+        return touching(all_movements, self.edge, self._scanners)
 
     def status(self) -> dict[str, Any]:
-        """Returns how many updates it published, and when those were that it holds of others."""
+        """Return the number of published updates, and the time of each edge's newest update."""
         with self._lock:
             newest = {edge: came[-1][2] for edge, came in self.came.items()}
             last = self.published[-1][2] if self.published else 0
             return {"published": len(self.published), "last": last, "newest": newest}
 
     def end(self) -> dict[str, Any]:
-        """Returns all that it knows."""
-        found = [asdict(movement) for movement in self.movements()]
+        """Return states, movements and updates."""
+        rows = [asdict(movement) for movement in self.movements()]
         with self._lock:
             return {
                 "edge": self.edge,
                 "held": self._held,
-                "movements": found,
+                "movements": rows,
                 "published": self.published,
                 "came": self.came,
             }
@@ -110,7 +118,7 @@ class Tracker:
 
 def _follow(tracker: Tracker, edge: str, replica: Replica, ended: threading.Event) -> None:
     while not ended.is_set():
-        for update in replica.updates(_LOOK):
+        for update in replica.updates(_WAIT_S):
             try:
                 tracker.take(edge, update)
             except StateError as error:
@@ -133,11 +141,21 @@ def _server(tracker: Tracker) -> socketserver.ThreadingTCPServer:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = ArgumentParser()
-    parser.add_argument("--edge", required=True)
-    parser.add_argument("--city", type=Path, required=True)
-    parser.add_argument("--middleware", type=parse_endpoint, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser = ArgumentParser(prog="tracker.py", description=__doc__)
+    parser.add_argument("--edge", required=True, help="edge of the tracker")
+    parser.add_argument(
+        "--city", metavar="FILE", type=Path, required=True, help="scanners and neighbours as JSON"
+    )
+    parser.add_argument(
+        "--middleware",
+        metavar="HOST:PORT",
+        type=parse_endpoint,
+        required=True,
+        help="TCP address of the middleware on this host",
+    )
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, required=True, help="folder of the results"
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     city = json.loads(options.city.read_text())
@@ -156,18 +174,18 @@ def main(arguments: list[str] | None = None) -> int:
         server = stack.enter_context(_server(tracker))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         stack.callback(server.shutdown)
-        _say({"reports": "{}:{}".format(*server.server_address)})
+        _print({"reports": "{}:{}".format(*server.server_address)})
         for line in sys.stdin:
             if line.strip() == "stop":
                 own.flush()
                 (options.out / f"{name}.json").write_text(json.dumps(tracker.end()))
-                _say({"stopped": name})
+                _print({"stopped": name})
                 break
-            _say(tracker.status())
+            _print(tracker.status())
     return 0
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _print(answer: dict[str, Any]) -> None:
     print(json.dumps(answer), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The verdict on a run of trackers: replicas and movements held against brute force."""
+"""The verdict on a run of trackers: replicas and movements compared with brute force."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ import numpy as np
 
 from expected_movements import Expected, Place, differences
 
-#: Points in time at which staleness is told.
+#: Number of points in time for which staleness is computed.
 _POINTS = 120
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found. ``exact``: all of it is right.
+    """Results of a run.
 
-    states: a row a state: name, edge, updates, bytes of the last, segments. replicas: a row a
-    replica: edge, holder, updates that came, ``held`` (whether it is what it should be), latency
-    p50, p99 and largest in milliseconds. movements: a row a tracker and one for the whole city, by
-    the stream: who, expected, missing, extra, wrong. staleness: seconds since the first update, and
-    at each how old the oldest update is that the worst replica, and the mean one, lacks,
-    milliseconds. flows: movements of the city
-    between edges, with their mean speed.
+    Attributes:
+        exact: whether all replicas and movements are right.
+        states: row per state: name, edge, updates, bytes of the last update, holders.
+        replicas: row per replica: edge, holder, received updates, whether the content is right
+            (``held``), and the latency of updates in milliseconds (p50, p99, largest).
+        movements: row per tracker, and one for the stream of the whole city: who, expected,
+            missing, extra and wrong movements.
+        flows: number and mean speed of the movements between each pair of edges.
+        staleness: see `staleness`.
+        latency: latency of all updates in milliseconds (p50, p99, largest).
     """
 
     exact: bool
@@ -37,16 +40,20 @@ class Verdict:
 
 
 def prove(
-    wanted: Expected,
+    brute_force: Expected,
     neighbours: Mapping[str, Sequence[str]],
-    told: Mapping[str, Mapping[str, Any]],
-    of_city: Iterable[Mapping[str, Any]],
+    results: Mapping[str, Mapping[str, Any]],
+    city_movements: Iterable[Mapping[str, Any]],
     converged: bool,
 ) -> Verdict:
-    """Compares.
+    """Compare the results of a run with brute force.
 
-    neighbours: whose states each holds. told: what each tracker wrote at its end. of_city: rows of
-    movements of the whole city. converged: whether each had the last update of all in time.
+    Args:
+        brute_force: states and movements by brute force.
+        neighbours: edges whose states each tracker replicates.
+        results: result that each tracker has written.
+        city_movements: movements in the whole city.
+        converged: whether each tracker had the last update of all its neighbours in time.
     """
     states = [
         {
@@ -56,12 +63,12 @@ def prove(
             "bytes": each["published"][-1][1] if each["published"] else 0,
             "holders": sorted(e for e, others in neighbours.items() if edge in others),
         }
-        for edge, each in told.items()
+        for edge, each in results.items()
     ]
     replicas = []
     for holder, others in neighbours.items():
         for edge in (holder, *others):
-            came = told[holder]["came"].get(edge, [])
+            came = results[holder]["came"].get(edge, [])
             waits = [(here - published) / 1e6 for _, _, published, here in came]
             replicas.append(
                 {
@@ -69,21 +76,21 @@ def prove(
                     "edge": edge,
                     "own": edge == holder,
                     "updates": len(came),
-                    "held": _same(told[holder]["held"].get(edge, {}), wanted.held[edge]),
+                    "held": _same(results[holder]["held"].get(edge, {}), brute_force.held[edge]),
                     **_spread(waits),
                 }
             )
     movements = []
     for holder, others in neighbours.items():
-        right = wanted.movements([holder, *others], touching=holder)
-        found = differences(right, told[holder]["movements"])
-        movements.append({"who": holder, "expected": len(right), **found})
-    rows = list(of_city)
-    right = wanted.movements(list(neighbours))
-    movements.append({"who": "city", "expected": len(right), **differences(right, rows)})
+        correct = brute_force.movements([holder, *others], touching=holder)
+        counts = differences(correct, results[holder]["movements"])
+        movements.append({"who": holder, "expected": len(correct), **counts})
+    rows = list(city_movements)
+    correct = brute_force.movements(list(neighbours))
+    movements.append({"who": "city", "expected": len(correct), **differences(correct, rows)})
     waits = [
         (here - published) / 1e6
-        for each in told.values()
+        for each in results.values()
         for came in each["came"].values()
         for _, _, published, here in came
     ]
@@ -98,67 +105,72 @@ def prove(
         states,
         replicas,
         movements,
-        _flows(rows, wanted.places),
-        staleness(told, neighbours),
+        _flows(rows, brute_force.places),
+        staleness(results, neighbours),
         _spread(waits),
     )
 
 
 def _same(
-    held: Mapping[str, Sequence[Sequence[Any]]], wanted: Mapping[str, list[tuple[int, str]]]
+    held: Mapping[str, Sequence[Sequence[Any]]], brute_force: Mapping[str, list[tuple[int, str]]]
 ) -> bool:
-    found = {name: sorted((int(at), s) for at, s in seen) for name, seen in held.items()}
-    return found == dict(wanted)
+    state = {name: sorted((int(time), s) for time, s in seen) for name, seen in held.items()}
+    return state == dict(brute_force)
 
 
 def _spread(waits: Sequence[float]) -> dict[str, float]:
     if not waits:
         return {"p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}
-    half, most = np.percentile(waits, [50, 99])
-    return {"p50_ms": float(half), "p99_ms": float(most), "max_ms": float(max(waits))}
+    p50, p99 = np.percentile(waits, [50, 99])
+    return {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(max(waits))}
 
 
 def staleness(
-    told: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Sequence[str]]
+    results: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Sequence[str]]
 ) -> dict[str, list[float]]:
-    """Returns ``seconds`` since the first update and at each ``worst_ms`` and ``mean_ms``.
+    """Return the staleness of the replicas over time.
 
-    A replica is as stale as the oldest update is, published by then, after its newest one; one that
-    has all is not. A replica that skips an update has it by the next.
+    The staleness of a replica is the age of the oldest published update that is newer than its own
+    newest update; it is 0 if the replica is up to date. A replica may skip updates, because each
+    update contains the whole state.
+
+    Returns:
+        ``seconds`` since the first update, and for each of these times the staleness of the worst
+        replica, ``worst_ms``, and the mean of all, ``mean_ms``.
     """
-    published = {e: sorted(at for _, _, at in each["published"]) for e, each in told.items()}
+    published = {e: sorted(at for _, _, at in each["published"]) for e, each in results.items()}
     times = [at for each in published.values() for at in each]
     if not times:
         return {"seconds": [], "worst_ms": [], "mean_ms": []}
-    began = min(times)
-    ends = max(
-        [here for each in told.values() for came in each["came"].values() for *_, here in came]
+    start = min(times)
+    end = max(
+        [here for each in results.values() for came in each["came"].values() for *_, here in came]
         + [max(times)]
     )
-    points = np.linspace(began, ends, _POINTS)
+    points = np.linspace(start, end, _POINTS)
     of_all = []
     for holder, others in neighbours.items():
         for edge in others:
-            came = told[holder]["came"].get(edge, [])
-            heard = np.array([here for *_, here in came], np.int64)
+            came = results[holder]["came"].get(edge, [])
+            arrivals = np.array([here for *_, here in came], np.int64)
             newest = np.maximum.accumulate(np.array([0, *(at for _, _, at, _ in came)], np.int64))
-            has = newest[np.searchsorted(heard, points, "right")]
+            has = newest[np.searchsorted(arrivals, points, "right")]
             sent = np.array([*published[edge], np.iinfo(np.int64).max], np.int64)
-            lacks = sent[np.searchsorted(sent, has, "right")]
-            of_all.append(np.maximum(0.0, points - lacks) / 1e6)
+            missing = sent[np.searchsorted(sent, has, "right")]
+            of_all.append(np.maximum(0.0, points - missing) / 1e6)
     return {
-        "seconds": ((points - began) / 1e9).round(3).tolist(),
+        "seconds": ((points - start) / 1e9).round(3).tolist(),
         "worst_ms": np.max(of_all, axis=0).round(3).tolist(),
         "mean_ms": np.mean(of_all, axis=0).round(3).tolist(),
     }
 
 
-def _flows(found: Iterable[Mapping[str, Any]], places: Mapping[str, Place]) -> list[dict[str, Any]]:
+def _flows(rows: Iterable[Mapping[str, Any]], places: Mapping[str, Place]) -> list[dict[str, Any]]:
     speeds: dict[tuple[str, str], list[float]] = {}
-    for row in found:
-        way = places[row["origin"]][0], places[row["target"]][0]
-        speeds.setdefault(way, []).append(row["speed"])
+    for row in rows:
+        edges = places[row["origin"]][0], places[row["target"]][0]
+        speeds.setdefault(edges, []).append(row["speed"])
     return [
-        {"from": a, "to": b, "count": len(each), "speed": sum(each) / len(each)}
-        for (a, b), each in sorted(speeds.items())
+        {"from": a, "to": b, "count": len(values), "speed": sum(values) / len(values)}
+        for (a, b), values in sorted(speeds.items())
     ]
