@@ -22,7 +22,7 @@ def dead_letters(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", min=0, help="Number of dead letters to print, the newest; 0 prints all"
+            "--limit", min=0, help="Number of the newest dead letters to print; 0 prints all"
         ),
     ] = 20,
     follow: Annotated[

@@ -122,7 +122,7 @@ def publish(
         typer.Option(
             "--speed",
             metavar="SPEED",
-            help="full (as fast as possible), recorded (by timestamps), or messages per second",
+            help="Speed: full (no limit), recorded (by timestamps), or messages per second",
         ),
     ] = "full",
     seed: Seed = 1,

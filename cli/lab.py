@@ -183,7 +183,7 @@ def feed_command(
             "--speed",
             **lab_option(
                 "speed",
-                "full (as fast as possible), recorded (by timestamps), or messages per second",
+                "speed: full (no limit), recorded (by timestamps), or messages per second",
             ),
         ),
     ] = "full",

@@ -93,7 +93,7 @@ PropertiesFile = Annotated[
     typer.Option(
         "--properties-file",
         metavar="FILE",
-        help="Spark properties of the deployment, the file of its jobs",
+        help="File with the Spark properties of the deployment's jobs",
         show_default="the file of the running lab",
     ),
 ]
@@ -102,7 +102,8 @@ SettingsFile = Annotated[
     typer.Option(
         "--properties-file",
         metavar="FILE",
-        help="Spark properties of the deployment, which replace the defaults of other options",
+        help="File with the Spark properties of the jobs, which replace the defaults of "
+        "other options",
     ),
 ]
 BootstrapServers = Annotated[
@@ -135,10 +136,16 @@ Interface = Annotated[
 
 # TLS.
 TlsCa = Annotated[
-    str, typer.Option("--tls-ca", metavar="FILE", help="PEM file of the CA that peers must have")
+    str,
+    typer.Option(
+        "--tls-ca", metavar="FILE", help="PEM file of the CA that signs the certificates of peers"
+    ),
 ]
 TlsCertificate = Annotated[
-    str, typer.Option("--tls-certificate", metavar="FILE", help="PEM file of the own certificate")
+    str,
+    typer.Option(
+        "--tls-certificate", metavar="FILE", help="PEM file of this program's certificate"
+    ),
 ]
 TlsKey = Annotated[
     str, typer.Option("--tls-key", metavar="FILE", help="PEM file of the certificate's private key")

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         parser,
         without=("symbols", "session"),
         texts={
-            "speed": "full (as fast as possible), or a number of events per second (default: "
+            "speed": "speed: full (no limit), or events per second (default: "
             "2,000, or full if switches match)"
         },
     )

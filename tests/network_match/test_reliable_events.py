@@ -141,7 +141,8 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
         for host, address in addresses.items():
             hosts[host] = Program(
                 tmp_path,
-                *("-m", "stackcast.cli.main", "receive", "--event-frames", settings.attributes_encoding),
+                *("-m", "stackcast.cli.main", "receive"),
+                *("--event-frames", settings.attributes_encoding),
                 *("--rerequest", "{}:{}".format(*service.rerequests.address)),
                 *("--listen", address, "--summary-port", "0"),
                 *("--name", host, "--topic", settings.topic, "--topic-id", log.topic.id),

@@ -177,7 +177,8 @@ def test_tables_show_publishers_replicas_and_positions(
             assert shown(tables, tmp_path) == [
                 f"{STATE}  state 1, 239.0.0.1, 2 segments kept",
                 f"  published by sensor ({sensor_id} at 10.0.0.2): update 3",
-                f"  replicated by reader ({reader_id} at 10.0.0.3): live since {since} UTC, up to date",
+                f"  replicated by reader ({reader_id} at 10.0.0.3): live since {since} UTC, "
+                "up to date",
             ]
         until(
             lambda: not any(row["alive"] for row in tables.rows("vnfs")),

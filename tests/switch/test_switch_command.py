@@ -283,7 +283,7 @@ def test_the_documented_frame_enters_the_documented_switch(namespace: list[str])
     tutorial = "tutorials/one-switch.md"
     lines = [command.line for command in commands() if command.document == tutorial]
     (run_line,) = (line for line in lines if line.startswith("stackcast switch run --program"))
-    (send_line,) = (line for line in lines if line.startswith("stackcast frames send hop:2 --tunnel"))
+    (send_line,) = (line for line in lines if line.startswith("stackcast frames send hop:2 "))
     done = subprocess.run(
         [*namespace, sys.executable, "-c", DOCUMENTED, run_line, send_line],
         cwd=ROOT,
