@@ -180,7 +180,9 @@ def send_session(
     """
     state = daemon.status(folder)
     if state is None or state.get("match") != "network":
-        typer.echo(f"no lab that was started with --match network is up in {folder}", err=True)
+        typer.echo(
+            f"no lab is up in {folder}, or it was not started with --match network", err=True
+        )
         raise typer.Exit(1)
     publisher, endpoint = next(iter(state["ingress"].items()))
     network = read_description(folder / "network.json")
