@@ -61,8 +61,8 @@ def test_each_switch_is_met_with_credentials_of_its_own(
 @pytest.mark.parametrize(
     ("ca", "certificate", "key", "code", "words"),
     [
-        ("other.pem", "s1.pem", "s1.key", "BAD_TLS", "refused"),
-        ("", "s1.pem", "s1.key", "BAD_TLS", "refused"),
+        ("other.pem", "s1.pem", "s1.key", "BAD_TLS", "rejected"),
+        ("", "s1.pem", "s1.key", "BAD_TLS", "rejected"),
         ("ca.pem", "s1.pem", "s2.key", "BAD_TLS", "belongs to"),
         ("ca.pem", "s1.pem", "", "BAD_TLS", "set both"),
         ("ca.pem", "", "s1.key", "BAD_TLS", "set both"),
