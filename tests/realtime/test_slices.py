@@ -233,7 +233,7 @@ def test_an_error_says_why_a_stream_cannot_run_in_real_time(
     with pytest.raises(SettingsError, match=r"NOT_REALTIME: .*fetch is connector.*microbatch"):
         live.run()
     live.set(fetch="tasks")
-    with pytest.raises(SettingsError, match=r"NOT_REALTIME: .* of the 99 partitions .* set local"):
+    with pytest.raises(SettingsError, match=r"NOT_REALTIME: .* of the 99 partitions .*set local"):
         in_real_time(spark, live.settings, 99)
     live.set(latency="auto")
     assert in_real_time(spark, live.settings, PARTITIONS)

@@ -315,6 +315,6 @@ def why_not(spark: SparkSession, settings: Settings, partitions: int) -> str:
     local = session.runs_in_driver(master)
     hint = f"set local[{partitions},4]" if local else "use more executor cores"
     return (
-        f"spark.master is {master!r} with {slots} slots, but each of the {partitions} partitions "
-        f"of {settings.topic} needs its own slot ({hint})"
+        f"each of the {partitions} partitions of {settings.topic} needs its own slot, and "
+        f"spark.master {master!r} provides {slots} ({hint})"
     )
