@@ -94,7 +94,7 @@ def test_a_switch_that_runs_no_program_or_does_not_answer_is_one_error(
     done = run_shell(properties, "", "s1")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("SWITCH.READ_FAILED: switch 's1' at ")
-    assert "does not have a program yet" in done.stderr
+    assert "runs no program: set its pipeline" in done.stderr
     server.stop()
     done = run_shell(properties, "", "s1")
     assert done.returncode == 2

@@ -117,7 +117,7 @@ def test_a_proof_with_rules_that_keep_state_names_the_records_that_are_gone(topi
     assert before.proved and before.received > 12, list(before.lines())
     topic.compact()
     _, end = deployment.topics.spans()[0]
-    gone = rf"RECORDS_GONE: records 0 to 11 .*3 of 12 are left .* now has offsets 0 to {end - 1}"
+    gone = rf"RECORDS_GONE: records 0 to 11 .*3 of 12 are left.* now has offsets 0 to {end - 1}"
     with pytest.raises(ReplayError, match=gone):
         verdict()
     # Batches after that count on from the same records.

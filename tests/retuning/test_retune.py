@@ -600,7 +600,7 @@ def test_a_strategy_that_takes_too_long_is_left_out(
     thread.start()
     (outcome,) = trials.compare(spark, ["slow"], situation, budget, record, 3600, stopping)
     thread.join()
-    assert "asked to stop" in outcome.error
+    assert "stop of the retuning was requested" in outcome.error
 
 
 @pytest.mark.long

@@ -341,11 +341,11 @@ def test_each_publisher_has_a_sink_or_an_error_names_the_setting():
     assert raw.way("feed2", "s2").interface == "to-feed2"
     files = opener(sink="pcap")
     assert files.way("feed1", "s1") == files.way("feed2", "s2")
-    with pytest.raises(SinkError, match=r"NO_WAY.*'feed2'.*sink\.publishers"):
+    with pytest.raises(SinkError, match=r"NO_TRANSPORT.*'feed2'.*sink\.publishers"):
         opener(udp_endpoint="far:1", sink_publishers="feed1=near:1").way("feed2", "s2")
     with pytest.raises(SettingsError, match=r"BAD_VALUE.*sink\.udp\.endpoint"):
         opener(sink_publishers="feed1=near:1")
-    with pytest.raises(SettingsError, match=r"BAD_VALUE.*names one"):
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*names only one"):
         sink_options(Settings(udp_endpoint="far:1", sink_publishers="feed1=near:1"))
 
 

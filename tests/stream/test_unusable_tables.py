@@ -49,11 +49,11 @@ def test_the_last_good_network_and_trees_stay_live(
 REWRITTEN = {
     "enabled as text": (
         lambda rows: rows.withColumn("enabled", rows.enabled.cast("string")),
-        "column enabled has type string in place of boolean",
+        "column enabled has type string instead of boolean",
     ),
     "whole numbers as ids": (
         lambda rows: rows.withColumn("id", functions.length("id")),
-        "column id has type integer in place of string",
+        "column id has type integer instead of string",
     ),
     "a renamed column": (
         lambda rows: rows.withColumnRenamed("filter", "rule"),

@@ -239,8 +239,8 @@ def test_entries_of_tables_that_the_program_does_not_have_are_reported_and_ignor
         device.held[b"foreign"] = foreign
     for _ in range(2):
         assert session.refresh(SOME, PIPELINE).in_sync
-    (record,) = [record for record in caplog.records if "does not have" in record.message]
-    assert "switch 's1'" in record.message and "holds 1 entries" in record.message
+    (record,) = [record for record in caplog.records if "does not contain" in record.message]
+    assert "switch 's1'" in record.message and "has 1 entries" in record.message
     assert str(0x02ABCDEF) in record.message
     assert session.refresh(SOME[1:], PIPELINE).in_sync
 
@@ -251,7 +251,7 @@ def test_names_that_the_program_lacks_are_told_entry_by_entry_and_the_others_are
     nowhere = SwitchEntry("s1", "ingress.acl", (), "ingress.drop", ())
     outcome = session.refresh([*SOME, nowhere], PIPELINE)
     assert not outcome.in_sync and len(outcome.errors) == 1
-    assert "no table called 'ingress.acl'" in outcome.errors[0]
+    assert "no table named 'ingress.acl'" in outcome.errors[0]
     assert device.entries() == set(SOME)
 
 
