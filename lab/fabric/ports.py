@@ -341,7 +341,8 @@ def read_tunnel(text: str) -> UdpTunnel:
         raise _bad(
             option,
             "a switch receives frames only from the far end of its tunnel: give both ends, as in "
-            f"--port of the switch, for example --tunnel {ends or '127.0.0.1:5001'}/127.0.0.1:5002. "
+            "--port of the switch, for example "
+            f"--tunnel {ends or '127.0.0.1:5001'}/127.0.0.1:5002. "
             "The tunnel to the publisher's switch of a lab accepts any far end, for example "
             f"--tunnel {ends or '127.0.0.1:5001'}/127.0.0.1:0",
         )

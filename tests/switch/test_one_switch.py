@@ -26,9 +26,11 @@ FOLDER = ROOT / "docs" / "examples" / "one-switch"
 
 
 def documented() -> str:
-    """Return the command of docs/reference/lab-switch.md that starts the switch, in one line."""
+    """Return the command of the tutorial that starts the switch, in one line."""
     text = re.sub(r" *\\\n *", " ", (ROOT / "docs" / "tutorials" / "one-switch.md").read_text())
-    (line,) = re.findall(r"^ {4}stackcast (switch run --program .*--port 3=.*)$", text, re.MULTILINE)
+    (line,) = re.findall(
+        r"^ {4}stackcast (switch run --program .*--port 3=.*)$", text, re.MULTILINE
+    )
     return line
 
 
