@@ -370,6 +370,9 @@ def test_an_address_that_cannot_be_is_told():
 
 def test_swapped_files_are_told_in_one_short_line(tmp_path: Path):
     line = refused("--program", PROGRAM[3], "--p4info", PROGRAM[1], *FREE)
-    assert line.startswith(f"SWITCH.WRONG_PROGRAM: {PROGRAM[3]}:1:1: not valid JSON") and len(line) < 400
+    assert (
+        line.startswith(f"SWITCH.WRONG_PROGRAM: {PROGRAM[3]}:1:1: not valid JSON")
+        and len(line) < 400
+    )
     line = refused("--program", str(tmp_path), "--p4info", PROGRAM[3], *FREE)
     assert line.startswith("LAB.BAD_SWITCH") and str(tmp_path) in line
