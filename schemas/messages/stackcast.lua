@@ -289,7 +289,7 @@ local function read_summary(buffer, tree)
     return report_fault(tree, buffer(20, 8), "BAD_SUMMARY", "the end of the range is before its start")
   end
   local notifications = tree:add(of_packet.notifications, buffer(28, 8))
-  if tostring(buffer(28, 8):bytes()) == ("F"):rep(16) then notifications:append_text(" (no longer available)") end
+  if tostring(buffer(28, 8):bytes()) == ("F"):rep(16) then notifications:append_text(" (gone)") end
   tree:add(of_packet.last, buffer(36, 8))
   tree:add(of_packet.digest, buffer(44, 8))
   if buffer:len() == AUTHENTICATED then
