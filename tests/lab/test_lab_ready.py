@@ -93,7 +93,7 @@ def test_a_service_that_ends_by_itself_is_reported_with_the_end_of_its_log(
     assert "the stream of the lab ended with exit code 1" in caught.value.message
     assert "during this step of its start: tables" in caught.value.message
     (tmp_path / "lab.json").unlink()
-    with pytest.raises(LabError, match="ended by itself"):
+    with pytest.raises(LabError, match="ended unexpectedly"):
         daemon.await_services(tmp_path, steps.append)
 
 

@@ -230,7 +230,7 @@ def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> 
     for told in ("2026-11-23 12:00:00 UTC", "version 0.1.0", "--seed", "32 bits"):
         assert told in page
     assert "2 records" in window.run("return document.querySelector('.histogram').innerHTML")
-    assert "1.5 s" in page and "micro-batches: from the record" in page
+    assert "1.5 s" in page and "micro-batches: from the Kafka" in page
     assert "After the first second: median 1.2 ms, 99th percentile 5.6 ms, maximum 7 ms" in page
     assert "Spark and tables 0.75 s" in " ".join(window.text("#timed").split())
     assert "</script><script>document.title" in detail
