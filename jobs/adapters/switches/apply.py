@@ -68,7 +68,7 @@ class Applier:
         self._still_leads = still_leads
         self._derived: Derived | None = None
         #: Switches that hold their desired entries, as they were last read.
-        self._in_step: set[str] = set()
+        self._in_sync: set[str] = set()
         #: Errors of the last refresh, by switch that is not in step.
         self._errors: dict[str, str] = {}
         #: When the last refresh ended and the pause after it, by switch that is not in step.
@@ -101,7 +101,7 @@ class Applier:
         self._in_progress = {
             name: applied for name, applied in self._in_progress.items() if name not in results
         }
-        behind = self._sessions.names - self._in_step
+        behind = self._sessions.names - self._in_sync
         why = {
             name: self._errors.get(name, "it has not been read back yet") for name in sorted(behind)
         }
@@ -111,13 +111,13 @@ class Applier:
         """Set the entries that switches should hold from now on, and the switches there are."""
         before, self._derived = self._derived, derived
         if before is None or before.term != derived.term:
-            self._in_step.clear()
+            self._in_sync.clear()
             self._pauses.clear()
         if before is not derived:
             # Compared with the entries that were applied last, and not with an earlier version of
             # the table, because others may have written into the table.
-            self._in_step -= _changed_switches(before, derived)
-            self._in_step -= self._sessions.follow(derived.switches)
+            self._in_sync -= _changed_switches(before, derived)
+            self._in_sync -= self._sessions.follow(derived.switches)
             # Tables that were refused are derived again and again without an edit. That must not
             # end the pauses.
             if derived.refused is None:
@@ -125,11 +125,11 @@ class Applier:
         # Forget refreshes that the sessions have ended, because a switch was removed or has moved,
         # or a new term has begun.
         self._in_progress = {name: self._in_progress[name] for name in self._sessions.running}
-        self._in_step &= self._sessions.names - self._sessions.foreign
+        self._in_sync &= self._sessions.names - self._sessions.foreign
 
     def _due_switches(self) -> set[str]:
         disturbed = self._sessions.disturbed()
-        wrong = (self._sessions.names - self._in_step) | disturbed
+        wrong = (self._sessions.names - self._in_sync) | disturbed
         return {
             name
             for name in wrong - self._sessions.running
@@ -148,7 +148,7 @@ class Applier:
         for row in derived.rows:
             if row["switch"] in rows:
                 rows[row["switch"]].append(row)
-        self._in_step -= due
+        self._in_sync -= due
         self._in_progress |= dict.fromkeys(due, derived)
         self._sessions.start(rows, patience)
 
@@ -194,7 +194,7 @@ class Applier:
             )
             # Switches whose desired entries have changed meanwhile are due again.
             outdated = set() if applied is newest else _changed_switches(applied, newest)
-            self._in_step |= in_sync - outdated
+            self._in_sync |= in_sync - outdated
 
     def _schedule(self, results: Mapping[str, RefreshResult]) -> None:
         """Set the pauses of the switches that are not in step. Each is twice the one before."""

@@ -37,7 +37,7 @@ class SwitchMetrics:
         self.leads: bool | None = None
         self.refused_why = ""
         self.version: int | None = None
-        self.out_of_step: dict[str, str] = {}
+        self.out_of_sync: dict[str, str] = {}
         self.polled_at: float | None = None
         self._of_switch: list[Any] = []
         self._names: set[str] = set()
@@ -71,7 +71,7 @@ class SwitchMetrics:
                 registry=registry,
             )
         )
-        self._in_step = each(
+        self._in_sync = each(
             Gauge(
                 "stackcast_switch_in_sync",
                 "1 if the switch had exactly the desired entries when it was last read",
@@ -142,13 +142,13 @@ class SwitchMetrics:
             self._seconds.labels(name).observe(result.seconds)
             self._written.labels(name).inc(result.written)
             self._failures.labels(name).inc(not in_sync)
-            self._in_step.labels(name).set(in_sync)
+            self._in_sync.labels(name).set(in_sync)
             if result.installed is not None:
                 self._held.labels(name).set(result.installed)
             if in_sync:
-                self.out_of_step.pop(name, None)
+                self.out_of_sync.pop(name, None)
             else:
-                self.out_of_step[name] = (*result.errors, "it has more entries than it can hold")[0]
+                self.out_of_sync[name] = (*result.errors, "it has more entries than it can hold")[0]
 
     def differed(self, switch: str, entries: int) -> None:
         """Count entries that a switch held differently than its last refresh left them."""
@@ -163,15 +163,15 @@ class SwitchMetrics:
         """Sets which of ``all_names``, the switches there are, are not known to be in step."""
         there, wrong = set(all_names), set(names)
         for name in self._names - there:
-            self.out_of_step.pop(name, None)
+            self.out_of_sync.pop(name, None)
             for metric in self._of_switch:
                 metric.remove(name)
             self._drops.remove_by_labels({"switch": name})
         self._names = there
         for name in there:
-            self._in_step.labels(name).set(name not in wrong)
-        self.out_of_step = {
-            name: self.out_of_step.get(name, "it has not been read back yet") for name in wrong
+            self._in_sync.labels(name).set(name not in wrong)
+        self.out_of_sync = {
+            name: self.out_of_sync.get(name, "it has not been read back yet") for name in wrong
         }
 
     @contextmanager
@@ -230,7 +230,7 @@ class SwitchMetrics:
             )
         if self.refused_why:
             remarks.append(f"the newest tables cannot be used: {self.refused_why}")
-        wrong = dict(self.out_of_step)
+        wrong = dict(self.out_of_sync)
         if wrong and self.leads:
             remarks.append(f"{len(wrong)} switches are out of sync")
         facts = {

@@ -30,7 +30,7 @@ class Seniority:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         #: Versions of both tables that were returned last.
-        self._in_step: tuple[int, int] | None = None
+        self._in_sync: tuple[int, int] | None = None
         #: Versions of both tables that have the same pairs; None if the last one was unusable.
         self._complete: tuple[int, int] | None = None
         #: A version of the table, and its rows.
@@ -52,14 +52,14 @@ class Seniority:
             # it is compared with: nothing is removed from it that is still to come.
             ordered = self._tables.version(SENIORITY)
             version = self._tables.version(SUBSCRIPTIONS)
-            if self._in_step == (version, ordered):
+            if self._in_sync == (version, ordered):
                 return {SUBSCRIPTIONS: version, SENIORITY: ordered}
-            in_sync = retried(partial(self._bring_in_step, version, ordered))
+            in_sync = retried(partial(self._bring_in_sync, version, ordered))
             if in_sync is not None:
-                self._in_step = version, in_sync
+                self._in_sync = version, in_sync
                 return {SUBSCRIPTIONS: version, SENIORITY: in_sync}
 
-    def _bring_in_step(self, version: int, ordered: int) -> int | None:
+    def _bring_in_sync(self, version: int, ordered: int) -> int | None:
         """Returns a version of the table with the pairs of a version of `subscriptions`.
 
         Args:
