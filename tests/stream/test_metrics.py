@@ -211,7 +211,7 @@ def test_switches_have_their_refreshes_and_go_with_their_row():
     assert seen["stackcast_switch_entries", "s1"] == 8
     assert ("stackcast_switch_entries", "s2") not in seen
     assert seen["stackcast_switch_refresh_seconds_sum", "s2"] == 2.0
-    assert metrics.out_of_step == {"s2": "no answer", "s3": "it has more entries than it can hold"}
+    assert metrics.out_of_sync == {"s2": "no answer", "s3": "it has more entries than it can hold"}
     health = metrics.health()
     assert (health.status, health.problems) == ("degraded", ())
     assert health.facts["out_of_sync"]["s2"] == "no answer"

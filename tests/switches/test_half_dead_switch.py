@@ -122,7 +122,7 @@ def test_edits_reach_all_other_switches_while_one_hangs_and_it_too_once_it_answe
     assert checked == set(NETWORK.switches) - {HALF_DEAD}
     # The refresh that hangs began with old entries, so neither the switch nor the edits are ready.
     assert site.begun == 1 and not site.is_ready()
-    assert list(site.job.metrics.out_of_step) == [HALF_DEAD]
+    assert list(site.job.metrics.out_of_sync) == [HALF_DEAD]
     site.hangs = False
     site.polls_until(site.is_ready)
     assert site.holds(HALF_DEAD, 7) and site.begun == 2
