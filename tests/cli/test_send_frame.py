@@ -126,7 +126,7 @@ def test_ends_in_the_wrong_order_are_an_error_that_names_the_order():
     near, far = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     (port,) = open_ports(read_ports([f"1=udp:{near}/{far}"]))
     try:
-        with pytest.raises(LabError, match=f"another program uses {near}.*switch's end first"):
+        with pytest.raises(LabError, match=f"another program uses {near}.*end of the switch first"):
             sent("hop:2", "--tunnel", f"{far}/{near}")
     finally:
         port.close()
