@@ -65,8 +65,8 @@ def claims(lines: Sequence[Line], _: str) -> str:
         )
     rows.append(
         (
-            "slides: worst case: time until 99 % are delivered, host's filter relative to the "
-            "switch's",
+            "slides: worst case: time until 99 % are delivered with the host's "
+            "filter, relative to the switch's filter",
             "plot only",
             "",
             _worst(lines),
@@ -89,22 +89,25 @@ def claims(lines: Sequence[Line], _: str) -> str:
 
 
 WHY = {
-    "synthetic, 5 %": "In both setups a burst waits for the link, whatever filters it, and the "
-    "queue of the host adds to this. The fitted host needs 1.4 times as long for a packet as the "
-    "link; a real host needs many times as long, so the queue dominates its times. The software "
-    "switch is slower than the host, so the burst waits for the switch's filter",
-    "synthetic, 1 %": "A time of 500 µs instead of 20 µs requires a host that is almost fully "
-    "loaded, and then the ratio has no upper bound. At the rate of Fig. 7 the model gives a far "
-    "smaller ratio; the rate of the slides is unknown. With the software switch, the queue only "
-    "moves from the host to the switch",
-    "Nasdaq, 0.5 %": "The maximum of a small sample depends on a single burst. The fit needs "
-    "bursts five times as long as those of the synthetic feed; the paper does not give their "
-    "length. With sockets, the maximum includes scheduling pauses of the processes",
-    "Nasdaq, 0.1 %": "The maximum comes from a fifth of the messages, so it varies even more; a "
-    "run with sockets contains few of them",
-    "worst case": "A filter that passes everything saves the host no work, so both curves of the "
-    "model are equal by construction. With sockets, a filter before the host is an additional "
-    "server, and the software switch passes a packet once per message",
+    "synthetic, 5 %": "In both setups, a burst first waits for the link, and the "
+    "queue of the host adds to this time. The fitted host takes 1.4 times as long per "
+    "packet as the link; a real host takes many times as long, so its latency is mostly "
+    "time in the queue. The software switch is slower than the host, so the burst waits "
+    "for the filter in the switch",
+    "synthetic, 1 %": "Delivery takes 500 µs instead of 20 µs only if the host is "
+    "almost fully loaded, and then the ratio has no upper bound. At the rate of Fig. 7, "
+    "the model predicts a far smaller ratio; the rate in the slides is "
+    "unknown. With the software switch, the queue only moves from the host to the switch",
+    "Nasdaq, 0.5 %": "The maximum of a small sample depends on a single burst. The fit "
+    "requires bursts that are five times as long as those of the synthetic feed; the paper "
+    "does not state their length. With sockets, the maximum includes pauses during which a process "
+    "is not scheduled",
+    "Nasdaq, 0.1 %": "Only a fifth as many messages are of interest, so their "
+    "maximum varies even more; a run with sockets contains few of these messages",
+    "worst case": "A filter that forwards everything does not reduce the work of the "
+    "host, so both curves of the model are equal by construction. With sockets, a filter "
+    "before the host is an additional server, and the software switch needs one pass per "
+    "message of a packet",
 }
 """By workload: why the figures differ."""
 
@@ -199,7 +202,7 @@ def _loads(rows: Sequence[Line]) -> str:
             "packets/s",
             "packets per burst",
             "host, ns per packet",
-            "host load, if it filters",
+            "host load if the host filters",
             "filter in the switch",
             "filter at the host",
         ),

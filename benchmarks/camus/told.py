@@ -29,8 +29,14 @@ class Told:
         """What is compared, in words."""
         part = "all" if self.switch[0] == 1 else f"{100 * self.switch[0]:g} %"
         if self.same_time:
-            return f"share delivered with the host's filter when the switch's has delivered {part}"
-        return f"time until {part} are delivered, host's filter relative to the switch's"
+            return (
+                "share that the host's filter has delivered when the switch's filter has "
+                f"delivered {part}"
+            )
+        return (
+            f"time until {part} are delivered with the host's filter, relative to the switch's "
+            "filter"
+        )
 
     @property
     def value(self) -> float:

@@ -299,7 +299,7 @@ def run(number: int, processes: int) -> None:
             theirs = sums[f"Elmo, R = {redundancy}"]
             for what in ("header", "links"):
                 lines.floor(
-                    f"P = {together}: {NAMES[what]}, at most as for Elmo with R = {redundancy}",
+                    f"P = {together}: {NAMES[what]}, compared with Elmo for R = {redundancy}",
                     ours[what] / counted,
                     theirs[what] / counted,
                     "B",

@@ -251,14 +251,14 @@ def _of_chapter_3(lines: Lines, runs: int, processes: int) -> None:
     ]
     lines.finding(
         "3.5.4, Fig. 3.13",
-        "unicast needs fewer packets than ALM at all nodes below 80 % receivers",
+        "with less than 80 % receivers, unicast needs fewer packets than ALM at all nodes",
         less == [share for share in SHARES if share < 0.8],
         f"fewer at {', '.join(f'{share:.0%}' for share in less) or 'none'}",
     )
     delay = [of(way, "delay") for way in ("unicast", "ALM, all nodes", "ALM, fork nodes")]
     lines.finding(
         "3.5.5, Fig. 3.15",
-        "unicast is faster than every ALM below 50 % receivers",
+        "with less than 50 % receivers, unicast is faster than any kind of ALM",
         all(u < min(a, f) for s, u, a, f in zip(SHARES, *delay, strict=True) if s < 0.5),
         "unicast / all / fork, ms, at 10, 40, 50, 80 %: "
         + "; ".join(" / ".join(f"{each[n]:.1f}" for each in delay) for n in (0, 3, 4, 7)),
@@ -281,8 +281,8 @@ def _of_chapter_4(lines: Lines, runs: int, processes: int) -> None:
 
     lines.finding(
         "4.4.1, Fig. 4.5",
-        "hops has the longest header, the header of tree is constant, and those of hybrid and "
-        "destinations lie between",
+        "hops has the longest header, the header of tree has a constant size, and "
+        "the headers of hybrid and destinations have sizes between these two",
         all(
             min(values) == of("tree", "header")[n] and max(values) == of("hops", "header")[n]
             for n in range(3)
@@ -298,7 +298,7 @@ def _of_chapter_4(lines: Lines, runs: int, processes: int) -> None:
     )
     lines.finding(
         "4.4.2, Fig. 4.6",
-        "destinations needs 65,536 rows, one per switch and host for 256 of each",
+        "destinations needs 65,536 rows, one for each pair of a switch and a host (256 of each)",
         round(of("destinations", "rules")[0]) == 256 * 257,
         f"{of('destinations', 'rules')[0]:.0f} including the publisher's; "
         f"hops {of('hops', 'rules')[0]:.0f}",
@@ -306,8 +306,8 @@ def _of_chapter_4(lines: Lines, runs: int, processes: int) -> None:
     loads = {way: of(way, "load_50")[1] for way in ("hops", "tree", "destinations", *hybrids)}
     lines.finding(
         "4.4.3, Fig. 4.7",
-        "at 30 % receivers, the bytes of hops are close to tree and destinations, and hybrid 80:20 "
-        "has the most",
+        "at 30 % receivers, hops needs about as many bytes as tree and destinations, "
+        "and hybrid 80:20 needs the most bytes",
         max(loads, key=lambda way: loads[way]) == "hybrid 80:20",
         ", ".join(f"{way} {value:.0f}" for way, value in loads.items()),
     )
@@ -323,8 +323,8 @@ def _of_chapter_4(lines: Lines, runs: int, processes: int) -> None:
     rand = [rows_of["RAND", change] for change in CHANGES]
     lines.finding(
         "4.4.4, Fig. 4.8",
-        "HEAD changes no row up to 30 %, RULE changes rows from the start, RAND lies between, and "
-        "all end with the same number",
+        "HEAD changes no rows up to 30 %, RULE changes rows from the start, RAND is "
+        "between these two, and all three end with the same number of changes",
         max(head[:4]) == 0
         and rule[1] > 0
         and all(h <= 1.05 * m <= 1.1 * r for h, m, r in zip(head, rand, rule, strict=True))

@@ -159,7 +159,7 @@ def account(lines: Sequence[Line]) -> str:
         rows.append((name, f"{line['microseconds']:.2f}", *(f"{each:.2f}" for each in alone)))
         if line["work"] in ("fetch", "match", "frame"):
             before = line
-    head = ("up to this step", "CPU µs per record", "this step", "this step, in the kernel")
+    head = ("all steps up to", "CPU µs per record", "last step only", "last step, in the kernel")
     return _table(head, rows)
 
 
@@ -222,7 +222,7 @@ def start(lines: Sequence[Line]) -> str:
 
 def memory(lines: Sequence[Line]) -> str:
     return _table(
-        ("memory of the", "at 10 % of the events", "at 50 %", "at the end"),
+        ("memory of", "after 10 % of the events", "after 50 %", "at the end"),
         (
             (
                 line["what"],
@@ -246,7 +246,7 @@ def growth(lines: Sequence[Line]) -> str:
                 sizes = " / ".join(_number(line["size"]) for line in mine)
                 seconds = " / ".join(f"{line[step]:.2g}" for line in mine)
                 rows.append((f"{sizes} {axis}", name, seconds, worse.get((axis, step), "")))
-    return _table(("size", "measurement", "seconds", "steps worse than linear"), rows)
+    return _table(("size", "measurement", "seconds", "steps that grow faster than linearly"), rows)
 
 
 def publishers(lines: Sequence[Line]) -> str:

@@ -123,7 +123,7 @@ def _floors(lines: Lines, means: Means) -> None:
         at_20 = means[percent, "threshold-30", 20].header
         lines.floor(
             f"threshold-30, 20 rules, {percent} %: header, against the smallest of the other "
-            f"strategies named in 5.4.2 ({name})",
+            f"strategies that 5.4.2 names ({name})",
             at_20,
             rivals[name],
             "B",

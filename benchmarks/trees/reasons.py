@@ -20,31 +20,33 @@ class Reason(NamedTuple):
 
 
 _INDEX = (
-    "With more than 512 stored trees, which is reached here between 30 and 40 rules, Stackcast "
-    "considers only the trees that its index ranks best for a receiver set"
+    "If more than 512 trees are stored, which happens here between 30 and 40 rules, "
+    "Stackcast considers only the trees that its index ranks best for a receiver set"
 )
 _STOPS = (
-    "Algorithm 5.1 picks the tree that covers most receivers and then stops each superfluous host; "
-    "Stackcast weighs combinations of trees, hops and stops"
+    "Algorithm 5.1 picks the tree that covers the most receivers and then adds a "
+    "stop for each superfluous host; Stackcast compares combinations of trees, hops and "
+    "stops"
 )
 
 _FULL = (
-    "From 20 rules on (30 in VtlWavenet2008), freq-relation has stored every tree it knows, one "
-    "per publisher; hybrid stores the same trees and fills the remaining rules with trees of "
-    "clusters"
+    "With 20 or more rules (30 in VtlWavenet2008), freq-relation stores all of its "
+    "trees, one per publisher; hybrid stores the same trees and uses the remaining rules "
+    "for trees of clusters"
 )
 _MEMBERS = (
-    "The trees of partitions lead to every host of a partition; the trees of clusters lead only to "
-    "the dense hosts and leave the others to hops, so partitions name more trees and fewer hops"
+    "The trees of partitions lead to every host in a partition; the trees of "
+    "clusters lead only to the dense hosts, and hops reach the other hosts, so partitions "
+    "uses more trees and fewer hops"
 )
 
 REASONS: dict[str, Reason] = {
     "topo with 10 rules needs 60 B at 30 % subscribers and about 78 B at 70 %": Reason(
         False,
         False,
-        "Headers have this size if every subscriber wants each notification (62.0 and 82.8 B in "
-        "the table of variants), but 5.4.1 says that half of the subscribers do; the number of "
-        "publishers has no effect",
+        "Headers are about this long if every subscriber wants each notification "
+        "(62.0 and 82.8 B in the table of variants), but 5.4.1 says that half of the "
+        "subscribers do; the number of publishers has no effect",
     ),
     "more rules give smaller headers for every strategy (30 % subscribers)": Reason(
         True, False, _INDEX
@@ -66,13 +68,14 @@ REASONS: dict[str, Reason] = {
         False,
         "A path leads to one receiver. If most hosts subscribe, 5 rules per switch store paths to "
         "only a few of them, and Algorithm 5.1 reaches the others by hops. Stackcast also extends "
-        "paths of other publishers, and is as good as topo there",
+        "the paths of other publishers, which makes path about as good as topo in this case",
     ),
     "threshold-30 always has the smallest headers": Reason(
         False,
         False,
-        "A host in a tree costs a stop for each notification that it does not want, and a host "
-        "outside of the tree costs at least one hop for each notification that it wants. If both "
+        "A host in a tree costs one stop for each notification that it does not "
+        "want. A host outside of the tree costs at least one hop for each notification that "
+        "it wants. If both "
         "cost one label, a threshold of 50 % is best",
     ),
     "threshold-30 has smaller headers than threshold-70 at 20 rules": Reason(False, True, _STOPS),
@@ -83,15 +86,15 @@ REASONS: dict[str, Reason] = {
     "notifications": Reason(
         False,
         False,
-        "The thesis does not say how many notifications its load includes, and no number gives "
-        "both values, for any of the variants measured",
+        "The thesis does not say how many notifications its load includes, and no number leads to "
+        "both values in any of the measured variants",
     ),
     "topo and path load links more than tree and the thresholds do, for any number of rules": (
         Reason(
             True,
             True,
-            "Tree labels stay in the header on the whole path, while hops and stops are removed "
-            "where they are used",
+            "Tree labels stay in the header on the whole path, whereas switches "
+            "remove hops and stops after using them",
         )
     ),
     "from 20 rules on, tree and threshold-30 stay below 45 KB where topo and path exceed 50 KB "
@@ -106,8 +109,9 @@ REASONS: dict[str, Reason] = {
         Reason(
             True,
             True,
-            "A host that rarely wants a notification is cheaper to add with a hop than to stop. "
-            "With Algorithm 5.1 the result is close: if half of the hosts subscribe, whole trees "
+            "If a host rarely wants a notification, adding the host with a hop costs "
+            "less than excluding it with a stop. With Algorithm 5.1, the results are close: if "
+            "half of the hosts subscribe, whole trees "
             "(0 %) need as many labels as paths. " + _STOPS,
         )
     ),
@@ -121,8 +125,8 @@ REASONS: dict[str, Reason] = {
     "paths reduce the load noticeably only above a threshold of 70 %": Reason(
         False,
         False,
-        "The saving grows gradually with the threshold; a label that a path saves is 2 bytes in a "
-        "frame of at least 100 bytes",
+        "Savings grow gradually with the threshold; a path that saves one label "
+        "saves only 2 bytes in a frame of at least 100 bytes",
     ),
     "hops need the most labels in every network and with any number of rules": Reason(
         True, True, "The encoder names a tree only if its label replaces at least two hops"
@@ -130,8 +134,9 @@ REASONS: dict[str, Reason] = {
     "VtlWavenet2008 gains little beyond 10 rules, while Dfn and Litnet keep improving": Reason(
         False,
         False,
-        "VtlWavenet2008 has 26 publishers along a single chain, so 10 rules cannot store a tree "
-        "for each of them; freq-relation improves up to 30 rules and no further",
+        "VtlWavenet2008 has 26 publishers along a single chain, so 10 rules are too few "
+        "to store one tree per publisher; freq-relation improves up to 30 rules, but not "
+        "beyond",
     ),
     "freq-relation has the fewest labels at 40 rules in Litnet, Dfn, VtlWavenet2008": Reason(
         False, False, _FULL
@@ -140,13 +145,14 @@ REASONS: dict[str, Reason] = {
         False,
         False,
         "This holds in Litnet and Dfn. In VtlWavenet2008, where stacks of hops are longest, a "
-        "second random tree covers a part of the path that the first tree does not cover",
+        "second random tree often covers a part of the path that the first tree does not cover",
     ),
     "cycles need more labels than random and freq-relation in VtlWavenet2008": Reason(
         True,
         True,
-        "The 92 links between 88 switches form five cycles, and a tree over them leads to many "
-        "hosts that are not receivers: with Stackcast's encoder, 38 of 41 labels are stops",
+        "The 92 links between 88 switches form five cycles, and a tree that covers "
+        "these cycles leads to many hosts that are not receivers: with Stackcast's encoder, "
+        "38 of 41 labels are stops",
     ),
     "hybrid lies between freq-relation and clusters": Reason(
         False, False, f"With 40 rules, hybrid is better than both. {_FULL}"
@@ -164,29 +170,30 @@ REASONS: dict[str, Reason] = {
     "random performs exceptionally well in VtlWavenet2008 and poorly in Dfn and Litnet": Reason(
         False,
         False,
-        "The trees of random do not depend on who publishes, so more than half of its labels in "
-        "VtlWavenet2008 are stops (12.9 of 22.8 with Stackcast's encoder); hybrid, freq-relation, "
-        "clusters and partitions need fewer labels in all three networks",
+        "The trees of random do not depend on the publishers, so more than half of "
+        "its labels in VtlWavenet2008 are stops (12.9 of 22.8 with Stackcast's encoder); hybrid, "
+        "freq-relation, clusters and partitions need fewer labels in all three networks",
     ),
     "churn does not change the headers of hops, except for a peak at 50 % in the distant "
     "scenario": (
         Reason(
             True,
             True,
-            "At 50 % churn, clients are spread over the regions they leave and those they move to",
+            "At 50 % churn, the clients are spread over both their old and their new regions",
         )
     ),
     "hops need more labels in the uniform scenario than in nearby and distant": Reason(
         True,
         True,
-        "Clients spread over the whole network share fewer links than clients of dense regions",
+        "Clients that are spread over the whole network share fewer links than "
+        "clients in dense regions",
     ),
     "cycles always have the largest headers of all strategies with trees": Reason(
         False,
         False,
-        "All exceptions are in Dfn: random needs up to 1.0 label more there (1.9 with Algorithm "
-        "5.1), and once all clients are in distant regions, relation and freq-relation also need "
-        "up to 2.4 labels more",
+        "All exceptions are in Dfn, where random needs up to 1.0 more labels than "
+        "cycles (1.9 with Algorithm 5.1). After all clients have moved to distant regions, "
+        "relation and freq-relation also need up to 2.4 more labels than cycles",
     ),
     "freq-relation approaches hops when clients move to distant regions": Reason(
         False,
@@ -199,34 +206,35 @@ REASONS: dict[str, Reason] = {
     "distant": Reason(
         False,
         False,
-        "Partitions do not depend on clients, so moving clients cost them nothing; clusters keep "
-        "their lead if clients stay nearby, and lose it if dense regions empty",
+        "The trees of partitions do not depend on clients, so they remain good when "
+        "clients move. The strategy clusters stays ahead if clients move to nearby hosts, but "
+        "not if the dense regions lose their clients",
     ),
     "hybrid is close to the better of freq-relation and clusters at 0 % and at 100 % churn": Reason(
         True,
         False,
-        "Close means a factor of at most 1.2 here. After clients move in the uniform scenario, the "
-        "trees that hybrid built for publishers no longer fit, and hybrid has fewer trees of "
-        "clusters than clusters has",
+        "Here, close means a factor of at most 1.2. After the clients have moved in "
+        "the uniform scenario, the trees that hybrid built for publishers no longer fit, and "
+        "hybrid stores fewer cluster trees than clusters does",
     ),
     "after full churn, partitions or clusters are best in scale-free networks": Reason(
         True,
         True,
-        "Their trees lead to all hosts of a region, or to its dense hosts, regardless of which "
-        "hosts subscribe",
+        "The trees of partitions and clusters lead to all hosts or to the dense "
+        "hosts of a region, regardless of which hosts subscribe",
     ),
     "after full churn, freq-relation or clusters are best in other networks": Reason(
         False,
         False,
-        "The trees of freq-relation are built for the initial subscribers; partitions do not "
-        "depend on subscribers, in these networks as in scale-free ones",
+        "freq-relation builds its trees for the initial subscribers, whereas the "
+        "trees of partitions do not depend on subscribers in any network",
     ),
     "the best headers of scale-free networks are larger than those of other networks": Reason(
         False,
         False,
         "The other networks include the two chains RedBestel and VtlWavenet2008, which need 13 "
-        "labels each with Stackcast's encoder; without these two the average is 8.0 labels, less "
-        "than in scale-free networks",
+        "labels each with Stackcast's encoder; without these two networks, the "
+        "average is 8.0 labels, which is less than in scale-free networks",
     ),
 }
 
