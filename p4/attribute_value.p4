@@ -6,11 +6,11 @@
 //     |                                   | bitmask > values, by ascending id
 //     |              > 0x0800: ipv4
 //     |
-//     |      one state per attribute; attribute i is always stored in meta.value_i,
-//     |      absent attributes are 0, and bit i of meta.bitmask is set if attribute i is present
+//     |      there is one state per attribute; meta.value_i always contains attribute i,
+//     |      or 0 if it is absent; bit i of meta.bitmask is set if attribute i is present
 //     |
-//     |-- truncated, unknown or repeated id, no attribute ----------> drop, counted
-//   source: ingress port -> a switch or publisher, another host with this address, or drop
+//     |-- truncated, id unknown or repeated, no attributes ----------> drop and count
+//   source: ingress port -> a switch, a publisher or another host (with its address), or drop
 //     |
 //     |-- IPv4 -----------------------------> route: longest prefix > one port
 //     |-- ARP, IPv6 ------------------------> bridge: Ethernet destination > ports
@@ -19,14 +19,14 @@
 //     |
 //   event: (rows, bitmask, value_0 .. value_n) -> ports
 //     |
-//   value_0 .. value_n: (vectors, present, value) -> matching terms; terms that all tables match -> ports
-//     |                  or, if the pass reads a cell: whether the cell applies to the event
+//   value_0 .. value_n: (vectors, present, value) -> matching terms; terms that match in all tables -> ports
+//     |                  (if the pass reads a cell: the result decides whether the cell applies to the event)
 //     |
 //   states: (states, value of the cell) -> ports; then the event updates the cell
 //     |
-//     |-- another pass ---> egress > recirculate to the parser, with the ports so far
+//     |-- another pass ---> egress > recirculate to the parser, with the ports found so far
 //     |
-//   send: the ports of all passes, except the ingress port
+//   send: to the ports of all passes, except the ingress port
 //     |-- up to 8 adjacent ports: the multicast group of exactly these ports
 //     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
@@ -34,9 +34,9 @@
 //     |
 //   deparser: the unchanged event
 //
-// The program does not contain any names of attributes. A new attribute gets a free id, and only the table
-// entries change. Rules whose rows add up are entries of `event`; rules whose rows would multiply are terms
-// of bit vectors. Dropped frames are counted in `ingress.dropped` by the reasons in attribute_value/sizes.p4.
+// The program contains no attribute names. A new attribute gets an unused id, and only table entries have to
+// change. Rules whose rows add up are entries of `event`; rules whose rows would multiply are terms of bit
+// vectors. `ingress.dropped` counts dropped frames by the reasons in attribute_value/sizes.p4.
 
 #include <core.p4>
 #include <v1model.p4>

@@ -1,4 +1,4 @@
-// source_routes.p4 for encoding port with labels of 32 bits.
+// source_routes.p4 for the encoding port with labels of 32 bits.
 
 #define WIDE
 #define PROGRAM "source_routes_32"

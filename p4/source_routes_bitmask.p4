@@ -1,4 +1,4 @@
-// source_routes.p4 for encoding bitmask.
+// source_routes.p4 for the encoding bitmask.
 
 #define ENCODING 2
 #define PROGRAM "source_routes_bitmask"

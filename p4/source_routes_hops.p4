@@ -1,4 +1,4 @@
-// source_routes.p4 for encoding hops.
+// source_routes.p4 for the encoding hops.
 
 #define ENCODING 5
 #define PROGRAM "source_routes_hops"

@@ -1,4 +1,4 @@
-// source_routes.p4 for encoding mc_group.
+// source_routes.p4 for the encoding mc_group.
 
 #define ENCODING 3
 #define PROGRAM "source_routes_mc_group"

@@ -1,4 +1,4 @@
-// source_routes.p4 for encoding mc_group with labels of 32 bits.
+// source_routes.p4 for the encoding mc_group with labels of 32 bits.
 
 #define WIDE
 #define ENCODING 3

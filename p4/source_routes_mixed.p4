@@ -1,4 +1,4 @@
-// source_routes.p4 for encoding mixed.
+// source_routes.p4 for the encoding mixed.
 
 #define ENCODING 4
 #define PROGRAM "source_routes_mixed"

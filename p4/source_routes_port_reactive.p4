@@ -1,4 +1,4 @@
-// source_routes.p4 for encoding port_reactive.
+// source_routes.p4 for the encoding port_reactive.
 
 #define ENCODING 6
 #define PROGRAM "source_routes_port_reactive"

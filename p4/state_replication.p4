@@ -1,40 +1,40 @@
-// Replicated state: switches remember the ports that lead to replicas, and send updates there (STARE III-E).
+// Replicated state: switches remember which ports lead to replicas, and send updates to them (STARE III-E).
 //
 //   frame
 //     |
 //   parser: ethernet > ipv4 > udp, to 239.0.0.0/8
 //     |
-//   source: ingress port -> a switch, a publisher, another host with this address, or drop
+//   source: ingress port -> a switch, a publisher or another host (with its address), or drop
 //     |
-//     |-- no message of a state --> route: IPv4, longest prefix > one port
+//     |-- not a state message ----> route: IPv4, longest prefix > one port
 //     |
-//   check: checksum and lengths are correct
+//   check: are the checksum and the lengths correct?
 //     |
-//   tree: the ports of the links that all messages of states use, and the ports that lead to hosts
+//   tree: ports to the links that all state messages use, and ports to hosts
 //     |
-//   states, by the number of the state:
-//     |-- publish ----------------> the ports that lead to subscribers
-//     |-- SUB-register -----------> remember its port; forward it on the links of the tree that have
-//     |                             not had one in this period
-//     |-- SUB-remove -------------> forget its port; forward it on the links that no longer need
-//     |                             updates from this switch
+//   states: by the number of the state,
+//     |-- publish ----------------> send to the ports that lead to subscribers
+//     |-- SUB-register -----------> remember its ingress port; forward it on the links of the tree that
+//     |                             have not yet been sent a register in this period
+//     |-- SUB-remove -------------> forget its ingress port; forward it on the links that no longer
+//     |                             need updates from this switch
 //     |-- SUB-ack ----------------> drop
 //     |
-//   send: these ports except the ingress port, which is included for the ack of a register or remove
-//     |     from a host
+//   send: to these ports, except the ingress port; if a host has sent a register or remove, the ack is
+//     |     sent to the ingress port
 //     |-- up to 8 adjacent ports: the multicast group of exactly these ports
 //     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager
 //     |
-//   egress: the copy to the sender is changed into the ack
+//   egress: turns the copy for the sender into the ack
 //     |
 //   deparser
 //
-// Registers contain each port for one to two times 2^lease microseconds after its last registration. So
-// the next refresh recovers from a lost message or lost registers, and subscribers that have ended are
-// forgotten. state_replication_table.p4 uses a table instead. Dropped frames are counted in
-// `ingress.dropped` by the reasons in state_replication/sizes.p4.
+// The registers remember a port for 2^lease to 2 * 2^lease microseconds after its last registration. If a
+// message or the contents of the registers are lost, the next refresh restores them, and subscribers that have
+// ended are forgotten. state_replication_table.p4 uses a table instead. `ingress.dropped` counts dropped
+// frames by the reasons in state_replication/sizes.p4.
 
 #ifndef PROGRAM
 #define PROGRAM "state_replication"

@@ -1,4 +1,4 @@
-// state_replication.p4 with the ports of states in a table, which is written by a controller on the switch.
+// A variant of state_replication.p4 that stores the ports in a table, which a controller on the switch writes.
 
 #define EMBEDDED_CONTROLLER
 #define PROGRAM "state_replication_table"

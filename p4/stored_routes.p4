@@ -1,37 +1,37 @@
-// Stored routes: the labels of an event refer to routes that are stored in switches, and hops extend them
-// (WERNECKE 4.2.2, 4.2.3, 4.3).
+// Stored routes: the labels of an event refer to routes that are stored in the switches, and hop labels extend
+// these routes (WERNECKE 4.2.2, 4.2.3, 4.3).
 //
 //   frame
 //     |
 //   parser: ethernet > label count > next LABELS_A_PASS labels, other labels | ipv4
 //     |
-//   source: ingress port -> a switch or publisher, another host with this address, or drop
+//   source: ingress port -> a switch, a publisher or another host (with its address), or drop
 //     |
 //     |-- datagram of a tunnel ---> leave: inner frame > egress > recirculate to the parser
 //     |-- no label stack ---------> route: IPv4, longest prefix > one port
 //     |
-//   check: the label count is correct, and an IPv4 datagram follows the labels
+//   check: is the label count correct, and does an IPv4 datagram follow the labels?
 //     |
 //   label_1 .. label_K, one table each: label -> stored | hop | root | own
-//     |      first, all labels select ports; later, labels that do not continue at the port of a copy
-//     |      are removed from it
+//     |      in the first scan, all labels select ports; in a second scan of a copy, labels that are not
+//     |      needed behind the port of the copy are removed
 //     |
 //     |-- labels remain ----------> egress > recirculate to the parser
 //     |
-//   send: selected ports except the ingress port
+//   send: to the selected ports, except the ingress port
 //     |-- up to 8 adjacent ports: the multicast group of exactly these ports
 //     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager
 //     |
-//   egress: the stack is removed from frames to hosts; if labels have to be removed, the copy is
-//     |      recirculated to the parser, and then sent to its single port
+//   egress: removes the stack from frames for hosts; if labels have to be removed from a copy, recirculates
+//     |      it to the parser, from where it is sent to its single port
 //     |
 //   deparser: ethernet > label count > other labels, labels of this pass > rest of the frame
 //
-// This is the batch scan of 4.3.2, which examines all labels before it makes copies, so that no port gets two
-// copies. It is the program of encoding `hybrid`; the other encodings are compiled with another ENCODING.
-// Dropped frames are counted in `ingress.dropped` by the reasons in stored_routes/sizes.p4.
+// This is the batch scan of 4.3.2: the program examines all labels before it makes copies, so that no port gets
+// two copies. This is the program for encoding `hybrid`; other encodings are compiled with another value of
+// ENCODING. `ingress.dropped` counts dropped frames by the reasons in stored_routes/sizes.p4.
 
 #ifndef PROGRAM
 #define PROGRAM "stored_routes"

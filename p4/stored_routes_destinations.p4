@@ -1,4 +1,4 @@
-// stored_routes.p4 for encoding destinations.
+// stored_routes.p4 for the encoding destinations.
 
 #define ENCODING 1
 #define PROGRAM "stored_routes_destinations"

@@ -1,4 +1,4 @@
-// stored_routes.p4 for encoding port_bitmaps.
+// stored_routes.p4 for the encoding port_bitmaps.
 
 #define ENCODING 4
 #define PROGRAM "stored_routes_port_bitmaps"

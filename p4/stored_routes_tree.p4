@@ -1,4 +1,4 @@
-// stored_routes.p4 for encoding tree.
+// stored_routes.p4 for the encoding tree.
 
 #define ENCODING 2
 #define PROGRAM "stored_routes_tree"

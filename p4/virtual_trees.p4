@@ -4,30 +4,30 @@
 //     |
 //   parser: ethernet > label count > next LABELS_A_PASS labels, other labels | ipv4
 //     |
-//   source: ingress port -> a switch or publisher, another host with this address, or drop
+//   source: ingress port -> a switch, a publisher or another host (with its address), or drop
 //     |
 //     |-- datagram of a tunnel ---> leave: inner frame > egress > recirculate to the parser
 //     |-- no label stack ---------> route: IPv4, longest prefix > one port
 //     |
-//   check: the label count is correct, and an IPv4 datagram follows the labels
+//   check: is the label count correct, and does an IPv4 datagram follow the labels?
 //     |
 //   label_1 .. label_K, one table each: label -> tree | hop | stop
-//     |      trees and hops add ports, stops prune ports; used hop and stop labels are removed
+//     |      trees and hops add ports, and stops prune ports; hops and stops are removed after use
 //     |
-//     |-- labels remain ----------> egress > recirculate to the parser, with the ports so far
+//     |-- labels remain ----------> egress > recirculate to the parser, with the ports found so far
 //     |
-//   send: added ports except pruned ports and the ingress port
+//   send: to the added ports, except pruned ports and the ingress port
 //     |-- up to 8 adjacent ports: the multicast group of exactly these ports
 //     |-- otherwise: FAN_OUT, one copy per 8 ports > egress > recirculate to the parser
 //     |
 //   traffic manager
 //     |
-//   egress: the stack is removed from frames to hosts
+//   egress: removes the stack from frames for hosts
 //     |
 //   deparser: ethernet > label count > other labels, labels of this pass > rest of the frame
 //
-// The deparser emits the labels of this pass after the others, so every pass finds new labels in front, and
-// the stack has its original order after the last pass. Dropped frames are counted in `ingress.dropped` by
+// The deparser emits the labels of this pass after all other labels. So every pass finds new labels at the
+// front, and after the last pass, the stack has its original order. `ingress.dropped` counts dropped frames by
 // the reasons in virtual_trees/sizes.p4.
 
 #ifndef PROGRAM

@@ -1,7 +1,7 @@
 // Applies DO(i) to each attribute i.
 //
-// Each attribute has its own parser states and table, because BMv2 cannot index a header stack with an id
-// that was read from the frame (KUNDEL III-E).
+// Each attribute has separate parser states and a separate table, because BMv2 cannot index a header stack with
+// an id that was read from the frame (KUNDEL III-E).
 
 #define EACH_ATTRIBUTE(DO) DO(0) EACH_LATER_ATTRIBUTE(DO)
 #define EACH_LATER_ATTRIBUTE(DO) TO_7(DO) TO_15(DO) TO_31(DO) TO_63(DO)

@@ -1,5 +1,5 @@
-// Forwards ARP and IPv6 by Ethernet address: to the port of a host, or for a group address to all ports of
-// a tree.
+// Forwards ARP and IPv6 by Ethernet address: to the port of a host or, if the address is a group address, to
+// all ports of a tree.
 
 control bridge(inout headers_t hdr, inout metadata_t meta) {
     action send_to_ports(ports_t ports) {

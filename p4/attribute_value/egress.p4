@@ -7,7 +7,7 @@ control egress(
 ) {
     apply {
         if (standard.egress_rid != 0) {
-            // A copy of FAN_OUT is forwarded only to the ports of its subset.
+            // FAN_OUT makes one copy per subset; this copy is sent only to the ports of its own subset.
             meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
             if (meta.ports == 0) {
                 mark_to_drop(standard);

@@ -32,9 +32,9 @@ control ingress(
                 source.apply(hdr, meta.event == 1, meta, standard);
             }
             if (meta.reason != NOT_DROPPED) {
-                // The source of the frame is not permitted to send it.
+                // This neighbor is not permitted to send the frame.
             } else if (standard.instance_type == RECIRCULATED && meta.pass == 0) {
-                // The ports of a copy of FAN_OUT are already known.
+                // For a copy of FAN_OUT, the ports are already known.
             } else if (meta.event == 1) {
                 subscriptions.apply(meta, standard);
                 if (meta.pass != 0) {

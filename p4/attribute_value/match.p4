@@ -1,5 +1,5 @@
-// One pass of an event. The result is the ports of one row of the generic table and of all matching terms.
-// If the pass reads a cell, these decide whether the cell applies, and its state selects the ports.
+// One pass of an event. The result is the set of ports of one row of the generic table and of all matching terms.
+// If the pass reads a cell, this result decides whether the cell applies, and the state of the cell selects the ports.
 
 control match_event(inout metadata_t meta, in standard_metadata_t standard) {
     ports_t asked = 0;
@@ -58,10 +58,10 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
         asked = asked | ports;
     }
 
-    // The generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes like the lpm keys
-    // of the listing, but v1model permits only one lpm key per table ("multiple LPM keys in table
-    // ingress.event not supported"). So the values are ternary, and every mask is a prefix. Entries have
-    // priorities, which overlapping entries need anyway. An entry with ports 0 is a hole in another entry.
+    // The generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes, like the lpm keys
+    // in the listing, but v1model permits only one lpm key per table ("multiple LPM keys in table
+    // ingress.event not supported"). So the keys are ternary, and every mask is a prefix. Entries have
+    // priorities, which overlapping entries need anyway. An entry without ports is a hole in another entry.
     table event {
         key = {
             meta.rows: exact @name("rows");
@@ -78,7 +78,7 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
 
     // Bit vectors (Lakshman and Stiliadis, SIGCOMM 1998): each attribute clears the terms that it does
     // not match. Bit p - 1 of each word is a term whose events are sent to port p, or to port p of a
-    // subset if words consist of 8 ports.
+    // subset if each word covers 8 ports.
     action require(terms_t terms) {
         meta.terms = meta.terms & terms;
     }

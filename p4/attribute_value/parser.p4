@@ -1,7 +1,7 @@
 // Parses Ethernet, and an event in one of the two encodings or IPv4.
 //
-// There is one state per attribute (KUNDEL III-E). Attributes are connected by a shared state, so that an
-// encoding has 32 transitions instead of one from each attribute to each later attribute.
+// There is one state per attribute (KUNDEL III-E). All of them lead to a shared state, so that an encoding has
+// 32 transitions instead of one from each attribute to each later attribute.
 
 error {
     EmptyEvent,
@@ -47,8 +47,8 @@ parser frame_parser(
         }
     }
 
-    // Pairs have any order, but attribute 0 can only be the first one, because id 0 after a pair is
-    // the end. A repeated id is an error, because its attribute would have two values.
+    // Pairs may have any order, but attribute 0 can only be the first one, because id 0 after a pair
+    // means the end. A repeated id is an error, because its attribute would have two values.
     state id_pairs {
         packet.extract(hdr.first);
         meta.bitmask = 0;

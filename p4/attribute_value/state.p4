@@ -1,5 +1,5 @@
-// State of one pass. Rows and vectors select the events that a cell applies to. For such an event, the
-// current value of the cell selects the ports, and then the event updates the cell.
+// State of one pass. Rows and vectors determine whether the cell applies to an event. If it does, the current
+// value of the cell selects the ports, and then the event updates the cell.
 
 
 control ask_cell(inout metadata_t meta, inout cell_t cell) {

@@ -1,4 +1,4 @@
-// Functions of a cell, by their number in the entries.
+// Functions of cells, with their numbers in the entries.
 const bit<8> COUNT = 0;
 const bit<8> SUM = 1;
 const bit<8> AVG = 2;
@@ -7,7 +7,7 @@ const bit<8> MAX = 4;
 const bit<8> MOVED = 5;
 
 struct cell_t {
-    bit<8> block;  // number of the counter that has the registers
+    bit<8> block;  // number of the counter that the registers belong to
     bit<32> slot;
     bit<8> function;
     bit<64> window;

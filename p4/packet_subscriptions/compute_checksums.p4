@@ -164,7 +164,7 @@ control compute_checksums(inout headers_t hdr, inout metadata_t meta) {
             },
             hdr.udp.checksum,
             HashAlgorithm.csum16);
-        // A checksum of 0 would mean that there is none. The sum over a zero word is 0xffff.
+        // A checksum of 0 would mean no checksum. The sum over a zero word is 0xffff.
         update_checksum(
             meta.summed == 1 && hdr.udp.checksum == 0,
             {

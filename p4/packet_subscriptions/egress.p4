@@ -5,7 +5,7 @@ control egress(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         if (standard_metadata.egress_rid != 0) {
-            // The copy is for one subset of the ports.
+            // The copy is only for one subset of the ports.
             meta.ports = meta.ports
                 & ((ports_t) 0xff << (bit<8>) ((standard_metadata.egress_rid - 1) << 3));
         }

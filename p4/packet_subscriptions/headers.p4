@@ -1,4 +1,4 @@
-// Headers of the specification, and additional headers that the program needs.
+// Headers from the specification, and additional headers that the program needs.
 header ethernet_h {
     bit<48> dst;
     bit<48> src;
@@ -311,12 +311,12 @@ header rest_h {
     varbit<MESSAGE_BITS> message;
 }
 
-// The ports of a message, in front of the message.
+// The ports of a message, which precede the message.
 header wanted_h {
     ports_t ports;
 }
 
-// Messages that have been examined, each after its ports.
+// Examined messages, each preceded by its ports.
 header examined_h {
     varbit<EXAMINED_BITS> messages;
 }

@@ -52,7 +52,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
                         meta.step = EXAMINE;
                     }
                     if (meta.next == 0 && hdr.moldudp64.count > 1) {
-                        // The message and its ports stay in front of the next message.
+                        // The message and its ports stay before the next message.
                         hdr.wanted_now.setValid();
                         hdr.wanted_now.ports = meta.ports;
                         meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS

@@ -5,7 +5,7 @@ control leaf(inout metadata_t meta) {
     action deliver(ports_t ports) {
         meta.ports = meta.ports | ports;
     }
-    // Bits without a term are ignored.
+    // Bits that belong to no term are ignored.
     action deliver_terms(terms_t terms) {
         found = meta.terms & terms;
         meta.ports = meta.ports | (

@@ -1,7 +1,7 @@
 // Metadata of a packet.
 struct metadata_t {
     @field_list(KEPT_FIELDS) bit<8> step;
-    @field_list(KEPT_FIELDS) ports_t elsewhere;  // all ports except the ingress port
+    @field_list(KEPT_FIELDS) ports_t elsewhere;  // all ports, except the ingress port
     @field_list(KEPT_FIELDS) ports_t ports;  // ports of one event, then of the packet
     @field_list(KEPT_FIELDS) ports_t all_ports;  // ports of the messages so far
     @field_list(KEPT_FIELDS) bit<16> place;  // number of messages so far

@@ -18,7 +18,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // Initializes the metadata that later passes keep.
+    // Initializes the metadata that is preserved for later passes.
     state arrived {
         meta.step = ARRIVED;
         meta.ports = 0;
@@ -44,7 +44,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // Fragments and packets with options are not events, and are routed.
+    // Fragments and packets with options are routed, because they are not events.
     state parse_version {
         transition select(packet.lookahead<bit<64>>()) {
             64w0x4500000000000000 &&& 64w0xff00000000003fff: parse_ipv4;
@@ -98,7 +98,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // A heartbeat or the end of the session is not an event, and is routed.
+    // A heartbeat or an end of session is routed, because it is not an event.
     state no_messages {
         verify(room == 0, error.BadLength);
         transition accept;

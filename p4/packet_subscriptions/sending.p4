@@ -1,4 +1,4 @@
-// A set of ports is a multicast group. Its number is the subset and a port mask.
+// Each set of ports has a multicast group, whose number contains subset and mask.
 control sending(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     apply {
         if (meta.ports & 0xffffffffffffff00 == 0) {
@@ -19,7 +19,7 @@ control sending(inout metadata_t meta, inout standard_metadata_t standard_metada
             standard_metadata.mcast_grp = 8w7 ++ meta.ports[63:56];
         } else {
             standard_metadata.mcast_grp = FAN_OUT;
-            // Each subset gets a copy, which is recirculated.
+            // One copy is made for each subset, and recirculated.
             meta.again = 1;
         }
     }

@@ -27,13 +27,13 @@ const int OPTIONS_BITS = 320;  // maximum
 const bit<8> FEED = 1;
 
 const int MESSAGES = 64;  // maximum per datagram
-const bit<16> MESSAGE = 1500;  // maximum bytes of a message
-const bit<16> DATAGRAM = 9000;  // maximum bytes from UDP on
+const bit<16> MESSAGE = 1500;  // maximum size of a message
+const bit<16> DATAGRAM = 9000;  // maximum size, with UDP header
 const int MESSAGE_BITS = 12000;
 const bit<32> WANTED_BITS = 64;
 const bit<32> LENGTH_BITS = 16;
 const bit<16> LENGTH_OCTETS = 2;
-// Examined messages include the ports of each message.
+// The size of examined messages includes the ports of each message.
 const int EXAMINED_BITS = 76096;
 
 // standard_metadata.instance_type
@@ -44,12 +44,12 @@ const bit<8> ARRIVED = 0;  // first pass
 const bit<8> EXAMINE = 1;  // next message, or next group of rules
 const bit<8> DELIVER = 2;  // all messages have been examined
 const bit<8> WHOLE = 3;  // the ports are known, and no message is removed
-const bit<8> KEPT_FIELDS = 1;  // metadata that recirculated packets keep
+const bit<8> KEPT_FIELDS = 1;  // metadata that is preserved by recirculation
 
-// Reasons for dropping packets: indexes of the counter ingress.dropped.
+// Reasons for dropping a packet, which are indexes of counter ingress.dropped.
 typedef bit<8> reason_t;
 const reason_t NOT_DROPPED = 0;
-const reason_t CUT_SHORT = 1;  // the frame is shorter than its headers announce
+const reason_t CUT_SHORT = 1;  // the frame is shorter than its headers indicate
 const reason_t BAD_LENGTH = 2;  // lengths or the number of messages are contradictory
 const reason_t TOO_MANY_MESSAGES = 3;  // the datagram has more than MESSAGES messages
 const reason_t TOO_LONG = 4;  // a message or the datagram is too long

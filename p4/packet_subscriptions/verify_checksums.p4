@@ -19,7 +19,7 @@ control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
             },
             hdr.ipv4.checksum,
             HashAlgorithm.csum16);
-        // The checksum over all words and itself is 0, even if it was sent as 0xffff (RFC 768).
+        // The sum over all words and the checksum is 0, even if 0xffff was sent (RFC 768).
         verify_checksum(
             meta.step == ARRIVED && meta.events == 1 && hdr.udp.checksum != 0,
             {

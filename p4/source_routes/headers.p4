@@ -49,24 +49,24 @@ struct headers_t {
     stack_h stack;
     EACH_POSITION(NEXT_HEADER)  // next_1 .. next_K, the labels of this pass
     labels_h later;  // labels of later passes
-    labels_h kept;   // labels that earlier passes have kept for the copies
+    labels_h kept;   // labels that earlier passes have kept for copies
     EACH_POSITION(KEPT_HEADER)  // kept_1 .. kept_K, the labels that this pass keeps
-    ipv4_h ipv4;  // only in frames without a stack; after a stack it is payload
+    ipv4_h ipv4;  // only in frames without a stack; otherwise, the IPv4 header is part of the payload
     ipv4_options_h options;
     DATAGRAM_HEADERS
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // kept here, because recirculation overwrites it
-    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined
+    @field_list(CARRIED) port_t ingress_port;  // stored here, because recirculation overwrites the original
+    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined yet
     @field_list(CARRIED) bit<2> seen;          // FOREIGN, OWN or KEPT
-    @field_list(CARRIED) ports_t ports;        // ports that this run of own labels selects
-    @field_list(CARRIED) ports_t hosts;        // those of them that lead to hosts
-    @field_list(CARRIED) bit<1> sent;          // an earlier run has sent a copy
+    @field_list(CARRIED) ports_t ports;        // ports that this run of own labels has selected
+    @field_list(CARRIED) ports_t hosts;        // the ports among them that lead to hosts
+    @field_list(CARRIED) bit<1> sent;          // a copy has already been sent for an earlier run
     bit<16> others;    // number of labels that do not belong to this pass
     TUNNEL_METADATA
     bit<32> datagram;  // first four bytes after the stack
     bit<1> another;    // a label of this pass starts another run, or ends this run with REACTIVE
-    bit<1> alone;      // only the copy with the remaining labels is needed
+    bit<1> alone;      // only the copy that contains the remaining labels is needed
     reason_t reason;   // reason for dropping the frame
 }

@@ -59,7 +59,7 @@ control ingress(
                 } else if (hdr.stack.num_entries != 0) {
                     send.apply(meta, standard);
                 } else {
-                    // Only hosts get a frame with an empty stack.
+                    // A frame with an empty stack is sent only to hosts.
                     meta.ports = meta.ports & meta.hosts;
                     if (meta.ports == 0) {
                         meta.reason = NO_LABEL_LEFT;
@@ -70,7 +70,7 @@ control ingress(
             }
         }
         if (meta.reason != NOT_DROPPED) {
-            // The frame does not count as dropped if an earlier run of its labels has sent copies.
+            // The frame does not count as dropped if copies were sent for an earlier run of its labels.
             if (meta.sent == 0) {
                 dropped.count((bit<32>) meta.reason);
             }

@@ -1,4 +1,4 @@
-// One position of the stack: checks whether its label is for this switch, and which ports it selects.
+// One position of the stack: checks whether its label is for this switch, and which ports the label selects.
 
 #define NAME_LOW_PORT(NAMED, NUMBER) NAMED = NAMED & shift(1, (bit<9>) NUMBER - 1);
 
@@ -28,7 +28,7 @@ control label_position(
 ) {
     ports_t named = 0;
 
-    // ports: ports that the label may select. hosts: those of them that lead to hosts.
+    // ports: ports that the label may select. hosts: the ports among them that lead to hosts.
     action own(ports_t ports, ports_t hosts) {
         named = ports;
         meta.hosts = meta.hosts | hosts;

@@ -1,7 +1,7 @@
 // Applies DO(n, n - 1) to each position n = 1 .. LABELS_A_PASS of a pass.
 //
-// Each position has its own headers, parser state and table, because P4 does not have loops, and an element
-// of a header stack must be copied before it can be the key of a table.
+// Each position has separate headers, a parser state and a table, because P4 has no loops, and an element of a
+// header stack must be copied before it can be the key of a table.
 
 #define UP_TO_1(DO) DO(1, 0)
 #define UP_TO_2(DO) UP_TO_1(DO) DO(2, 1)

@@ -1,4 +1,4 @@
-// Widths, sizes and numbers shared by switches, control plane and frames.
+// Widths, sizes and numbers that switches, the control plane and frames have in common.
 
 // Number of labels that one pass examines: 1, 2, 4, 8 or 16. Every position has its own table.
 #ifndef LABELS_A_PASS
@@ -7,8 +7,8 @@
 
 // Encoding of labels: 1 port, 2 bitmask, 3 mc_group, 4 mixed, 5 hops, 6 port_reactive. Each encoding has
 // its own EtherType, so that no switch can misinterpret labels. A label consists of the id of a switch or
-// of a directed link, and of a value that depends on the encoding. With REACTIVE, copies keep all labels
-// that follow their own, and the next switches remove the labels that they do not need (WERNECKE 3.3.1).
+// a directed link, and a value that depends on the encoding. With REACTIVE, copies keep all labels
+// that follow their own labels, and the next switches remove the labels that they do not need (WERNECKE 3.3.1).
 // With WIDE, labels have 32 bits.
 #ifndef ENCODING
 #define ENCODING 1
@@ -89,7 +89,7 @@ const bit<16> MAX_LABELS = 64;
 const int LABELS_BITS = 64 * (ID_BITS + TAG_BITS + VALUE_BITS);  // maximum bits of the labels of a stack
 
 // Sizes of tables.
-const int LABELS = 512;  // a switch, or a directed link per port
+const int LABELS = 512;  // one for the switch, or one directed link per port
 const int HOST_PORTS = 512;
 const int SOURCES = 512;
 const int TUNNELS = 512;
@@ -99,21 +99,21 @@ typedef bit<9> port_t;
 #define PORTS 512
 typedef bit<PORTS> ports_t;  // bit p - 1 is port p, from 1 to 511
 
-// A multicast group has the number (subset << 8) | mask for ports of one subset of 8 ports. FAN_OUT makes
-// one copy per subset, with instance subset + 1. SPLIT makes one copy for the ports of this run of own
+// The multicast group for some of the ports in a subset of 8 ports has the number (subset << 8) | mask. FAN_OUT
+// makes one copy per subset, with instance subset + 1. SPLIT makes one copy for the ports of this run of own
 // labels, and one copy with the remaining labels.
 const bit<16> FAN_OUT = 0x1000;
 const bit<16> SPLIT = 0x1100;
 const bit<16> THIS_RUN = 65;
 const bit<16> GOING_ON = 66;
 
-// Egress port of a frame that only passes egress to be recirculated.
+// Egress port of a frame that passes through egress only to be recirculated.
 const port_t NOWHERE = 0;
 
-// Labels of the frame that have been examined so far.
+// Kinds of labels that have been examined so far in the frame.
 const bit<2> FOREIGN = 0;  // only labels of other switches
 const bit<2> OWN = 1;      // also a run of own labels
-const bit<2> KEPT = 2;     // also labels that copies of the run keep, or have kept with REACTIVE
+const bit<2> KEPT = 2;     // also labels that the copies of the run keep (with REACTIVE: have kept)
 
 const bit<16> IPV4 = 0x0800;
 const bit<32> ETHERNET_BYTES = 14;
@@ -126,25 +126,25 @@ const bit<32> SHORTEST_FRAME = 60;  // Ethernet pads frames to this length
 // standard_metadata.instance_type
 const bit<32> RECIRCULATED = 4;
 
-// Metadata that a frame keeps when egress recirculates it to the parser.
+// Metadata that is preserved when egress recirculates a frame to the parser.
 #define CARRIED 1
 
-// Reasons for dropping a frame: indexes of the counter.
+// Reasons for dropping a frame, which are the indexes of the counter.
 typedef bit<8> reason_t;
 const reason_t NOT_DROPPED = 0;
 const reason_t CUT_SHORT = 1;       // the frame ends within its headers or its datagram
 const reason_t EMPTY_STACK = 2;     // num_entries is 0
 const reason_t TOO_MANY_LABELS = 3; // num_entries is greater than MAX_LABELS
-const reason_t BAD_COUNT = 4;       // no IPv4 datagram that fills the frame follows num_entries labels
-const reason_t NO_LABEL_LEFT = 5;   // own labels do not lead to a host, and no label remains for a switch
+const reason_t BAD_COUNT = 4;       // num_entries labels are not followed by an IPv4 datagram that fills the frame
+const reason_t NO_LABEL_LEFT = 5;   // own labels do not lead to a host, and no labels remain for other switches
 const reason_t UNKNOWN_LABELS = 6;  // no label is for this switch
-const reason_t NO_PORT = 7;         // own labels select only the ingress port, or no port
+const reason_t NO_PORT = 7;         // own labels select no port, or only the ingress port
 const reason_t NO_ROUTE = 8;        // no prefix matches the IPv4 destination
-const reason_t TTL_OVER = 9;        // the IPv4 time to live has expired
-const reason_t NOT_IPV4 = 10;       // the frame has neither a stack of this encoding nor IPv4
+const reason_t TTL_OVER = 9;        // the time to live of the IPv4 header has expired
+const reason_t NOT_IPV4 = 10;       // the frame contains neither a stack of this encoding nor IPv4
 const reason_t BAD_CHECKSUM = 11;   // the checksum of the IPv4 header is wrong
 const reason_t UNKNOWN_PORT = 12;   // the tables have no neighbor at the ingress port
 const reason_t NO_PUBLISHER = 13;   // a stack from a host that is not a publisher
-const reason_t FORGED_ADDRESS = 14; // plain IPv4 from an address that differs from that of the host
+const reason_t FORGED_ADDRESS = 14; // plain IPv4 from an address other than that of the host
 const reason_t LINK_LOCAL = 15;     // control traffic between neighbors (link_local.p4)
 const bit<32> REASONS = 16;

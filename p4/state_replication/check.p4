@@ -1,4 +1,4 @@
-// Checks whether a message of a state is complete, and whether its source may send it.
+// Checks whether a state message is complete, and whether its sender is permitted to send it.
 
 control check_message(
     in headers_t hdr,

@@ -33,13 +33,13 @@ header udp_h {
 }
 
 #ifdef EMBEDDED_CONTROLLER
-// Header to the controller of the switch, with the ingress port of a message.
+// Header of messages to the controller of the switch, with the ingress port.
 @controller_header("packet_in")
 header packet_in_h {
     bit<16> port;
 }
 
-// Header from the controller, with the ports to send a message to.
+// Header of messages from the controller, with the egress ports.
 @controller_header("packet_out")
 header packet_out_h {
     ports_t ports;
@@ -58,8 +58,8 @@ struct headers_t {
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // port without a copy; 0 for none
-    @field_list(CARRIED) ports_t ports;        // ports to send to
+    @field_list(CARRIED) port_t ingress_port;  // port that gets no copy; 0 for none
+    @field_list(CARRIED) ports_t ports;        // ports that the message is sent to
     @field_list(CARRIED) port_t acknowledged;  // port whose copy is the ack; 0 for none
     ports_t entered;     // mask of the ingress port
     bit<1> from_switch;  // the ingress port leads to a switch

@@ -1,4 +1,4 @@
-// Sends or registers a message of a state, or drops and counts it.
+// Processes a state message and sends it, or drops and counts it.
 
 control ingress(
     inout headers_t hdr,
@@ -12,7 +12,7 @@ control ingress(
     bit<8> lease_bits = 0;
 
     // links: ports of the tree that connects all switches. hosts: ports that lead to hosts. lease: a
-    // port is remembered for one to two times 2^lease microseconds.
+    // port is remembered for 2^lease to 2 * 2^lease microseconds.
     action span(ports_t links, ports_t hosts, bit<8> lease) {
         tree_links = links;
         tree_hosts = hosts;
@@ -75,7 +75,7 @@ control ingress(
                                 send.apply(meta, standard);
 #ifndef EMBEDDED_CONTROLLER
                             } else {
-                                // A register or remove that is not forwarded.
+                                // A register or remove message that is not forwarded.
                                 mark_to_drop(standard);
 #endif
                             }

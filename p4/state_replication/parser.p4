@@ -1,4 +1,4 @@
-// Parses Ethernet and IPv4, and UDP if the datagram may be a message of a state.
+// Parses Ethernet and IPv4, and also UDP if the datagram may be a state message.
 
 parser frame_parser(
     packet_in packet,
@@ -13,7 +13,7 @@ parser frame_parser(
         }
     }
 
-    // Initializes the metadata of a frame that has arrived.
+    // Initializes the metadata of a frame that has just arrived.
     state arrived {
         meta.ingress_port = standard.ingress_port;
         meta.ports = 0;
@@ -53,7 +53,7 @@ parser frame_parser(
         transition transport;
     }
 
-    // A fragment is not a message, because anything may follow its header.
+    // A fragment is not a message, because its IPv4 header may be followed by arbitrary data.
     state transport {
         transition select(
             hdr.ipv4.dst[31:24], hdr.ipv4.protocol, hdr.ipv4.flags[0:0], hdr.ipv4.offset

@@ -1,12 +1,12 @@
 // Registers with the ports that lead to subscribers of a state. Each port has a lease.
 //
-// Time is divided into generations of 2^lease microseconds. A state has the ports that were registered in
-// the generation of its last message or in the preceding generation; older ports are forgotten.
+// Time is divided into generations of 2^lease microseconds. The registers of a state contain the ports that were
+// registered in the generation of its last message or in the preceding generation; older ports are forgotten.
 //
-// In each period, a switch forwards one register of a state per link, regardless of how many it receives.
-// All hosts refresh their registrations of a state at the same time, every 30 seconds. So one message per
-// state crosses a link in each direction in 30 seconds (two if a period ends in between), and a lost message
-// is followed by another one 30 seconds later.
+// In each period, a switch forwards one register message per state and link, regardless of how many it receives.
+// All hosts refresh their registrations of a state at the same time, every 30 seconds. So every 30 seconds, a link
+// carries one message per state in each direction (two if a period ends in between), and a lost message is
+// followed by another one 30 seconds later.
 
 #ifndef EMBEDDED_CONTROLLER
 control replicate_state(
@@ -20,7 +20,7 @@ control replicate_state(
     register<ports_t>(STATES) subscribers;
     register<ports_t>(STATES) earlier;
     register<bit<32>>(STATES) generation;
-    register<ports_t>(STATES) informed;  // links with a register in period_informed, and without a later remove
+    register<ports_t>(STATES) informed;  // links that were sent a register in period_informed, and no remove since then
     register<bit<32>>(STATES) period_informed;
 
     apply {
@@ -45,7 +45,7 @@ control replicate_state(
                 before = current == last + 1 ? now : 0;
                 now = 0;
             }
-            // Ports that have left the tree are not used, even if they lead to subscribers.
+            // Ports that no longer belong to the tree are not used, even if they lead to subscribers.
             now = now & (links | hosts);
             before = before & (links | hosts);
             if (kind == PUBLISH) {
@@ -69,8 +69,8 @@ control replicate_state(
                     now = now & ~meta.entered;
                     before = before & ~meta.entered;
                     ports_t left = now | before;
-                    // A link does not need updates from here if no other port has subscribers. This
-                    // applies to all links if no port remains, and to q if only q remains.
+                    // A link does not need updates from this switch if no other port has subscribers. This
+                    // applies to all links if no port remains, and only to q if only q remains.
                     if (left == 0) {
                         meta.ports = links;
                     } else if ((left & (left - 1)) == 0) {

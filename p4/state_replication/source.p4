@@ -1,8 +1,8 @@
 // Checks whether the neighbor at the ingress port may send a frame.
 //
-// A host may send only from its own address. It can register and remove only its own port, because a
-// message does not contain a port, and publishes if it is a publisher in the tables. A port without an
-// entry has no neighbor in the tables, and its frames are dropped.
+// A host may send only from its own address, and may publish only if the tables list it as a publisher. It can
+// register and remove only its own port, because messages do not contain a port. If a port has no entry, the
+// tables contain no neighbor at this port, and its frames are dropped.
 
 control check_source(
     in headers_t hdr,

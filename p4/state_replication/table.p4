@@ -1,7 +1,7 @@
 // Table with the ports that lead to subscribers of a state.
 //
-// The controller on the switch receives every register and remove, and the acks of other switches. It
-// writes the rows, forwards messages if necessary, and acknowledges them.
+// The controller on the switch receives every register and remove message, and the acks from other switches.
+// It writes the rows, forwards messages if necessary, and acknowledges them.
 
 #ifdef EMBEDDED_CONTROLLER
 control replicate_state(
@@ -18,7 +18,7 @@ control replicate_state(
     action nobody() {
     }
 
-    // Only the controller of the switch writes these rows, in its own role.
+    // Only the controller of the switch writes these rows, with its own role.
     @p4runtime_role("states")
     table state {
         key = {

@@ -43,20 +43,20 @@ struct headers_t {
     stack_h stack;
     EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, the labels of this pass
     labels_h later;  // all other labels
-    ipv4_h ipv4;  // only in frames without a stack; after a stack it is payload
+    ipv4_h ipv4;  // only in frames without a stack; otherwise, the IPv4 header is part of the payload
     ipv4_options_h options;
     DATAGRAM_HEADERS
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // kept here, because recirculation overwrites it
-    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined
-    @field_list(CARRIED) ports_t ports;        // ports that labels select; in a copy with cut, its port
-    @field_list(CARRIED) ports_t along;        // those of them that stored labels lead to
-    @field_list(CARRIED) bit<1> stored;        // the stack has had a stored label
-    @field_list(CARRIED) bit<1> uneven;        // not all labels continue at every port
-    @field_list(CARRIED) bit<1> cut;           // labels that do not continue at its port are removed from this copy
-    @field_list(CARRIED) bit<1> own;           // hops or ports belong to this switch
+    @field_list(CARRIED) port_t ingress_port;  // stored here, because recirculation overwrites the original
+    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined yet
+    @field_list(CARRIED) ports_t ports;        // ports that labels select; in a copy with cut, the port of the copy
+    @field_list(CARRIED) ports_t along;        // the ports among them that stored labels lead to
+    @field_list(CARRIED) bit<1> stored;        // a stored label has been found in the stack
+    @field_list(CARRIED) bit<1> uneven;        // some labels are not needed behind every port
+    @field_list(CARRIED) bit<1> cut;           // labels that are not needed behind its port are removed from this copy
+    @field_list(CARRIED) bit<1> own;           // the hops or ports that follow belong to this switch
     @field_list(CARRIED) ports_t under;        // ports of the hop or switch whose labels are being examined
     bit<16> later;     // number of labels that do not belong to this pass
     TUNNEL_METADATA

@@ -1,5 +1,5 @@
 // One position of the stack: determines the ports that its label selects or, in a copy with cut, whether
-// the label continues at the port of the copy.
+// the label is needed behind the port of the copy.
 
 control label_position(inout stack_h stack, inout label_h label, inout metadata_t meta) {
     ports_t named = 0;
@@ -48,8 +48,8 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
         size = LABELS;
     }
 
-    // A stored label. Two stored labels, or one that this switch does not have, rarely use the same
-    // ports.
+    // A stored label. Two stored labels rarely use the same ports, and a label that this switch does
+    // not have uses no port.
     action choose_stored() {
         meta.uneven = meta.uneven | meta.stored;
         meta.stored = 1;
@@ -121,7 +121,7 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
             } else if (type_ != HOP) {
                 goes = 0;
             }
-            // Roots and hops of other switches are kept together with the stored labels.
+            // Roots and hops of other switches are kept or removed together with the stored labels.
             if (meta.cut == 1 && meta.along == 0 && meta.own == 0 && (type_ == ROOT || type_ == HOP)) {
                 goes = 0;
             }

@@ -1,4 +1,4 @@
-// Widths, sizes and numbers shared by switches, control plane and frames.
+// Widths, sizes and numbers that switches, the control plane and frames have in common.
 
 // Number of labels that one pass examines: 1, 2, 4, 8, 16, 32 or 64. Every position has its own table.
 #ifndef LABELS_A_PASS
@@ -24,17 +24,17 @@ const bit<2> TREE = 1;
 const bit<2> HOP = 2;
 #elif ENCODING == 4
 const bit<16> STACK = 0x99AC;
-// First two bits of a label. The first bit is 0 for a host.
+// First two bits of a label. For a host, the first bit is 0 and the second bit belongs to the id.
 const bit<2> PORTS_OF = 3;
-const bit<8> BLOCK = 11;  // ports in a label
+const bit<8> BLOCK = 11;  // number of ports in a label
 #else
 #error "ENCODING is 1 to 4"
 #endif
 
 #define LABEL_BITS 16
-const bit<8> LABEL_BITS_SHIFT = 4;   // to multiply by LABEL_BITS
+const bit<8> LABEL_BITS_SHIFT = 4;   // shift that multiplies by LABEL_BITS
 #define TIMES_LABEL_BYTES(NUMBER) ((bit<32>) (NUMBER) << LABEL_BYTES_SHIFT)
-const bit<8> LABEL_BYTES_SHIFT = 1;  // to multiply by the bytes of a label
+const bit<8> LABEL_BYTES_SHIFT = 1;  // shift that multiplies by the bytes of a label
 
 #if ENCODING == 4
 const bit<16> MAX_LABELS = 512;
@@ -46,7 +46,7 @@ const int LABELS_BITS = 64 * LABEL_BITS;
 
 // Sizes of tables.
 #if ENCODING == 3
-const int LABELS = 16896;  // 16,383 trees, a hop per port, a root
+const int LABELS = 16896;  // 16,383 trees, one hop per port, and a root
 #else
 const int LABELS = 65535;
 #endif
@@ -59,11 +59,11 @@ typedef bit<9> port_t;
 #define PORTS 512
 typedef bit<PORTS> ports_t;  // bit p - 1 is port p, from 1 to 511
 
-// A multicast group has the number (subset << 8) | mask for ports of one subset of 8 ports. FAN_OUT makes
-// one copy per subset, with instance subset + 1.
+// The multicast group for some of the ports in a subset of 8 ports has the number (subset << 8) | mask. FAN_OUT
+// makes one copy per subset, with instance subset + 1.
 const bit<16> FAN_OUT = 0x1000;
 
-// Egress port of a frame that only passes egress to be recirculated.
+// Egress port of a frame that passes through egress only to be recirculated.
 const port_t NOWHERE = 0;
 
 const bit<16> IPV4 = 0x0800;
@@ -77,25 +77,25 @@ const bit<32> SHORTEST_FRAME = 60;  // Ethernet pads frames to this length
 // standard_metadata.instance_type
 const bit<32> RECIRCULATED = 4;
 
-// Metadata that a frame keeps when egress recirculates it to the parser.
+// Metadata that is preserved when egress recirculates a frame to the parser.
 #define CARRIED 1
 
-// Reasons for dropping a frame: indexes of the counter.
+// Reasons for dropping a frame, which are the indexes of the counter.
 typedef bit<8> reason_t;
 const reason_t NOT_DROPPED = 0;
 const reason_t CUT_SHORT = 1;       // the frame ends within its headers or its datagram
 const reason_t EMPTY_STACK = 2;     // num_entries is 0
 const reason_t TOO_MANY_LABELS = 3; // num_entries is greater than MAX_LABELS
-const reason_t BAD_COUNT = 4;       // no IPv4 datagram that fills the frame follows num_entries labels
-const reason_t NO_LABEL_LEFT = 5;   // none of the labels of a copy continues at its port
+const reason_t BAD_COUNT = 4;       // num_entries labels are not followed by an IPv4 datagram that fills the frame
+const reason_t NO_LABEL_LEFT = 5;   // no label of a copy is needed behind its port
 const reason_t UNKNOWN_LABELS = 6;  // no label selects a port of this switch
 const reason_t NO_PORT = 7;         // only the ingress port is selected
 const reason_t NO_ROUTE = 8;        // no prefix matches the IPv4 destination
-const reason_t TTL_OVER = 9;        // the IPv4 time to live has expired
-const reason_t NOT_IPV4 = 10;       // the frame has neither a stack of this encoding nor IPv4
+const reason_t TTL_OVER = 9;        // the time to live of the IPv4 header has expired
+const reason_t NOT_IPV4 = 10;       // the frame contains neither a stack of this encoding nor IPv4
 const reason_t BAD_CHECKSUM = 11;   // the checksum of the IPv4 header is wrong
 const reason_t UNKNOWN_PORT = 12;   // the tables have no neighbor at the ingress port
 const reason_t NO_PUBLISHER = 13;   // a stack from a host that is not a publisher
-const reason_t FORGED_ADDRESS = 14; // plain IPv4 from an address that differs from that of the host
+const reason_t FORGED_ADDRESS = 14; // plain IPv4 from an address other than that of the host
 const reason_t LINK_LOCAL = 15;     // control traffic between neighbors (link_local.p4)
 const bit<32> REASONS = 16;

@@ -1,5 +1,5 @@
-// The ends of tunnels. The egress port of a frame selects the tunnel that it enters. A datagram leaves a
-// tunnel if its source, destination and ingress port match.
+// The ends of tunnels. The egress port of a frame selects the tunnel that the frame enters. A datagram leaves a
+// tunnel here if its source, destination and ingress port match an entry.
 
 control leave_tunnel(
     inout headers_t hdr,
@@ -50,7 +50,7 @@ control enter_tunnel(
 ) {
     bit<16> length = meta.length;
 
-    // mac: address of this end. next_hop: address of the router or host behind the port.
+    // mac: MAC address of this end. next_hop: MAC address of the router or host behind the port.
     action put_on(bit<48> mac, bit<48> next_hop, bit<32> src, bit<32> dst) {
         hdr.outer_ethernet.setValid();
         hdr.outer_ethernet.dst = next_hop;
@@ -73,7 +73,7 @@ control enter_tunnel(
         hdr.outer_udp.src = TUNNEL_PORT;
         hdr.outer_udp.dst = TUNNEL_PORT;
         hdr.outer_udp.length = length + UDP_BYTES;
-        hdr.outer_udp.checksum = 0;  // no checksum: the inner datagram has a valid one
+        hdr.outer_udp.checksum = 0;  // no checksum, because the inner datagram has a valid one
     }
 
     // Links that are tunnels.

@@ -1,4 +1,4 @@
-// Updates the checksums of IPv4 headers: of routed frames, whose time to live changes, and of tunnels.
+// Updates the IPv4 checksums of routed frames, whose time to live changes, and of tunnel datagrams.
 
 control update_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {

@@ -1,7 +1,7 @@
 // Checks the label count of a frame that has just arrived.
 //
-// An IPv4 datagram that fills the frame must follow the labels. Only a short frame, which Ethernet may have
-// padded, can be longer. If the count is too small, labels are in the position of the datagram.
+// An IPv4 datagram that fills the rest of the frame must follow the labels. Only a short frame, which Ethernet may
+// have padded, can have more bytes. If the label count is too small, there are labels where the datagram should be.
 
 control check_stack(
     in headers_t hdr,

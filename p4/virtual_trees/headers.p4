@@ -43,16 +43,16 @@ struct headers_t {
     stack_h stack;
     EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, the labels of this pass
     labels_h later;  // all other labels
-    ipv4_h ipv4;  // only in frames without a stack; after a stack it is payload
+    ipv4_h ipv4;  // only in frames without a stack; otherwise, the IPv4 header is part of the payload
     ipv4_options_h options;
     DATAGRAM_HEADERS
 }
 
 struct metadata_t {
-    @field_list(CARRIED) port_t ingress_port;  // kept here, because recirculation overwrites it
-    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined
-    @field_list(CARRIED) ports_t ports;        // ports of trees and hops
-    @field_list(CARRIED) ports_t pruned;       // ports of stops
+    @field_list(CARRIED) port_t ingress_port;  // stored here, because recirculation overwrites the original
+    @field_list(CARRIED) bit<16> unexamined;   // number of labels that have not been examined yet
+    @field_list(CARRIED) ports_t ports;        // ports that trees and hops add
+    @field_list(CARRIED) ports_t pruned;       // ports that stops prune
     bit<16> later;     // number of labels that do not belong to this pass
     TUNNEL_METADATA
     bit<32> datagram;  // first four bytes after the stack

@@ -1,8 +1,8 @@
-// Control traffic between neighbors that routers do not forward: IGMP to groups, addresses of RFC 5771 for
-// such protocols (mDNS, OSPF, VRRP and others), and broadcasts, for example of DHCP.
+// Control traffic between neighbors, which routers do not forward: IGMP to group addresses, the addresses that
+// RFC 5771 reserves for such protocols (mDNS, OSPF, VRRP and others), and broadcasts, for example from DHCP.
 //
-// Hosts and routers of any network send such traffic, and some of them do not have an address. So it is
-// counted separately from frames with a forged address.
+// Hosts and routers in every network send such traffic, and some of them do not have an address yet. Such frames
+// are therefore not counted as frames with a forged address.
 
 const bit<8> IGMP = 2;
 const bit<4> GROUPS = 0xE;                       // 224.0.0.0/4

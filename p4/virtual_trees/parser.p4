@@ -20,7 +20,7 @@ parser frame_parser(
         transition anew;
     }
 
-    // Initializes the metadata of a frame that has arrived or left a tunnel.
+    // Initializes the metadata of a frame that has just arrived or has left a tunnel.
     state anew {
         meta.fresh = 1;
         meta.inside = 0;
@@ -53,7 +53,7 @@ parser frame_parser(
         transition accept;
     }
 
-    // The receiver has to handle a datagram that is too short for UDP.
+    // A datagram that is too short for UDP is left to the receiver.
     state udp {
         transition select(hdr.ipv4.length) {
             OUTER_BYTES .. 0xffff: ports;
@@ -83,7 +83,7 @@ parser frame_parser(
         }
     }
 
-    // The unexamined labels are in front. This pass takes the next LABELS_A_PASS labels.
+    // The unexamined labels are at the front. This pass examines the next LABELS_A_PASS labels.
     EACH_POSITION(TAKE_LABEL)
 
     state TAKEN(LABELS_A_PASS) {

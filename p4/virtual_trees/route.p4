@@ -1,7 +1,7 @@
-// Routes frames without a stack: plain IPv4 by the longest prefix of the destination.
+// Routes frames without a stack: plain IPv4, by the longest prefix that matches the destination.
 
 #if PORTS == 512
-// v1model drops frames that are sent to this port directly, so they are sent to the group of the port.
+// v1model drops frames that are sent directly to this port, so they are sent to the multicast group of the port.
 const port_t LAST_PORT = 511;
 const bit<16> LAST_GROUP = 0x3f40;
 #endif

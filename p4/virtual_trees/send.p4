@@ -1,6 +1,6 @@
 // Sends one copy to each port, except the ingress port.
 
-// Skips the lowest COUNT subsets, which have LAST + 1 ports, if none of these ports is selected.
+// Skips the lowest COUNT subsets, which consist of LAST + 1 ports, if no port in them is selected.
 #define PASS_BY(LAST, COUNT) \
     if (rest[LAST:0] == 0) { \
         rest = rest >> (LAST + 1); \

@@ -1,8 +1,8 @@
 // Checks whether the neighbor at the ingress port may send a frame.
 //
-// Only switches and publishers may send frames to subscribers. Other hosts may send plain traffic, and IPv4
-// only from their own address, so that a host cannot impersonate another one. A port without an entry has no
-// neighbor in the tables, and its frames are dropped.
+// Only switches and publishers may send frames to subscribers. Other hosts may send only plain traffic, and IPv4
+// only from their own address, so that a host cannot impersonate another one. If a port has no entry, the tables
+// contain no neighbor at this port, and its frames are dropped.
 
 control check_source(
     in headers_t hdr,
@@ -17,7 +17,7 @@ control check_source(
     action trust() {
     }
 
-    // The neighbor is another host, which has this address.
+    // The neighbor is another host, and this is its address.
     action host(bit<32> ipv4) {
         trusted = false;
         address = ipv4;

@@ -1,4 +1,4 @@
-// Verifies the checksum of the IPv4 header of frames without a stack. After a stack, the header is payload.
+// Verifies the IPv4 header checksum of frames without a stack. After a stack, the IPv4 header is payload.
 
 control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {

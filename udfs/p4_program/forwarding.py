@@ -75,9 +75,9 @@ def sources(program: ProgramLayout) -> str:
     return dedent(f"""\
         // Checks whether the neighbor at the ingress port may send a packet.
         //
-        // Only switches and publishers may send events. Other hosts may send plain traffic, and
-        // IPv4 only from their own address. A port without a row has no neighbor in the tables, and
-        // its packets are dropped.
+        // Only switches and publishers may send events. Other hosts may send only plain traffic,
+        // and IPv4 only from their own address. If a port has no row, the tables contain no
+        // neighbor at this port, and its packets are dropped.
         control check_source(in headers_t hdr, in bool published, inout metadata_t meta,
                              in standard_metadata_t standard_metadata) {{
             bool trusted = true;
@@ -86,7 +86,7 @@ def sources(program: ProgramLayout) -> str:
             // The neighbor is a switch or a publisher.
             action trust() {{
             }}
-            // The neighbor is another host, which has this address.
+            // The neighbor is another host, and this is its address.
             action host(bit<32> ipv4) {{
                 trusted = false;
                 address = ipv4;
@@ -118,7 +118,7 @@ def sources(program: ProgramLayout) -> str:
                         meta.reason = NO_PUBLISHER;
                     }}
                 }} else if ({i}.isValid()) {{
-                    // Routers do not forward these packets, and some have no host address.
+                    // Routers do not forward these packets, and some have no source address.
                     if (({protocol} == IGMP && {dst}[31:28] == GROUPS)
                         || {dst}[31:8] == LOCAL_NETWORK_CONTROL || {dst} == BROADCAST) {{
                         meta.reason = LINK_LOCAL;
@@ -144,13 +144,13 @@ def sending() -> str:
         )
     cases += f" else {{\n    standard_metadata.mcast_grp = FAN_OUT;\n{indent(AGAIN, '    ')}}}\n"
     return (
-        "// A set of ports is a multicast group. Its number is the subset and a port mask.\n"
+        "// Each set of ports has a multicast group, whose number contains subset and mask.\n"
         "control sending(inout metadata_t meta, inout standard_metadata_t standard_metadata) {\n"
         f"    apply {{\n{indent(cases, ' ' * 8)}    }}\n}}\n"
     )
 
 
-AGAIN = "// Each subset gets a copy, which is recirculated.\nmeta.again = 1;\n"
+AGAIN = "// One copy is made for each subset, and recirculated.\nmeta.again = 1;\n"
 
 
 def ingress(program: ProgramLayout) -> str:
@@ -266,7 +266,7 @@ def _event_of_several(program: ProgramLayout) -> str:
                 meta.step = EXAMINE;
             }}
             if (meta.next == 0 && {count} > 1) {{
-                // The message and its ports stay in front of the next message.
+                // The message and its ports stay before the next message.
                 hdr.wanted_now.setValid();
                 hdr.wanted_now.ports = meta.ports;
                 meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS
@@ -299,7 +299,7 @@ def egress(program: ProgramLayout) -> str:
     )
     body = (
         "if (standard_metadata.egress_rid != 0) {\n"
-        "    // The copy is for one subset of the ports.\n"
+        "    // The copy is only for one subset of the ports.\n"
         "    meta.ports = meta.ports\n"
         "        & ((ports_t) 0xff << (bit<8>) ((standard_metadata.egress_rid - 1) << 3));\n"
         "}\n"

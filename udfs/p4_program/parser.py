@@ -52,7 +52,7 @@ class Metadata:
 
 def headers(program: ProgramLayout) -> str:
     """Generates the types of all headers, and the struct of their instances."""
-    text = "// Headers of the specification, and additional headers that the program needs.\n"
+    text = "// Headers from the specification, and additional headers that the program needs.\n"
     for layer in layers(program):
         fields = "".join(f"    bit<{f.bits}> {p4_name(f.name)};\n" for f in layer.header.fields)
         text += f"header {layer.name}_h {{\n{fields}}}\n\n"
@@ -84,7 +84,7 @@ def metadata(program: ProgramLayout) -> list[Metadata]:
     several = program.repetition is not None
     fields = [
         Metadata("bit<8>", "step", "ARRIVED", kept=True),
-        Metadata("ports_t", "elsewhere", "", "all ports except the ingress port", kept=True),
+        Metadata("ports_t", "elsewhere", "", "all ports, except the ingress port", kept=True),
         Metadata("ports_t", "ports", "0", "ports of one event, then of the packet", kept=True),
         Metadata("ports_t", "all_ports", "0", "ports of the messages so far", True, several),
         Metadata("bit<16>", "place", "0", "number of messages so far", True, several),
@@ -169,7 +169,7 @@ def _stack_states(program: ProgramLayout) -> Iterator[str]:
         "transition select(standard_metadata.instance_type) {\n        RECIRCULATED: again;\n"
         "        default: arrived;\n    }",
     )
-    yield "// Initializes the metadata that later passes keep.\n" + state(
+    yield "// Initializes the metadata that is preserved for later passes.\n" + state(
         "arrived",
         "".join(f"meta.{f.name} = {f.first};\n" for f in fields if f.first and f.kept),
         "transition parse_ethernet;",
@@ -188,7 +188,7 @@ def _stack_states(program: ProgramLayout) -> Iterator[str]:
     )
     # The first bytes of IPv4: version and length, then, in the last two, the fragment.
     yield dedent("""\
-        // Fragments and packets with options are not events, and are routed.
+        // Fragments and packets with options are routed, because they are not events.
         state parse_version {
             transition select(packet.lookahead<bit<64>>()) {
                 64w0x4500000000000000 &&& 64w0xff00000000003fff: parse_ipv4;

@@ -45,7 +45,7 @@ MAIN = "packet_subscriptions"
 """The program is ``MAIN.p4``; what it includes is in the folder ``MAIN``."""
 
 REASONS = (
-    ("CUT_SHORT", "the frame is shorter than its headers announce", ""),
+    ("CUT_SHORT", "the frame is shorter than its headers indicate", ""),
     ("BAD_LENGTH", "lengths or the number of messages are contradictory", "several"),
     ("TOO_MANY_MESSAGES", "the datagram has more than MESSAGES messages", "several"),
     ("TOO_LONG", "a message or the datagram is too long", "several"),
@@ -223,18 +223,18 @@ def _sizes(program: ProgramLayout) -> str:
         ("", several),
         (f"const int MESSAGES = {options.messages};  // maximum per datagram", several),
         (
-            f"const bit<16> MESSAGE = {options.message_bytes};  // maximum bytes of a message",
+            f"const bit<16> MESSAGE = {options.message_bytes};  // maximum size of a message",
             several,
         ),
         (
-            f"const bit<16> DATAGRAM = {options.datagram_bytes};  // maximum bytes from UDP on",
+            f"const bit<16> DATAGRAM = {options.datagram_bytes};  // maximum size, with UDP header",
             several,
         ),
         (f"const int MESSAGE_BITS = {8 * options.message_bytes};", several),
         (f"const bit<32> WANTED_BITS = {MASK_BITS};", several),
         ("const bit<32> LENGTH_BITS = 16;", several),
         ("const bit<16> LENGTH_OCTETS = 2;", several),
-        ("// Examined messages include the ports of each message.", several),
+        ("// The size of examined messages includes the ports of each message.", several),
         (f"const int EXAMINED_BITS = {examined};", several),
         ("", True),
         ("// standard_metadata.instance_type", True),
@@ -246,11 +246,14 @@ def _sizes(program: ProgramLayout) -> str:
         ("const bit<8> DELIVER = 2;  // all messages have been examined", several),
         ("const bit<8> WHOLE = 3;  // the ports are known, and no message is removed", True),
         (
-            "const bit<8> KEPT_FIELDS = 1;  // metadata that recirculated packets keep",
+            "const bit<8> KEPT_FIELDS = 1;  // metadata that is preserved by recirculation",
             True,
         ),
         ("", True),
-        ("// Reasons for dropping packets: indexes of the counter ingress.dropped.", True),
+        (
+            "// Reasons for dropping a packet, which are indexes of counter ingress.dropped.",
+            True,
+        ),
         ("typedef bit<8> reason_t;", True),
         ("const reason_t NOT_DROPPED = 0;", True),
         *(

@@ -22,7 +22,7 @@ def verify(program: ProgramLayout) -> str:
     checksum = program.place("udp", "checksum")
     messages = [*_fields(program.framing), *_fields(program.messages), "hdr.rest.message"]
     return (
-        "// The checksum over all words and itself is 0, even if it was sent as 0xffff (RFC 768).\n"
+        "// The sum over all words and the checksum is 0, even if 0xffff was sent (RFC 768).\n"
         + checksum_statement(
             "verify",
             f"meta.step == ARRIVED && meta.events == 1 && {checksum} != 0",
@@ -38,7 +38,7 @@ def compute(program: ProgramLayout) -> str:
     parts = [*_pseudo(program), *_fields(program.framing[:1]), *_blocks(program)]
     return (
         checksum_statement("update", "meta.summed == 1", parts, checksum)
-        + "// A checksum of 0 would mean that there is none. The sum over a zero word is 0xffff.\n"
+        + "// A checksum of 0 would mean no checksum. The sum over a zero word is 0xffff.\n"
         + checksum_statement("update", f"meta.summed == 1 && {checksum} == 0", ["16w0"], checksum)
     )
 

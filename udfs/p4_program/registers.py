@@ -44,9 +44,9 @@ def _cell() -> str:
     functions = "".join(
         f"const bit<8> {name.upper()} = {number};\n" for number, name in enumerate(FUNCTIONS)
     )
-    return f"// Functions of a cell, by their number in the entries.\n{functions}" + dedent(f"""
+    return f"// Functions of cells, with their numbers in the entries.\n{functions}" + dedent(f"""
         struct cell_t {{
-            bit<8> block;  // number of the counter that has the registers
+            bit<8> block;  // number of the counter that the registers belong to
             bit<{SLOT_BITS}> slot;
             bit<8> function;
             bit<64> window;

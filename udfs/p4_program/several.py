@@ -29,9 +29,9 @@ def several_headers() -> str:
         "// A message of the datagram, and a message whose type is not in the specification.\n"
         f"header block_h {{\n    bit<16> {LENGTH};\n    varbit<MESSAGE_BITS> message;\n}}\n\n"
         "header rest_h {\n    varbit<MESSAGE_BITS> message;\n}\n\n"
-        "// The ports of a message, in front of the message.\n"
+        "// The ports of a message, which precede the message.\n"
         "header wanted_h {\n    ports_t ports;\n}\n\n"
-        "// Messages that have been examined, each after its ports.\n"
+        "// Examined messages, each preceded by its ports.\n"
         "header examined_h {\n    varbit<EXAMINED_BITS> messages;\n}\n\n"
         "error {\n    BadLength,\n    TooManyMessages,\n    TooLong\n}\n\n"
     )
@@ -72,7 +72,7 @@ def several_states(program: ProgramLayout) -> Iterator[str]:
         "        (EXAMINE, _): skip;\n"
         "        default: wanted_block;\n    }",
     )
-    yield "// A heartbeat or the end of the session is not an event, and is routed.\n" + state(
+    yield "// A heartbeat or an end of session is routed, because it is not an event.\n" + state(
         "no_messages", "verify(room == 0, error.BadLength);", "transition accept;"
     )
     yield state(

@@ -82,7 +82,7 @@ def delivery(program: ProgramLayout) -> str:
     parts = [f"found[{MASK_BITS * word + MASK_BITS - 1}:{MASK_BITS * word}]" for word in words]
     drop, actions = "", ["deliver", "deliver_terms"]
     if program.actions:
-        drop = "    // Neither ports nor the default action.\n"
+        drop = "    // Does not select ports, and is not the default action.\n"
         drop += "    action drop() {\n        meta.called = 1;\n    }\n"
         actions.append("drop")
     united = "\n            | ".join(parts)
@@ -91,7 +91,7 @@ def delivery(program: ProgramLayout) -> str:
         "control leaf(inout metadata_t meta) {\n"
         "    terms_t found = 0;\n\n"
         "    action deliver(ports_t ports) {\n        meta.ports = meta.ports | ports;\n    }\n"
-        "    // Bits without a term are ignored.\n"
+        "    // Bits that belong to no term are ignored.\n"
         "    action deliver_terms(terms_t terms) {\n        found = meta.terms & terms;\n"
         f"        meta.ports = meta.ports | (\n            {united});\n    }}\n"
         f"{drop}\n"
