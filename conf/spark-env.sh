@@ -1,11 +1,11 @@
 # Spark's scripts read this file before they start a JVM.
 #
-# bin/spark-class always starts Java with two options for which Java prints a warning that no logging
-# configuration can hide. Spark uses the module only for linear algebra, and has a fallback if the module is
-# missing. Java 25 and later do not have the package, and ignore the option.
+# bin/spark-class always passes two options to Java that cause warnings, which no logging configuration can hide.
+# One option adds a module that Spark uses only for linear algebra, and that it can do without. The other option
+# opens a package that Java 25 and later do not have, so it has no effect there.
 case "$0" in
   */spark-class)
-    # Otherwise the function is exported and replaces exec in programs that the job starts.
+    # Otherwise, the function would be exported, and would replace exec in programs that the job starts.
     set +a
     # In POSIX mode, Bash does not permit a function with this name.
     set +o posix
