@@ -4,7 +4,7 @@
 --   tshark -X lua_script:schemas/messages/stackcast.lua -r FILE
 --
 -- The kinds of ITCH messages are read from itch.spec in the same folder. Faults are shown as expert
--- information with the codes of `stackcast frames dissect`.
+-- information with the same codes as in `stackcast frames dissect`.
 
 local MAX_LABELS, MAX_MESSAGES = 64, 8191
 local NARROW, WIDE, EVENT = 0x9999, 0x999A, 0x9001
@@ -12,8 +12,8 @@ local TUNNEL_PORT = 26403  -- between switches
 local MOLDUDP64, SUMMARY, AUTHENTICATED, CREDIT = 20, 52, 72, 8
 local BITMASK_GROUP = "03:53:43:00:00:02"
 local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
--- Source routes by EtherType: size in bytes of a label and of the switch id in it, and the strategy if
--- labels do not contain it.
+-- Source routes by EtherType: size of a label in bytes, size of its switch id in bytes, and the strategy if
+-- the labels do not contain it.
 local STRATEGIES = {"port", "bitmask", "mc_group"}
 local SOURCE_ROUTES = {
   [0x99A0] = {2, 1, 1}, [0x99A1] = {3, 1, 2}, [0x99A2] = {3, 1, 3}, [0x99A3] = {4, 1},
@@ -23,7 +23,7 @@ local SOURCE_ROUTES = {
 local IDS = {[0x99A8] = "hop", [0x99A9] = "host", [0x99AA] = "tree", [0x99B8] = "hop"}
 local WIDE_HOPS = 0x99B8
 local HYBRID, HYBRID_TYPES = 0x99AB, {[0] = "root", "tree", "hop", "invalid"}
--- Replicated states: datagrams to 239.0.0.0/8, and signals over TCP.
+-- Replicated states consist of datagrams to 239.0.0.0/8 and of signals over TCP.
 local STATES_PORT, SIGNAL_PORTS = 65432, {65430, 65431}
 local STATE_HEADER, MOST_SEGMENT, SIGNAL, MOST_SIGNAL = 8, 1400, 15, 15 + 4095 * 1400
 -- Name, position, size in bytes and highest value of each number in a signal.
@@ -101,7 +101,7 @@ local function report_fault(tree, range, code, text)
   tree:add_tvb_expert_info(fault, range, code .. ": " .. text)
 end
 
--- Kinds of messages by their first byte, as defined in itch.spec.
+-- Kinds of messages by their first byte, as itch.spec defines them.
 
 local function read_specification(path)
   local file = assert(io.open(path), path .. " not found: it must be in the folder of the dissector")
@@ -115,7 +115,7 @@ local function read_specification(path)
       local decimals = tonumber(annotations:match("@decimals%((%d+)%)"))
       local make = annotations:find("@string") and ProtoField.string
         or decimals and ProtoField.double or ProtoField.uint64
-      -- All kinds of messages share one field per name, so that itch.stock == "GOOGL" matches all of them.
+      -- Fields with the same name are shared by all kinds of messages, so that itch.stock == "GOOGL" matches all kinds.
       if not shared[abbrev] then
         shared[abbrev] = make(abbrev, field)
         fields[#fields + 1] = shared[abbrev]
@@ -158,7 +158,7 @@ event.prefs.id = Pref.enum(
 event.prefs.bitmask = Pref.enum(
   "Bits of a bitmask", 32, "spark.stackcast.attributes.bitmaskBits", WIDTHS, false)
 
--- An attribute/value header and its payload. They fill the rest of the frame or message.
+-- An attribute/value header and its payload, which fill the rest of the frame or message.
 
 local function read_id_pairs(range, tree)
   local size = event.prefs.id / 8
@@ -371,7 +371,7 @@ local function add_named(tree, range)
   if id == 0 or id == "" then report_fault(label, range, "BAD_LABEL", "switches reject this label") end
 end
 
--- A label that instructs a switch where to send its copies.
+-- A label that tells a switch where to send copies.
 local function add_order(tree, range, route)
   local device, strategy = range(0, route[2]), route[3]
   local tag = strategy or range(route[2], 1):uint()
@@ -415,7 +415,7 @@ function stack.dissector(buffer, pinfo, root)
     add(tree, buffer(2 + size * number, size), of)
   end
   if length < buffer:len() then
-    -- The dissector of IP reports a truncated datagram itself, and then raises an error.
+    -- If the datagram is truncated, the IP dissector reports this itself, and then raises an error.
     pcall(Dissector.call, Dissector.get("ip"), buffer(length):tvb(), pinfo, root)
   end
 end
@@ -431,7 +431,7 @@ function tunnel.dissector(buffer, pinfo, root)
   end
 end
 
--- Replicated states: the address of a datagram contains its kind and state.
+-- A datagram of replicated states. Its destination address contains the kind of message and the state.
 
 function states.dissector(buffer, pinfo, root)
   pinfo.cols.protocol = "Stackcast"

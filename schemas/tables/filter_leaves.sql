@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   receivers ARRAY<STRING> NOT NULL COMMENT 'Receiving hosts, sorted; empty if there are none',
   actions ARRAY<STRING> NOT NULL COMMENT 'Named actions of a switch and updates of state variables, as text',
   predicates ARRAY<STRUCT<field: STRING, intervals: ARRAY<STRUCT<low: BINARY, high: BINARY>>, text: STRING>>
-    COMMENT 'For a term of the index, the predicates that an event must all satisfy to reach these receivers; NULL for other rows',
+    COMMENT 'Predicates of a term of the index, all of which an event must satisfy to reach these receivers; NULL for other rows',
   subscriptions_version BIGINT NOT NULL COMMENT 'Version of subscriptions that was compiled'
 )
 USING delta

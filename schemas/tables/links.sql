@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   neighbor_port INT COMMENT 'Port at the other end; null for a host',
   weight DOUBLE NOT NULL COMMENT 'Cost of sending over the link, greater than 0 and at most 1e12',
   up BOOLEAN NOT NULL COMMENT 'False while the link is down',
-  tunnel STRUCT<ipv4: STRING, mac: BIGINT, next_hop: BIGINT> COMMENT 'For a link that is a tunnel through other networks, its local end: IPv4 and MAC address of the end, and MAC address of the router behind the port. Null for a cable'
+  tunnel STRUCT<ipv4: STRING, mac: BIGINT, next_hop: BIGINT> COMMENT 'Local end of the tunnel if the link is a tunnel through other networks: IPv4 and MAC address of this end, and MAC address of the router behind the port. Null if the link is a cable'
 )
 USING delta
 COMMENT 'One row per direction of a link, which leaves a switch through one port. Hop and stop labels contain these ids.'

@@ -1,6 +1,6 @@
 CREATE TABLE IF NOT EXISTS ${table} (
   recovery BIGINT NOT NULL COMMENT 'Number of the recovery, starting at 1',
-  host STRING NOT NULL COMMENT 'IPv4 address of the host that had lost segments',
+  host STRING NOT NULL COMMENT 'IPv4 address of the host that had lost the segments',
   state INT NOT NULL COMMENT 'Replicated state; a row of states',
   publisher INT NOT NULL COMMENT 'Publishing program; a row of vnfs',
   update_number INT NOT NULL COMMENT 'Number of the update',

@@ -1,8 +1,8 @@
 CREATE TABLE IF NOT EXISTS ${table} (
   state INT NOT NULL COMMENT 'Number of the state (STATE_ID), starting at 1 and never reused. The state is published to the address 239.0.0.0 + state',
   name STRING NOT NULL COMMENT 'Unique name that programs use',
-  owner INT COMMENT 'First program that published the state, a row of vnfs; null if there is none yet',
-  segments BIGINT NOT NULL COMMENT 'Number of segments of its updates in the backlog',
+  owner INT COMMENT 'First program that published the state, a row of vnfs; null if no program has published it yet',
+  segments BIGINT NOT NULL COMMENT 'Number of segments that the updates of the state have in the backlog',
   updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta

@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   name STRING NOT NULL COMMENT 'Name of the program; a program that restarts keeps its name and gets another number',
   host STRING NOT NULL COMMENT 'IPv4 address of the host whose middleware the program uses',
   alive BOOLEAN NOT NULL COMMENT 'False: the program has ended, or has been silent for 90 s',
-  replaced BOOLEAN NOT NULL COMMENT 'True: a later program with the same name has published, and the updates of this one are discarded',
+  replaced BOOLEAN NOT NULL COMMENT 'True: a later program with the same name has published, so the updates of this program are discarded',
   updated_at TIMESTAMP NOT NULL COMMENT 'Time of the last change'
 )
 USING delta

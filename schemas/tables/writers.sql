@@ -7,10 +7,10 @@ CREATE TABLE IF NOT EXISTS ${table} (
   pid BIGINT NOT NULL COMMENT 'Process id on that machine',
   application STRING NOT NULL COMMENT 'Id of the Spark application',
   since TIMESTAMP NOT NULL COMMENT 'Time of the claim',
-  ended_at TIMESTAMP COMMENT 'Null while the claim is held; otherwise the time at which its owner released the role'
+  ended_at TIMESTAMP COMMENT 'Time at which the owner of the claim released the role; null in the row that made the claim'
 )
 USING delta
-COMMENT 'One row per claim to be the only writer of a role, or per end of such a claim.'
+COMMENT 'One row for each claim to be the only writer with a role, and one row for the end of each claim.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )
