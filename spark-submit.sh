@@ -13,7 +13,7 @@
 #     jobs/retune_trees.py      chooses the virtual trees from the record of publications
 #     jobs/rerequest.py         answers requests of hosts for lost notifications
 #     jobs/check_delivery.py    proves from the receipts of hosts that nothing was lost
-#     jobs/deliver_from.py      delivers past events that a subscription matches
+#     jobs/deliver_from.py      delivers past events that match a subscription
 #     jobs/backup.py            backs up tables, checkpoint and positions together, and restores them
 #     jobs/console.py           shows a deployment in the browser and edits its subscriptions
 #     jobs/run_sql.py           runs SQL on the tables; without statements, it prompts for them
@@ -24,17 +24,17 @@
 #   ./spark-submit.sh bench NAME [arguments]     runs one of these benchmarks:
 #
 #     attributes   headers, entries and frames of attribute/value events
-#     camus        filters in a switch and on a host, with sockets and as a queue; compile time
+#     camus        filtering in a switch or at a host, with sockets and in a model; compile time
 #     compile      time to compile subscriptions
 #     console      frame rate of the console's map
 #     dataframes   time to apply rules to the rows of a DataFrame, with mapInArrow and with UDFs
 #     encodings    all encodings compared with BIER, Elmo, unicast, brokers and OpenFlow multicast
-#     kernels      time to put messages into frames
-#     match        time to decode events and to find their receivers
+#     kernels      time to build frames from messages
+#     match        time to decode events and find their receivers
 #     p4           passes, entries and frames of the P4 programs
 #     pipeline     the complete path from Kafka to the wire
 #     states       memory, messages, latency and recovery of replicated state
-#     trees        virtual trees and header stacks
+#     trees        length of header stacks with virtual trees, and speed of the encoder
 #
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compiles the programs in p4/
 #   ./spark-submit.sh make docs                  writes the tables of settings and options in docs/reference/jobs.md
@@ -124,7 +124,7 @@ choose_bytecode_folder() {
 check_disk() {
   local free
   free=$(df -Pk "$VAR" 2>/dev/null | awk 'NR == 2 {print $4}') || true
-  # If df reports nothing, assume that there is enough space.
+  # If df does not report a value, assume that there is enough space.
   [ -z "$free" ] || [ "$((free / 1024))" -ge "$2" ] ||
     die "$VAR has $((free / 1024)) MB free, but $1 $2 MB: free some space, or set STACKCAST_VAR to a folder on another disk."
 }
@@ -192,7 +192,7 @@ jars_are_known() {
 install_jars() {
   local ivy jar log=$VAR/log/ivy.log pyspark
   unmark jars
-  # The archive refers to these files. A JVM rejects it if they are replaced.
+  # The class archive refers to these jars. A JVM rejects the archive if they are replaced.
   unmark classes
   pyspark=$(pyspark_home)
   ivy=("$pyspark"/jars/ivy-*.jar)
@@ -242,7 +242,7 @@ make_class_data() {
   mark_done classes "$1"
 }
 
-# Fails silently if the environment is incomplete. Python runs isolated, because the current folder or
+# Fails silently if the environment is incomplete. Python runs in isolated mode, because the current folder or
 # PYTHONPATH may contain another pyspark.
 pyspark_home() {
   "$ENV_DIR/bin/python" -I -c \
@@ -258,8 +258,8 @@ ensure_environment() {
   check_java
   make_var
   choose_bytecode_folder
-  # The environment contains the paths of this clone and of itself, so it is valid for these only. The
-  # settings of tools in pyproject.toml do not affect it.
+  # The environment contains the paths of this clone and of itself, so it is valid only for these paths. The
+  # tool settings in pyproject.toml do not affect it.
   python_stamp=$({
     printf '%s\n' "$ROOT" "$ENV_DIR"
     cat "$ROOT"/conf/packages/*.txt
@@ -319,7 +319,7 @@ ensure_environment() {
   say "the environment is ready"
 }
 
-# Prints the files that contain kernels, and the files that these import, directly or indirectly: all
+# Prints the files that contain kernels and all files that they import, directly or indirectly. This is all the
 # code that may be compiled into a kernel.
 kernel_sources() {
   local files more
@@ -340,8 +340,8 @@ kernel_sources() {
   printf '%s\n' "$files"
 }
 
-# Numba checks the age of the file that contains a kernel, but not of the files whose functions and
-# constants were compiled into it. So each version of the sources gets its own folder.
+# Numba checks the age of the file that contains a kernel, but not the age of the files whose functions and
+# constants were compiled into the kernel. So each version of the sources gets its own folder.
 choose_kernel_cache() {
   local folder digest
   # shellcheck disable=SC2046  # one word each
@@ -364,7 +364,7 @@ compile_kernels() {
   if (cd "$ROOT" && python -m stackcast.udfs.delivery.kernel_cache >"$VAR/log/kernels.log" 2>&1); then
     : >"$NUMBA_CACHE_DIR/.compiled"
   else
-    # Each process compiles the kernels that it calls.
+    # In this case, each process compiles the kernels that it calls.
     say "the kernels could not be compiled in advance, so starts take longer; see the log: $VAR/log/kernels.log"
   fi
 }
@@ -408,7 +408,7 @@ case "${1:-}" in
     shift 2
     ensure_environment test
     export_environment
-    # The tests check generated files, and their code also writes them.
+    # The code that checks generated files in the tests also writes them.
     export PYTHONPATH="$ROOT:$ROOT/tests/support"
     exec python -m "tests.make.$name" "$@"
     ;;
@@ -424,8 +424,8 @@ case "${1:-}" in
     shift 2
     ensure_environment bench
     export_environment
-    # Benchmarks are not installed, and share helpers with the tests and layers with the examples.
-    # networkx iterates over sets of names, so counts are the same in each run only with a fixed hash
+    # Benchmarks are not installed. They use helpers of the tests and modules of the examples.
+    # networkx iterates over sets of names, so counts are the same in every run only with a fixed hash
     # seed.
     export PYTHONPATH="$ROOT:$ROOT/tests/support:$ROOT/examples" PYTHONHASHSEED=0
     exec python -m "benchmarks.$name" "$@"
@@ -445,8 +445,8 @@ case "${1:-}" in
     # Errors in the command line, the properties file or a setting are reported here, before the JVM takes
     # seconds to start. The current folder is not on Python's path.
     PYTHONSAFEPATH=1 python -m stackcast.jobs.adapters.app.submission "$@" || exit $?
-    # The address at which Spark serves its pages, if they are enabled: without it, on all interfaces.
-    # A driver that a cluster starts gets this environment, and must not announce such an address.
+    # Spark serves its web pages at this address if they are enabled. Without it, they are on all interfaces.
+    # A driver that a cluster starts inherits this environment, and must not announce a local address.
     case " $* " in
       *\ --deploy-mode\ cluster\ * | *deployMode=cluster\ *) ;;
       *) export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1} ;;
