@@ -158,7 +158,7 @@ def publish_session(
         file: BinaryFILE or capture; None to generate a session.
         generated: number of generated messages.
         topic: topic, which is created if it does not exist.
-        properties_file: properties file with the Kafka client; None for the running lab.
+        properties_file: properties file that configures the Kafka client; None for the running lab.
         bootstrap: brokers to use instead of those of the file.
         packets: whether the records of the file are MoldUDP64 packets.
         speed: ``full``, ``recorded``, or messages per second.

@@ -99,7 +99,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     """Return the state and the counters of a lab.
 
     Raises:
-        typer.Exit: no lab is up in the folder, which a line on standard error reports.
+        typer.Exit: no lab is up in the folder; a line on standard error reports this.
     """
     state = daemon.status(folder)
     if state is None:
@@ -176,7 +176,7 @@ def send_session(
         symbols: number of stocks in the generated session.
 
     Raises:
-        typer.Exit: no such lab is running, which a line on standard error reports.
+        typer.Exit: no such lab is running; a line on standard error reports this.
     """
     state = daemon.status(folder)
     if state is None or state.get("match") != "network":

@@ -44,7 +44,7 @@ def run_controller(
         link: UDP tunnel to a switch, if it is not an interface.
         topics: prefix of the names of the Kafka topics.
         bootstrap: brokers to use instead of those of the file.
-        properties_file: properties file with the Kafka client; None for the running lab.
+        properties_file: properties file that configures the Kafka client; None for the running lab.
         credentials: credentials for TLS.
     """
     brokers, client = client_options(properties_file, bootstrap)

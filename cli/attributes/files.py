@@ -157,7 +157,7 @@ def line_batches(stream: BinaryIO, stop: StopRequest | None = None) -> Iterator[
 
     Args:
         stream: the file. A line longer than `MAX_EVENT_BYTES` is cut to one byte more than that.
-        stop: ends reading standard input, which may be silent for long.
+        stop: request to stop, which also interrupts a read from standard input.
     """
     pending, number = b"", 0
     while chunk := _next(stream, stop):

@@ -124,9 +124,9 @@ class RecordEncoder:
     Args:
         encoding: encoding of the headers.
         registry: attributes of the events.
-        source: MAC address that frames are sent from; empty for headers without frames.
-        session: ten bytes that follow each header, together with a number that counts up; empty for
-            no keys.
+        source: source MAC address of the frames; empty to encode headers without frames.
+        session: ten bytes that follow each header, together with a sequence number; empty to omit
+            both.
     """
 
     def __init__(

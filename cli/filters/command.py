@@ -172,11 +172,10 @@ def explain_command(
 ) -> None:
     """Explain how the tables match an event, or how a rule was compiled.
 
-    For an event, the command prints state, value, matching row and next state in each table; then
-    the rules that match and the first 20 of the others, with the predicates of each that were true,
-    false or unknown. A star marks the decisive ones. The rows are those of match and of compile
-    --partial. For a rule, it prints the normal form, and for each term the rows of compile that its
-    events can take.
+    For an event, the command prints the state, the value, the matching row and the next state in
+    each table. It then prints the rules that match and the first 20 of the other rules, with their
+    true, false and unknown predicates; a star marks the decisive ones. For a rule, the command
+    prints the normal form and, for each term, the table rows that its events can reach.
     """
     if bool(event) == (rule is not None):
         raise typer.BadParameter("give either --event or --rule")
