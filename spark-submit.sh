@@ -37,16 +37,17 @@
 #     trees        length of header stacks with virtual trees, and speed of the encoder
 #
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compiles the programs in p4/
-#   ./spark-submit.sh make docs                  writes the tables of settings and options in docs/reference/jobs.md
+#   ./spark-submit.sh make docs                  writes the tables of settings and of lab options in docs/reference
 #   ./spark-submit.sh make p4runtime             generates the modules of P4Runtime's messages in schemas/p4runtime
 #   ./spark-submit.sh make audit [--pip-audit PATH]    reports known vulnerabilities of the locked versions
 #   ./spark-submit.sh make packages --uv PATH    writes the hashes of Python packages in conf/packages
+#   ./spark-submit.sh make site [--out FOLDER]   renders docs/ as a site with search in var/site
 #   ./spark-submit.sh make structure             prints modules, lines, modules with one caller and import cycles
 #   eval "$(./spark-submit.sh env)"              puts spark-submit and stackcast on the path (stackcast --help)
 #
 # The environment and all results are in var/, or in $STACKCAST_VAR; delete that folder to start from scratch.
-# Set PYTHON or JAVA_HOME to use another Python (3.11 to 3.13) or Java (17 or newer). README.md lists tasks and their
-# documents, docs/tutorials/write-a-rule.md is a two-minute introduction, and docs/reference/jobs.md describes settings and error codes.
+# Set PYTHON or JAVA_HOME to use another Python (3.11 to 3.13) or Java (17 or newer). docs/tutorials/write-a-rule.md is a
+# two-minute introduction, and docs/index.md lists all pages.
 set -euo pipefail
 # cd would search the folders of CDPATH for the same name.
 unset CDPATH

@@ -656,7 +656,7 @@ def test_two_runs_at_once_take_different_ids(
 
 
 def test_wrong_options_are_refused() -> None:
-    with pytest.raises(SettingsError, match="there are hops"):
+    with pytest.raises(SettingsError, match="available: hops"):
         RetuneOptions(strategies=("best",)).names()
     for arguments in (["--max-rules", "-1"], ["--min-saving", "1"], ["--publications", "0"]):
         with pytest.raises(SystemExit):
