@@ -54,6 +54,7 @@ OTHER_TESTS = {
         "tests/repository/test_conventions.py"
     ),
     f"{DOOR} make docs": "tests/repository/test_docs.py",
+    f"{DOOR} make site": "tests/repository/test_site.py",
     "stackcast frames send hop:2 --tunnel 127.0.0.1:5001/127.0.0.1:5002": (
         "tests/switch/test_switch_command.py"
     ),
