@@ -84,7 +84,7 @@ def test_a_lab_that_is_down_or_was_killed_is_not_used(folder: Path) -> None:
 
 def test_a_lab_that_is_coming_up_is_an_error_of_its_own(lab: Path) -> None:
     write_state(lab, ready=False)
-    with pytest.raises(LabError, match="is coming up") as caught:
+    with pytest.raises(LabError, match="is still starting") as caught:
         client_options(None, None)
     assert caught.value.code == "LAB.NO_ANSWER" and str(lab) in caught.value.message
 
