@@ -195,7 +195,7 @@ def test_rows_that_cannot_be_read_are_all_named_before_the_network_is_checked(tm
         "link.jsonl: table 'link' does not exist",
     ]
     assert lines[6].startswith(f"hosts.jsonl, line {number + 1}: not valid JSON (")
-    assert "9 problems; the network is checked once all its rows can be read" in error
+    assert "9 problems; the network itself is checked when all its rows can be read" in error
 
 
 def test_missing_files_are_named(tmp_path: Path):
