@@ -1,6 +1,6 @@
 """A stream on a standalone cluster with its tables and checkpoint on a store that speaks S3.
 
-The store is moto's server; docs/reference/jobs.md says what `--s3` names.
+The store is moto's server; see docs/how-to/use-s3-storage.md.
 """
 
 from __future__ import annotations

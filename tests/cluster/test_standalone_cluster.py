@@ -1,8 +1,8 @@
 """Two streams on a standalone cluster lose no notification when parts of it fail or change.
 
 A machine, the master, an executor of each stream and a driver are killed, and a new release is
-installed. The cluster has processes of its own, secured as described in docs/reference/jobs.md. The
-streams run by conf/cluster-example.conf: Kafka requires TLS, executors load the code from an
+installed. The cluster has processes of its own, secured as described in
+docs/how-to/run-a-standalone-cluster.md. The streams run by conf/cluster-example.conf: Kafka requires TLS, executors load the code from an
 archive, and each place sends its frames through its own link. `jobs/check_delivery.py` verifies
 the receipts.
 """
@@ -128,7 +128,7 @@ def test_no_notification_is_lost_with_any_part_of_a_cluster(
     cluster.revive_master()
     until(lambda: cluster.is_whole() or cluster.has_killed_a_driver(), client)
     if cluster.has_killed_a_driver():
-        # The master recovered before it knew the driver's worker (docs/reference/jobs.md).
+        # The master recovered before it knew the driver's worker.
         until(lambda: not supervised.others(), client)
         supervised = cluster.supervise(
             cluster.properties(real_time, kafka, old, **any_node), old.job
