@@ -2,9 +2,9 @@
 
 A machine, the master, an executor of each stream and a driver are killed, and a new release is
 installed. The cluster has processes of its own, secured as described in
-docs/how-to/run-a-standalone-cluster.md. The streams run by conf/cluster-example.conf: Kafka requires TLS, executors load the code from an
-archive, and each place sends its frames through its own link. `jobs/check_delivery.py` verifies
-the receipts.
+docs/how-to/run-a-standalone-cluster.md. The streams run by conf/cluster-example.conf: Kafka
+requires TLS, executors load the code from an archive, and each place sends its frames through its
+own link. `jobs/check_delivery.py` verifies the receipts.
 """
 
 from __future__ import annotations
