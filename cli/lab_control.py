@@ -91,7 +91,7 @@ def await_stream(folder: Path, start: float) -> None:
         f"Next: stackcast itch publish --generate 20000 --properties-file {conf}\n"
         f"      'stackcast lab status' shows what the hosts received, 'stackcast lab down' stops "
         "the lab.\n"
-        "      See docs/tutorial-lab.md for how to add a rule of your own."
+        "      See docs/tutorials/lab.md for how to add a rule of your own."
     )
 
 

@@ -146,3 +146,12 @@ def test_the_range_that_stands_for_a_beginning_has_what_begins_so(start: str, sy
     raw = int.from_bytes(symbol.encode().ljust(8), "big")
     condition = parse_rule(text, SPEC).condition
     assert matches(condition, {"order.stock": raw}) == symbol.startswith(start)
+
+
+@pytest.mark.parametrize("word", ["and", "or", "AND", "and not"])
+def test_an_unfinished_comparison_after_another_one_lacks_a_constant(word: str) -> None:
+    text = f"stock == GOOGL {word} price >"
+    with pytest.raises(SubscriptionError) as caught:
+        parse_rule(text, SPEC)
+    assert "expected a constant, found the end" in caught.value.message
+    assert caught.value.column == len(text) + 1

@@ -274,7 +274,8 @@ _TABLE: tuple[tuple[str, _Say], ...] = (
         lambda words: "'xor' is not supported: write a and not b or b and not a",
     ),
     (
-        rf"(?:[\w.)}}]|[\"'])\s+(?P<word>(?!(?:and|or|not|in|between)\b)[A-Za-z_][\w.]*)\s*"
+        rf"(?:[\w.)}}]|[\"'])(?<!\band)(?<!\bor)(?<!\bnot)\s+"
+        rf"(?P<word>(?!(?:and|or|not|in|between)\b)[A-Za-z_][\w.]*)\s*"
         rf"(?:{_SIGN}|in\b|between\b)",
         lambda words: "comparisons must be joined by 'and' or 'or'",
     ),
