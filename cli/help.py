@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 
 from stackcast.command_line import help_text, metavar_text
@@ -15,7 +17,20 @@ _DEFAULT = re.compile(r"default: \(?(.*?)\)?")
 
 
 class HelpCommand(TyperCommand):
-    """A command with the arguments and options of its help in the style of the jobs."""
+    """A command with the arguments and options of its help in the style of the jobs.
+
+    Arguments and options whose value is a FILE must not be empty or folders.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments and options, and check the names of files."""
+        texts = set(args)
+        extra = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            for parameter in self.params:
+                if parameter.metavar == "FILE":
+                    _check_file(parameter, ctx.params.get(parameter.name), texts)
+        return extra
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line, with required arguments as plain words."""
@@ -49,6 +64,27 @@ class HelpGroup(TyperGroup):
         """Return the summary of a command: the first sentence of its help."""
         command = self.get_command(ctx, name)
         return command.get_short_help_str(limit=1000) if command else ""
+
+
+def _check_file(parameter: Any, value: Any, texts: set[str]) -> None:
+    """Check the name of a file.
+
+    Args:
+        parameter: the argument or option.
+        value: its value.
+        texts: words of the command line. The path of an empty text is that of the current folder.
+
+    Raises:
+        BadParameter: the value is empty, or is a folder.
+    """
+    if value is None or value == parameter.default or not isinstance(value, str | Path):
+        return
+    is_option = parameter.param_type_name == "option"
+    name = parameter.opts[0] if is_option else parameter.metavar
+    if str(value) in ("", ".") and ("" in texts or f"{name}=" in texts):
+        raise BadParameter(f"{name} '': give a file")
+    if Path(value).is_dir():
+        raise BadParameter(f"{name} '{value}' is a folder: give a file")
 
 
 def _write_options(command: Any, ctx: Any, formatter: Any) -> None:

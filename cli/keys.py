@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from stackcast.cli.options import check_name
+
 
 def host_key(
     master: Annotated[
@@ -17,10 +19,11 @@ def host_key(
     ],
     host: Annotated[str, typer.Argument(metavar="HOST", help="Name of the host in table hosts")],
 ) -> None:
-    """Print the keys of one host, for its `stackcast receive --key-file`.
+    """Print the keys of one host for 'stackcast receive'.
 
     With these keys, a program can verify and forge summaries for this host, but for no other host.
     """
+    check_name("HOST", host)
     from stackcast.jobs.adapters.app.key_files import keys_in  # noqa: PLC0415
 
     for key in keys_in(master):

@@ -55,7 +55,7 @@ SUMMARIES = {
         "Explain why a notification was sent: event, rules, versions, batch, stack and path."
     ),
     "receive": "Print each message for this host once, and request lost messages again.",
-    "host-key": "Print the keys of one host, for its `stackcast receive --key-file`.",
+    "host-key": "Print the keys of one host for 'stackcast receive'.",
 }
 #: Rich would format help with characters that `guard_streams` replaces.
 PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from stackcast.udfs.names import name_fault
+
 EventEncoding = Literal["id_pairs", "bitmask"]
 LabelBits = Literal["16", "32"]
 
@@ -153,3 +155,14 @@ TlsKey = Annotated[
 
 # Output.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line")]
+
+
+def check_name(option: str, name: str) -> str:
+    """Return a name that an option or argument has, if it is valid.
+
+    Raises:
+        typer.BadParameter: the name is empty or too long, or has characters that do not print.
+    """
+    if fault := name_fault(name):
+        raise typer.BadParameter(f"{option} {fault}")
+    return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -52,7 +53,10 @@ def run_controller(
         store = KafkaStore(brokers, *topics_of(topics), client)
     try:
         service = ControllerService(
-            open_link(address, link), parse_endpoint(listen), store, credentials=credentials
+            open_link(address, link),
+            parse_endpoint(listen, "--listen"),
+            store,
+            credentials=credentials,
         )
         _serve(service)
     finally:
@@ -75,7 +79,10 @@ def run_middleware(
         credentials: credentials for TLS.
     """
     service = MiddlewareService(
-        open_link(address, link), parse_endpoint(listen), parse_endpoint(controller), credentials
+        open_link(address, link),
+        parse_endpoint(listen, "--listen"),
+        parse_endpoint(controller, "--controller"),
+        credentials,
     )
     _serve(service)
     program = service.middleware
@@ -109,7 +116,7 @@ def publish_lines(
         timeout: longest wait for the controller's confirmation, in seconds.
         credentials: credentials for TLS.
     """
-    address = parse_endpoint(middleware)
+    address = parse_endpoint(middleware, "--middleware")
     with Replica(state, name, address, subscribes=False, credentials=credentials) as replica:
         for line in sys.stdin.buffer:
             replica.publish(line.rstrip(b"\n"))
@@ -129,7 +136,9 @@ def print_updates(
         credentials: credentials for TLS.
     """
     printed = 0
-    address = parse_endpoint(middleware)
+    # Shows why the middleware does not answer.
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    address = parse_endpoint(middleware, "--middleware")
     with (
         stop_on_signal() as stop,
         Replica(state, name, address, credentials=credentials) as replica,

@@ -14,6 +14,7 @@ from stackcast.cli.options import (
     TlsCa,
     TlsCertificate,
     TlsKey,
+    check_name,
 )
 from stackcast.udfs.errors import printable
 
@@ -228,6 +229,7 @@ def publish(
 
     The command ends when the replica controller has confirmed all updates.
     """
+    _check_names(state, name)
     from stackcast.cli.state_programs import publish_lines  # noqa: PLC0415
     from stackcast.jobs.adapters.states.credentials import StateCredentials  # noqa: PLC0415
 
@@ -248,8 +250,15 @@ def subscribe(
     tls_key: TlsKey = "",
 ) -> None:
     """Print each update as a JSON object, one per line, until Ctrl-C or SIGTERM."""
+    _check_names(state, name)
     from stackcast.cli.state_programs import print_updates  # noqa: PLC0415
     from stackcast.jobs.adapters.states.credentials import StateCredentials  # noqa: PLC0415
 
     credentials = StateCredentials(tls_ca, tls_certificate, tls_key)
     print_updates(state, name, middleware, count, credentials)
+
+
+def _check_names(state: str, program: str) -> None:
+    check_name("STATE", state)
+    if program:
+        check_name("--name", program)

@@ -14,6 +14,7 @@ from stackcast.cli.options import (
     Json,
     MessageEncoding,
     SettingsFile,
+    check_name,
 )
 
 
@@ -165,13 +166,14 @@ def receive(
         ),
     ] = "",
     topic_id: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--topic-id",
             metavar="ID",
-            help="Id of --topic, as 'kafka-topics.sh --describe' prints it",
+            help="Id of --topic, as 'kafka-topics.sh --describe' prints it; an empty value if the "
+            "broker is older than Kafka 2.8",
         ),
-    ] = "",
+    ] = None,
     generation: Annotated[
         int,
         typer.Option(
@@ -238,12 +240,20 @@ def receive(
 
     The exit code is 1 if messages were lost, if an announced message is missing at the end, if
     earlier messages are missing with --from-start, if keys are given and the last summary of a
-    session is not authentic, or if nothing was received and the kernel shows why.
+    session is not authentic, if nothing was received and the kernel shows why, or if the kernel
+    dropped datagrams and --rerequest is not given.
     """
     if forward and receipts:
         raise typer.BadParameter("give either --forward or --receipts")
-    if topic_id and not topic:
-        raise typer.BadParameter("--topic-id needs --topic")
+    _check_topic(topic, topic_id, generation, partitions)
+    if summary_address and listen:
+        raise typer.BadParameter(
+            "--summary-address cannot be given with --listen, whose address receives the summaries"
+        )
+    if summary_address and summary_port == 0:
+        raise typer.BadParameter("--summary-address needs a --summary-port other than 0")
+    if name:
+        check_name("--name", name)
     from stackcast.cli.deployment import read_deployment  # noqa: PLC0415
     from stackcast.cli.receive import receiving  # noqa: PLC0415
 
@@ -266,7 +276,7 @@ def receive(
         give_up=give_up,
         keep=keep,
         topic=topic,
-        topic_id=topic_id,
+        topic_id=topic_id or "",
         generation=generation,
         partitions=partitions,
         seconds=seconds,
@@ -280,3 +290,25 @@ def receive(
     )
     if not receiving.receive(options, deployment):
         raise typer.Exit(1)
+
+
+def _check_topic(topic: str, topic_id: str | None, generation: int, partitions: int) -> None:
+    """Check the options that name sessions.
+
+    Raises:
+        typer.BadParameter: an option needs another one, or the topic is not a valid name.
+    """
+    if topic:
+        check_name("--topic", topic)
+        if topic_id is None:
+            raise typer.BadParameter(
+                "--topic needs --topic-id, because sessions depend on the id: see "
+                "'kafka-topics.sh --describe'"
+            )
+        if topic_id:
+            check_name("--topic-id", topic_id)
+        return
+    given = {"--topic-id": topic_id, "--generation": generation, "--partitions": partitions > 1}
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter(f"{option} needs --topic")

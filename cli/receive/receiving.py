@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -195,7 +196,7 @@ def _open_wires(
             on_loopback = is_loopback(summaries.getsockname()[0])
     elif options.listen:
         place = options.listen
-        host, port = parse_endpoint(options.listen)
+        host, port = parse_endpoint(options.listen, "--listen")
         stream = listen_socket(host, port)
         on_loopback = is_loopback(stream.getsockname()[0])
         if summary_port not in (0, port):
@@ -212,7 +213,7 @@ def _open_wires(
                 members.append(summaries)
         group_membership = GroupMembership(members, group, interface, sources)
         membership, on_loopback = group_membership, group_membership.on_loopback
-    service = connected_socket("--rerequest", *parse_endpoint(rerequest)) if rerequest else None
+    service = _service_socket(rerequest) if rerequest else None
     return place, Wires(
         stream,
         summaries,
@@ -230,12 +231,16 @@ def _open_outlet(
     options: ReceiveOptions, deployment: Deployment, reader: EventReader | None, wires: Wires
 ) -> Outlet:
     if options.forward:
-        return ForwardOutlet(*parse_endpoint(options.forward), wires.failures)
+        return ForwardOutlet(*parse_endpoint(options.forward, "--forward"), wires.failures)
     if options.receipts:
         return ReceiptOutlet(options.receipts)
     return LineOutlet(
         options.as_json, options.as_hex, itch=not deployment.has_events, events=reader
     )
+
+
+def _service_socket(address: str) -> socket.socket:
+    return connected_socket("--rerequest", *parse_endpoint(address, "--rerequest"))
 
 
 def _service(settings: Settings) -> str:

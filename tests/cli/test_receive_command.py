@@ -26,6 +26,7 @@ from waiting import until
 from stackcast.cli.main import app
 from stackcast.lab.proof.receipts import Receipt, receipts
 from stackcast.lab.traffic.trading_session import TradingSession
+from stackcast.udfs.errors import SinkError
 from stackcast.udfs.messages.attributes.reference import write_event
 from stackcast.udfs.messages.reference import build_packet, read_packet
 from stackcast.udfs.messages.sequence import Topic, session_id
@@ -34,6 +35,7 @@ from stackcast.udfs.messages.summary_keys import SummaryKey
 pytestmark = pytest.mark.integration
 
 TOPIC = Topic("itch.raw")
+TOPIC_OPTIONS = ["--topic", TOPIC.name, "--topic-id", ""]
 SESSIONS = [session_id(TOPIC, 0), session_id(TOPIC, 1)]
 #: Only against hangs.
 DEADLINE = 600.0
@@ -217,7 +219,7 @@ def test_ten_percent_loss_in_both_directions_recovers_to_exactly_the_expected_se
     size = sum(22 + sum(2 + len(m) for m in r.messages) for r in owed_receipts)
     with serving(sent, loss=0.1, name="h1") as service:
         options = ["--rerequest", service.address, "--name", "h1", "--drop", 0.1, "--seed", 3]
-        options += ["--topic", TOPIC.name, "--partitions", 2, "--from-start", "--order", order]
+        options += [*TOPIC_OPTIONS, "--partitions", 2, "--from-start", "--order", order]
         it = host(*options, "--receipts", file, "--silence", 0.3, "--json")
         send_all(wire, it, sent)
         it.wait_until(lambda: file.stat().st_size >= size)
@@ -245,7 +247,7 @@ def test_a_host_that_received_nothing_gets_everything_from_the_start(host, tmp_p
     sent = streams(5)
     with serving(sent) as service:
         it = host(
-            *["--rerequest", service.address, "--topic", TOPIC.name, "--partitions", 2],
+            *["--rerequest", service.address, *TOPIC_OPTIONS, "--partitions", 2],
             *["--from-start", "--hex"],
         )
         owed_receipts = expected(sent)
@@ -260,7 +262,7 @@ def test_a_host_that_received_nothing_gets_everything_from_the_start(host, tmp_p
 
 
 def test_the_command_fails_if_earlier_messages_never_arrive(host):
-    options = ["--topic", TOPIC.name, "--from-start"]
+    options = [*TOPIC_OPTIONS, "--from-start"]
     assert host("--rerequest", f"127.0.0.1:{free_port()}", *options).end(code=1) == []
 
 
@@ -461,6 +463,16 @@ def test_where_switches_match_summaries_come_to_the_hosts_own_address(host, wire
         (["--from-start"], "--rerequest"),
         (["--group", "10.0.0.1"], "multicast"),
         (["--forward", "127.0.0.1:9", "--receipts", "x"], "give either --forward or --receipts"),
+        (["--topic", "t"], "--topic needs --topic-id"),
+        (["--topic", "\udcff", "--topic-id", "x"], "--topic contains the non-printable character"),
+        (["--topic-id", "x"], "--topic-id needs --topic"),
+        (["--generation", "1"], "--generation needs --topic"),
+        (["--partitions", "2"], "--partitions needs --topic"),
+        (["--summary-address", "127.0.0.1", "--listen", "127.0.0.1:9"], "--summary-address cannot"),
+        (["--summary-address", "127.0.0.1", "--summary-port", "0"], "other than 0"),
+        (["--name", "\udcff"], "--name contains the non-printable character"),
+        (["--name", "h" * 256], "--name has 256 bytes, but at most 255 are allowed"),
+        (["--receipts", ""], "--receipts '': give a file"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -468,3 +480,17 @@ def test_impossible_options_are_refused_with_a_remedy(arguments, words):
     result = CliRunner().invoke(app, ["receive", *arguments])
     assert result.exit_code == 2
     assert words in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--listen", "127.0.0.1:70000"], "--listen 127.0.0.1:70000: the port must be 1 to 65535"),
+        (["--listen", "127.0.0.1:0"], "--listen 127.0.0.1:0: the port must be 1 to 65535"),
+        (["--listen", "x"], "--listen 'x' must have the form host:port"),
+        (["--rerequest", "x", "--listen", "127.0.0.1:0"], "--listen"),
+    ],
+)
+def test_errors_of_addresses_name_the_option(arguments, words):
+    result = CliRunner().invoke(app, ["receive", *arguments])
+    assert isinstance(result.exception, SinkError) and words in str(result.exception)

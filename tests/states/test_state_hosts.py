@@ -174,7 +174,7 @@ def test_flush_says_what_is_not_safe(hosts: StateHosts) -> None:
     with hosts.replica(2, "a") as program:
         program.publish(b"1")
         with pytest.raises(
-            StateError, match=r"STATE\.NOT_CONFIRMED: .*not confirmed 1 updates of a"
+            StateError, match=r"STATE\.NOT_CONFIRMED: .*not confirmed 1 update of a"
         ):
             program.flush(0.2)
 

@@ -134,14 +134,7 @@ class StatesClient:
         with self._lock:
             while self._program.unacknowledged:
                 if not self._lock.wait(until - time.monotonic()) and time.monotonic() >= until:
-                    problem = f" ({self._problem})" if self._problem else ""
-                    raise StateError(
-                        "NOT_CONFIRMED",
-                        "the replica controller has not confirmed "
-                        f"{self._program.unacknowledged} updates of "
-                        f"{self._program.name}{problem}; they are retried as long as the program "
-                        "runs",
-                    )
+                    raise self._not_confirmed(timeout)
 
     def updates(self, timeout: float | None = None) -> Iterator[Update]:
         """Yield each update once, as it arrives; end if none arrives for this number of seconds.
@@ -168,16 +161,34 @@ class StatesClient:
             except ssl.SSLError as error:
                 self._report(handshake_error(error))
             except OSError as error:
-                self._problem = self._problem or error.strerror or str(error)
+                self._report_unreachable(error.strerror or str(error))
             with self._lock:
                 self._socket = None
                 self._program.disconnected()
                 self._lock.wait_for(lambda: self._is_closed, _RETRY)
 
+    def _not_confirmed(self, timeout: float) -> StateError:
+        count = self._program.unacknowledged
+        problem = f": {self._problem}" if self._problem else ""
+        return StateError(
+            "NOT_CONFIRMED",
+            f"the replica controller has not confirmed {count:,} update{'s' * (count != 1)} of "
+            f"{self._program.name} in {timeout:g} s{problem}; check that a middleware runs at "
+            "{}:{} and can reach the controller".format(*self._middleware),
+        )
+
     def _report(self, error: StateError) -> None:
         if str(error) != self._problem and not self._is_closed:
             self._problem = str(error)
             log.warning("middleware at %s:%d: %s", *self._middleware, error)
+
+    def _report_unreachable(self, reason: str) -> None:
+        if self._problem or self._is_closed:
+            return
+        self._problem = reason
+        log.warning(
+            "middleware %s:%d is not reachable (%s); trying again", *self._middleware, reason
+        )
 
     def _secured(self, plain: socket.socket) -> socket.socket:
         if self._tls is None:

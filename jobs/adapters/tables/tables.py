@@ -254,8 +254,9 @@ class Tables:
             columns: columns to read; all by default.
 
         Raises:
-            TableError: WRONG_COLUMNS if people edit the table and it has other columns,
-                DUPLICATE_KEY if two of its rows have the same key (`KEYS`).
+            TableError: MISSING if the table is not in the folder of this machine, WRONG_COLUMNS if
+                people edit the table and it has other columns, DUPLICATE_KEY if two of its rows
+                have the same key (`KEYS`).
         """
         if name in edited.EDITED:
             self._check_columns(name, version)
@@ -275,6 +276,8 @@ class Tables:
             found = local.rows(self._path(name), version, since, columns)
             if found is not None:
                 return found
+            if version is None and self._log(name).version() is None:
+                raise self._missing(name)
         frame = self.read(name, version)
         for column, value in (since or {}).items():
             frame = frame.where(functions.col(column) >= functions.lit(value))

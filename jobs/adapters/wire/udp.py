@@ -28,14 +28,28 @@ _MTU = {
 }
 
 
-def parse_endpoint(text: str) -> tuple[str, int]:
-    """``host:port`` or ``[IPv6]:port``. Raises SinkError ``BAD_ENDPOINT``."""
+def parse_endpoint(text: str, option: str = "") -> tuple[str, int]:
+    """Split ``host:port`` or ``[IPv6]:port``.
+
+    Args:
+        text: the address.
+        option: name of the option or setting that has it, for errors.
+
+    Raises:
+        SinkError: ``BAD_ENDPOINT``.
+    """
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+    prefix = f"{option} " if option else ""
+    if not colon or not host or not port.isdecimal():
         raise SinkError(
             "BAD_ENDPOINT",
-            f"{text!r} must have the form host:port, such as 127.0.0.1:26400",
+            f"{prefix}{text!r} must have the form host:port, such as 127.0.0.1:26400",
             endpoint=text,
+        )
+    # Python converts at most 4,300 digits.
+    if len(port) > 5 or not 0 < int(port) < 65_536:
+        raise SinkError(
+            "BAD_ENDPOINT", f"{prefix}{text}: the port must be 1 to 65535", endpoint=text
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
