@@ -68,6 +68,8 @@ def dissect_frames(
     Returns:
         Whether all frames could be read.
     """
+    if _is_folder(source):
+        raise typer.BadParameter(f"SOURCE '{source}' is a folder: give a capture or hex")
     # Event frames need attributes, too, so --attributes alone does not turn messages into events.
     deployment = read_deployment(properties_file, encoding=encoding, widths=widths)
     registry = deployment.registry if attributes is None else None
@@ -129,6 +131,13 @@ def _is_file(source: str) -> bool:
         return Path(source).is_file()
     except OSError:
         # The hex of a frame may be longer than a file name can be.
+        return False
+
+
+def _is_folder(source: str) -> bool:
+    try:
+        return Path(source).is_dir()
+    except OSError:
         return False
 
 
@@ -328,7 +337,7 @@ def _messages(parts: Dissection, reader: _Itch | _Events) -> tuple[list[Row], li
 
 def text_of(row: Row) -> str:
     """Return the row of a frame as text."""
-    lines = [f"frame {row['frame']}: {row['length']} bytes"]
+    lines = [f"frame {row['frame']}: {row['length']} byte{'s' * (row['length'] != 1)}"]
     if "tunnel" in row:
         lines.append(f"  tunnel     {row['tunnel']}")
     if "count" in row:

@@ -133,9 +133,9 @@ def send(
     form = label_format(encoding, int(label_bits or settings.label_bits))
     template = header_template(
         [form.parse(text) for text in labels],
-        _mac(source_mac),
-        _ipv4(source),
-        _ipv4(group),
+        _mac("--source-mac", source_mac),
+        _ipv4("--source", source),
+        _ipv4("--group", group),
         port,
         label_format=form,
     )
@@ -185,18 +185,20 @@ def _payload(sequence: int, message: str) -> bytes:
     return build_packet(SESSION, sequence, messages)
 
 
-def _mac(text: str) -> int:
+def _mac(option: str, text: str) -> int:
     try:
         address = bytes.fromhex(text.replace(":", ""))
     except ValueError:
         address = b""
     if len(address) != 6:
-        raise typer.BadParameter(f"{text!r} is not a MAC address such as 02:00:00:00:00:01")
+        raise typer.BadParameter(
+            f"{option} {text!r} is not a MAC address such as 02:00:00:00:00:01"
+        )
     return int.from_bytes(address)
 
 
-def _ipv4(text: str) -> int:
+def _ipv4(option: str, text: str) -> int:
     try:
         return int(IPv4Address(text))
     except AddressValueError:
-        raise typer.BadParameter(f"{text!r} is not an IPv4 address") from None
+        raise typer.BadParameter(f"{option} {text!r} is not an IPv4 address") from None

@@ -246,9 +246,11 @@ def json_lines(
 
 
 def mac_address(text: str) -> int:
-    """Return a MAC address such as ``02:00:00:00:00:01`` as a number. Raises typer.BadParameter."""
+    """Return the MAC address in ``--source`` as a number. Raises typer.BadParameter."""
     if not re.fullmatch(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}", text):
-        raise typer.BadParameter(f"{text!r} is not a MAC address such as 02:00:00:00:00:01")
+        raise typer.BadParameter(
+            f"--source {text!r} is not a MAC address such as 02:00:00:00:00:01"
+        )
     return int(text.replace(":", "").replace("-", ""), 16)
 
 

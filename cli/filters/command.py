@@ -145,6 +145,7 @@ def match_command(
     from stackcast.cli.filters.event_matching import match_events  # noqa: PLC0415
     from stackcast.cli.filters.rule_files import rules_to_use  # noqa: PLC0415
 
+    _check_standard_input(rules, "--events", events)
     if not match_events(rules_to_use(format_, rules, skip_faulty), events, with_rules):
         raise typer.Exit(1)
 
@@ -155,8 +156,9 @@ def explain_command(
     rules: RuleFile,
     *,
     event: Annotated[
-        str, typer.Option("--event", metavar="JSON", help="Event as a JSON object, as for match")
-    ] = "",
+        str | None,
+        typer.Option("--event", metavar="JSON", help="Event as a JSON object, as for match"),
+    ] = None,
     after: Annotated[
         str,
         typer.Option("--after", metavar="FILE", help="Earlier events, for rules with state"),
@@ -177,18 +179,20 @@ def explain_command(
     true, false and unknown predicates; a star marks the decisive ones. For a rule, the command
     prints the normal form and, for each term, the table rows that its events can reach.
     """
-    if bool(event) == (rule is not None):
+    if (event is None) == (rule is None):
         raise typer.BadParameter("give either --event or --rule")
+    _check_standard_input(rules, "--after", after)
     from stackcast.cli.filters import views  # noqa: PLC0415
     from stackcast.cli.filters.compilation import explain_rule  # noqa: PLC0415
     from stackcast.cli.filters.events import SHOWN_RULES, explain_event  # noqa: PLC0415
     from stackcast.cli.filters.rule_files import rules_to_use  # noqa: PLC0415
 
     file = rules_to_use(format_, rules, skip_faulty)
-    if rule is None:
+    if event is not None:
         explanation = explain_event(file, event, after, None if all_ else SHOWN_RULES)
         text = views.event_text(explanation)
     else:
+        assert rule is not None
         explanation = explain_rule(file, rule)
         text = views.rule_text(explanation)
     typer.echo(json.dumps(explanation) if as_json else text)
@@ -212,6 +216,7 @@ def why_not_command(
     matches; and for each predicate, on how many of the other events it was false, unknown because
     the event does not have the field, or decisive, as marked by explain.
     """
+    _check_standard_input(rules, "--events", events)
     from stackcast.cli.filters.events import why_not  # noqa: PLC0415
     from stackcast.cli.filters.rule_files import rules_to_use  # noqa: PLC0415
     from stackcast.cli.filters.views import why_not_text  # noqa: PLC0415
@@ -223,3 +228,11 @@ def why_not_command(
             typer.echo(json.dumps(row))
     else:
         typer.echo(why_not_text(counts) if counts else f"no rule in {file.name} forwards to {host}")
+
+
+def _check_standard_input(rules: Path, option: str, source: str) -> None:
+    """Raise typer.BadParameter if two options read standard input."""
+    if str(rules) == source == "-":
+        raise typer.BadParameter(
+            f"--rules and {option} cannot both read standard input: give a file for one of them"
+        )

@@ -20,6 +20,7 @@ from stackcast.cli.filters.views import (
     rule_place,
     term_json,
 )
+from stackcast.udfs.errors import SpecificationError
 from stackcast.udfs.filters.compiler.tables import KINDS
 from stackcast.udfs.filters.compiler.term_table import TermTable
 from stackcast.udfs.filters.explanation.dot import dot
@@ -28,7 +29,12 @@ from stackcast.udfs.filters.nodes import Call
 from stackcast.udfs.messages.specification import Specification
 from stackcast.udfs.network_match.fitting import Fitted, fit
 from stackcast.udfs.network_match.groups import Groups
-from stackcast.udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
+from stackcast.udfs.network_match.layout import (
+    MASK_BITS,
+    NamedAction,
+    ProgramOptions,
+    program_layout,
+)
 from stackcast.udfs.network_match.resources import render, report
 
 
@@ -64,7 +70,10 @@ def print_tables(
     compiled = file.compile(partial or None, _order(order, specification))
     diagram = compiled.grouped.diagram
     # Errors are raised before the first line is printed.
-    switch = _on_switch(file, _ports(ports), p4) if p4 else None
+    switch_ports = _ports(ports)
+    if switch_ports and not p4:
+        raise typer.BadParameter("--port needs --p4")
+    switch = _on_switch(file, switch_ports, p4) if p4 else None
     if dot_file:
         _write(dot_file, [dot(diagram)])
     for table, state, low, high, kind, following in diagram.entries.tolist():
@@ -119,7 +128,13 @@ def explain_rule(file: RuleFile, index: int) -> Json:
 def _order(text: str, specification: Specification) -> str | tuple[str, ...]:
     if text in ("specification", "auto"):
         return text
-    names = tuple(specification.field(name.strip()).qualified for name in text.split(","))
+    try:
+        names = tuple(specification.field(name.strip()).qualified for name in text.split(","))
+    except SpecificationError as error:
+        raise typer.BadParameter(
+            f"--order {text!r}: {error.message}: give specification, auto, or a comma-separated "
+            "list of fields"
+        ) from None
     for index, name in enumerate(names):
         if name in names[:index]:
             raise typer.BadParameter(f"--order names {name} twice")
@@ -132,6 +147,10 @@ def _ports(pairs: Iterable[str]) -> dict[str, int]:
         host, _, number = pair.partition("=")
         if not host or not number.isascii() or not number.isdigit():
             raise typer.BadParameter(f"--port {pair!r} is not of the form HOST=NUMBER")
+        if len(number) > 5 or not 1 <= int(number) <= MASK_BITS:
+            raise typer.BadParameter(
+                f"--port {pair}: {number} is not a switch port: ports are 1 to {MASK_BITS}"
+            )
         ports[host] = int(number)
     return ports
 
@@ -140,6 +159,12 @@ def _on_switch(file: RuleFile, ports: Mapping[str, int], path: Path) -> Fitted:
     """Write the entries of the generated program, and report the rules that do not fit into it."""
     specification, table = file.specification, file.terms(None)
     options = _options(specification, table)
+    receivers = {token for tokens in table.outcomes for token in tokens if isinstance(token, str)}
+    for host in sorted(ports.keys() - receivers):
+        typer.echo(
+            f"--port {host}={ports[host]} is ignored: no rule in {file.name} forwards to {host}",
+            err=True,
+        )
     program = program_layout(specification, options)
     fitted = fit(table, len(file.valid), specification, program, ports)
     _write(path, (json.dumps(line) + "\n" for line in p4_json(fitted.entries)))

@@ -13,7 +13,7 @@ from stackcast.jobs.adapters.app.session import LateSession
 from stackcast.jobs.adapters.states.overview import overview
 from stackcast.jobs.adapters.states.replica import Replica
 from stackcast.jobs.adapters.tables.tables import Tables
-from stackcast.udfs.errors import StateError, TableError
+from stackcast.udfs.errors import EventError, StackError, StateError, TableError
 
 pytestmark = pytest.mark.unit
 
@@ -75,3 +75,87 @@ def test_a_program_reports_an_unreachable_middleware_once(caplog: pytest.LogCapt
 def test_a_file_is_neither_empty_nor_a_folder(arguments: tuple[str, ...], option: str):
     message = refusal(*arguments)
     assert option in message and "give a file" in message
+
+
+RULES = "price > 1 : fwd(h1)"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--p4 {0}/p4 --port 1=99999999", "--port 1=99999999: 99999999 is not a switch port"),
+        ("--p4 {0}/p4 --port h1=0", "--port h1=0: 0 is not a switch port: ports are 1 to 64"),
+        ("--port h1", "--port 'h1' is not of the form HOST=NUMBER"),
+        ("--port h1=1", "--port needs --p4"),
+        ("--order bogus", "--order 'bogus': format itch has no field 'bogus': give specification"),
+    ],
+)
+def test_options_of_compile_are_checked(options: str, words: str, tmp_path: Path):
+    command = ["filters", "compile", "--format", "itch", "--rules", "-"]
+    assert words in refusal(*command, *options.format(tmp_path).split(), text=RULES)
+
+
+def test_compile_reports_ports_of_hosts_that_no_rule_names(tmp_path: Path):
+    command = ["filters", "compile", "--format", "itch", "--rules", "-", "--p4"]
+    result = CliRunner().invoke(app, [*command, str(tmp_path / "p4"), "--port", "h9=3"], RULES)
+    assert "--port h9=3 is ignored: no rule in" in result.output
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["match --events -", "why-not --host h1 --events -", "explain --event {} --after -"],
+)
+def test_rules_and_events_are_not_both_standard_input(options: str):
+    name, *others = options.split()
+    message = refusal("filters", name, "--format", "itch", "--rules", "-", *others, text=RULES)
+    assert "cannot both read standard input" in message
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [("", "not valid JSON"), ('{"price": %s}' % ("1" * 5_000), "a number has too many digits")],
+    ids=["empty", "digits"],
+)
+def test_events_that_are_not_json_are_reported(event: str, words: str):
+    command = ["filters", "explain", "--format", "itch", "--rules", "-", "--event", event]
+    result = CliRunner().invoke(app, command, RULES)
+    assert isinstance(result.exception, EventError) and words in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--source-mac zz", "--source-mac 'zz' is not a MAC address"),
+        ("--source x", "--source 'x' is not an IPv4 address"),
+        ("--group x", "--group 'x' is not an IPv4 address"),
+    ],
+)
+def test_addresses_of_a_frame_are_checked(options: str, words: str):
+    assert words in refusal("frames", "send", "tree:1", *options.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            "tree:99999999",
+            "type tree and id 99999999 do not form a 16-bit label: types are tree",
+        ),
+        ("tree:1 --group 10.0.0.1", "10.0.0.1 is not a multicast group"),
+    ],
+)
+def test_stacks_of_a_frame_are_checked(arguments: str, words: str):
+    result = CliRunner().invoke(app, ["frames", "send", *arguments.split()])
+    assert isinstance(result.exception, StackError) and words in str(result.exception)
+
+
+def test_dissect_takes_no_folder(tmp_path: Path):
+    assert "is a folder: give a capture or hex" in refusal("frames", "dissect", str(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "fault"), [("file", "is not a folder"), ("no", "does not exist")])
+def test_a_network_is_checked_in_a_folder(name: str, fault: str, tmp_path: Path):
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["network", "check", str(tmp_path / name)])
+    assert isinstance(result.exception, TableError)
+    assert f"{fault}: give a folder with files <table>.jsonl" in str(result.exception)

@@ -216,10 +216,11 @@ class TypedLabels(LabelFormat):
         Raises StackError ``BAD_LABEL`` if either is out of range.
         """
         if kind not in self.kinds or not 0 < number <= self.max_id:
+            types = ", ".join(f"{name} ({value})" for value, name in self.kinds.items())
             raise StackError(
                 "BAD_LABEL",
-                f"type {kind} and id {number} do not form a {self.bits}-bit label: types are "
-                f"{self.kinds}, and ids are 1..{self.max_id}",
+                f"type {self.kinds.get(kind, kind)} and id {number} do not form a {self.bits}-bit "
+                f"label: types are {types}, and ids are 1..{self.max_id}",
                 kind=kind,
                 number=number,
             )

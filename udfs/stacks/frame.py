@@ -15,6 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from ipaddress import IPv4Address
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,7 +80,7 @@ def header_template(
     if group_ipv4 >> 28 != 0xE:
         raise StackError(
             "NOT_MULTICAST",
-            f"{group_ipv4:#010x} is not a multicast group: choose an address in 224.0.0.0/4",
+            f"{IPv4Address(group_ipv4)} is not a multicast group: choose an address in 224.0.0.0/4",
             group=group_ipv4,
         )
     ethernet = multicast_mac(group_ipv4).to_bytes(6) + source_mac.to_bytes(6)

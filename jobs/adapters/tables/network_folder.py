@@ -113,7 +113,12 @@ class _Check:
 
     def read_files(self) -> None:
         if not self._folder.is_dir():
-            raise TableError("NO_ROWS", f"folder {self._folder} does not exist")
+            fault = "is not a folder" if self._folder.exists() else "does not exist"
+            raise TableError(
+                "NO_ROWS",
+                f"{self._folder} {fault}: give a folder with files <table>.jsonl, such as "
+                "hosts.jsonl",
+            )
         paths = sorted(self._folder.glob("*.jsonl"))
         if not any(path.stem in NAMES for path in paths):
             raise TableError(

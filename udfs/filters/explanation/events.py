@@ -153,11 +153,12 @@ class EventReader:
         try:
             found = _JSON.decode(line)
         except (ValueError, RecursionError) as error:
-            what = (
-                str(error).splitlines()[0]
-                if isinstance(error, ValueError)
-                else "it is nested too deeply"
-            )
+            what = "it is nested too deeply"
+            if isinstance(error, json.JSONDecodeError):
+                what = str(error).splitlines()[0]
+            elif isinstance(error, ValueError):
+                # Python converts at most 4,300 digits.
+                what = "a number has too many digits"
             raise EventError("NOT_JSON", f"the line is not valid JSON: {what}") from None
         return self.read_object(found)
 
