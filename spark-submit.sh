@@ -3,25 +3,25 @@
 #
 #   ./spark-submit.sh [spark-submit options] jobs/JOB.py [arguments]
 #
-#     jobs/itch_stream.py       delivers ITCH messages (main job); starts its own lab if no broker is configured
-#     jobs/attribute_stream.py  delivers attribute/value events; starts a lab of sensors if no broker is configured
-#     jobs/create_tables.py     creates missing Delta tables, and fills empty ones from files
-#     jobs/load_topology.py     loads a network into the tables: a generated one or a published one
-#     jobs/refresh_switches.py  keeps the entries of the switches in sync with the tables
-#     jobs/replica_controller.py  runs the controller of replicated states and writes their tables
-#     jobs/state_stream.py      publishes rows of a table, or records of a topic, as replicated states
-#     jobs/retune_trees.py      chooses the virtual trees from the record of publications
-#     jobs/rerequest.py         answers requests of hosts for lost notifications
-#     jobs/check_delivery.py    proves from the receipts of hosts that nothing was lost
-#     jobs/deliver_from.py      delivers past events that match a subscription
-#     jobs/backup.py            backs up tables, checkpoint and positions together, and restores them
-#     jobs/console.py           shows a deployment in the browser and edits its subscriptions
-#     jobs/run_sql.py           runs SQL on the tables; without statements, it prompts for them
-#     examples/mobility/mobility_tracking.py  tracks devices in a city with replicated states, and checks the result
+#     jobs/itch_stream.py       deliver ITCH messages (main job); start a lab if no broker is configured
+#     jobs/attribute_stream.py  deliver attribute/value events; start a lab of sensors if no broker is configured
+#     jobs/create_tables.py     create missing Delta tables, and fill empty ones from files
+#     jobs/load_topology.py     load a network into the tables: a generated one or a published one
+#     jobs/refresh_switches.py  keep the entries of the switches in sync with the tables
+#     jobs/replica_controller.py  run the controller of replicated states and write their tables
+#     jobs/state_stream.py      publish rows of a table, or records of a topic, as replicated states
+#     jobs/retune_trees.py      choose the virtual trees from the record of publications
+#     jobs/rerequest.py         answer requests of hosts for lost notifications
+#     jobs/check_delivery.py    prove from the receipts of hosts that nothing was lost
+#     jobs/deliver_from.py      deliver past events that match a subscription
+#     jobs/backup.py            back up tables, checkpoint and positions together, and restore them
+#     jobs/console.py           show a deployment in the browser and edit its subscriptions
+#     jobs/run_sql.py           run SQL on the tables; without statements, prompt for them
+#     examples/mobility/mobility_tracking.py  track devices in a city with replicated states, and check the result
 #
-#   ./spark-submit.sh test [pytest options]      runs unit and integration tests and linters; -m unit: only unit tests;
+#   ./spark-submit.sh test [pytest options]      run unit and integration tests and linters; -m unit: only unit tests;
 #                                                --all: long tests, too; FILE: only the tests of a file
-#   ./spark-submit.sh bench NAME [arguments]     runs one of these benchmarks:
+#   ./spark-submit.sh bench NAME [arguments]     run one of these benchmarks:
 #
 #     attributes   headers, entries and frames of attribute/value events
 #     camus        filtering in a switch or at a host, with sockets and in a model; compile time
@@ -36,14 +36,14 @@
 #     states       memory, messages, latency and recovery of replicated state
 #     trees        length of header stacks with virtual trees, and speed of the encoder
 #
-#   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compiles the programs in p4/
-#   ./spark-submit.sh make docs                  writes the tables of settings and of lab options in docs/reference
-#   ./spark-submit.sh make p4runtime             generates the modules of P4Runtime's messages in schemas/p4runtime
-#   ./spark-submit.sh make audit [--pip-audit PATH]    reports known vulnerabilities of the locked versions
-#   ./spark-submit.sh make packages --uv PATH    writes the hashes of Python packages in conf/packages
-#   ./spark-submit.sh make site [--out FOLDER]   renders docs/ as a site with search in var/site
-#   ./spark-submit.sh make structure             prints modules, lines, modules with one caller and import cycles
-#   eval "$(./spark-submit.sh env)"              puts spark-submit and stackcast on the path (stackcast --help)
+#   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    compile the programs in p4/
+#   ./spark-submit.sh make docs                  write the tables of settings and of lab options in docs/reference
+#   ./spark-submit.sh make p4runtime             generate the modules of P4Runtime's messages in schemas/p4runtime
+#   ./spark-submit.sh make audit [--pip-audit PATH]    report known vulnerabilities of the locked versions
+#   ./spark-submit.sh make packages --uv PATH    write the hashes of Python packages in conf/packages
+#   ./spark-submit.sh make site [--out FOLDER]   render docs/ as a site with search in var/site
+#   ./spark-submit.sh make structure             print modules, lines, modules with one caller and import cycles
+#   eval "$(./spark-submit.sh env)"              put spark-submit and stackcast on the path (stackcast --help)
 #
 # The environment and all results are in var/, or in $STACKCAST_VAR; delete that folder to start from scratch.
 # Set PYTHON or JAVA_HOME to use another Python (3.11 to 3.13) or Java (17 or newer). docs/tutorials/write-a-rule.md is a

@@ -42,7 +42,8 @@ def generate(
         ),
     ],
     messages: Annotated[
-        int, typer.Option("--messages", min=1, help="Number of messages")
+        int,
+        typer.Option("--messages", min=1, help="Number of messages", show_default="100,000"),
     ] = 100_000,
     seed: Seed = 1,
     symbols: Symbols = 200,
@@ -122,7 +123,8 @@ def publish(
         typer.Option(
             "--speed",
             metavar="SPEED",
-            help="Speed: full (no limit), recorded (by timestamps), or messages per second",
+            help="Publishing speed: full (no limit), recorded (by timestamps), or messages per "
+            "second",
         ),
     ] = "full",
     seed: Seed = 1,

@@ -23,6 +23,7 @@ def path(
 ) -> None:
     """Print the path of a job's script.
 
+    \b
     spark-submit --packages "$(stackcast jobs packages)" "$(stackcast jobs path itch_stream)"
     """
     scripts = {file.stem: file for file in shipped("jobs").glob("[!_]*.py")}

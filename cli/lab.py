@@ -40,7 +40,9 @@ def up(
     subscriptions: Annotated[
         int,
         typer.Option(
-            "--subscriptions", **lab_option("subscriptions", "number of generated subscriptions")
+            "--subscriptions",
+            show_default="1,000",
+            **lab_option("subscriptions", "number of generated subscriptions"),
         ),
     ] = 1000,
     seed: Annotated[
@@ -64,8 +66,9 @@ def up(
         LabelBits,
         typer.Option(
             "--label-bits",
-            help="Width of a label in bits; networks with more than 16,383 directed links, 255 "
-            "ports on a switch or 255 switches need 32",
+            help="Width of a label in bits; virtual_trees needs 32 for more than 16,383 directed "
+            "links, and encodings such as port and mc_group for more than 255 switches, or ports "
+            "of a switch",
         ),
     ] = "16",
     loss: Annotated[
@@ -183,7 +186,8 @@ def feed_command(
             "--speed",
             **lab_option(
                 "speed",
-                "speed: full (no limit), recorded (by timestamps), or messages per second",
+                "publishing speed: full (no limit), recorded (by timestamps), or messages per "
+                "second",
             ),
         ),
     ] = "full",

@@ -1,4 +1,4 @@
-"""Delivers attribute/value events from Kafka to exactly the hosts that subscribed (KUNDEL).
+"""Deliver attribute/value events from Kafka to exactly the hosts that subscribed (KUNDEL).
 
     spark-submit [--properties-file conf/X.conf] jobs/attribute_stream.py [--take-over]
         [--accept-truncation] [--speed 1000] [--messages 20000] [--network topozoo/Arnes] ...
@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> int:
         parser,
         without=("symbols", "session"),
         texts={
-            "speed": "speed: full (no limit), or events per second (default: "
-            "2,000, or full if switches match)"
+            "speed": "publishing speed: full (no limit), or events per second (default: 2,000, or "
+            "full if switches match)"
         },
     )
     asked = parser.parse_args(arguments)

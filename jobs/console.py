@@ -1,4 +1,4 @@
-"""The console: shows a deployment in the browser, from its tables and the health of its stream.
+"""Show a deployment in the browser, from its tables and the health of its stream.
 
     spark-submit [--properties-file conf/X.conf] jobs/console.py [--listen HOST:PORT] [--stream URL]
     spark-submit jobs/console.py --demo [--speed 40] [--network topozoo/Abilene] ...

@@ -1,4 +1,4 @@
-"""The main job: delivers raw ITCH packets from Kafka to exactly the hosts that subscribed.
+"""Deliver raw ITCH packets from Kafka to exactly the hosts that subscribed.
 
     spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py [--take-over]
         [--accept-truncation] [--speed 1000] [--messages 20000] [--network topozoo/Arnes] ...

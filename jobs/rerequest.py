@@ -1,4 +1,4 @@
-"""The re-request service: computes lost notifications again for the hosts that request them.
+"""Compute lost notifications again for the hosts that request them (re-request service).
 
     spark-submit [--properties-file conf/X.conf] jobs/rerequest.py
 

@@ -1,4 +1,4 @@
-"""Runs SQL statements on the tables, for users who have no other SQL client.
+"""Run SQL statements on the tables, for users who have no other SQL client.
 
     spark-submit jobs/run_sql.py "UPDATE subscriptions SET enabled = false WHERE id = 's0001'"
     spark-submit jobs/run_sql.py -f statements.sql

@@ -153,6 +153,7 @@ def receive(
         typer.Option(
             "--keep",
             min=2,
+            show_default="131,072",
             help="Largest number of notifications per session that are kept until a summary "
             "confirms them",
         ),

@@ -86,18 +86,20 @@ def _file(text: str) -> str:
 class RunOptions:
     """Options of a lab and its traffic. The run sets the default of options that are None."""
 
-    folder: str | None = _option(None, "folder of the lab; by default var/lab", "FOLDER", _text)
+    folder: str | None = _option(None, "folder of the lab (default: var/lab)", "FOLDER", _text)
     network: str | None = _option(
         None,
-        "network of the lab: fabric (the default), line (three switches), a topohub name such as "
-        "topozoo/Abilene, or a GraphML file",
+        "network of the lab: fabric, line (three switches), a topohub name such as "
+        "topozoo/Abilene, or a GraphML file (default: fabric)",
         "NAME",
         _text,
     )
     pods: int = _number(4, "number of pods in the fabric")
     racks: int = _number(2, "number of racks per pod")
     hosts: int | None = _number(
-        None, "number of hosts per rack (default 2), or per node of any other network (default 1)"
+        None,
+        "number of hosts per rack of the fabric, or per node of any other network "
+        "(default: 2 per rack, 1 per node)",
     )
     planes: int = _number(
         2, "number of spine planes, which is also the number of fabric switches per pod"
@@ -107,12 +109,12 @@ class RunOptions:
         1, "number of publishers (feed1, feed2 and so on), each with its own topic partition"
     )
     subscriptions: int | None = _number(
-        None, "number of generated subscriptions; by default 1,000, or 200 for sensors", least=0
+        None, "number of generated subscriptions (default: 1,000, or 200 for sensors)", least=0
     )
     seed: int = _number(1, "random seed of the generated subscriptions and messages", least=0)
     messages: int | None = _number(
         None,
-        "number of generated messages; by default 100,000, or 20,000 for sensors and --demo",
+        "number of generated messages (default: 100,000, or 20,000 for sensors and --demo)",
     )
     symbols: int = _number(
         200, "number of stock symbols in the generated session", least=4, most=10_000
@@ -125,9 +127,8 @@ class RunOptions:
     )
     speed: str | None = _option(
         None,
-        "publishing speed: full (as fast as possible), recorded (as in the timestamps), or a "
-        "number of messages per second; by default 10,000 (2,000 for sensors, 150 with --demo), or "
-        "full if switches match events",
+        "publishing speed: full (no limit), recorded (by timestamps), or messages per second "
+        "(default: 10,000; 2,000 for sensors; 150 with --demo; full if switches match events)",
         "SPEED",
         _speed,
     )

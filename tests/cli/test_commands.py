@@ -84,6 +84,8 @@ filters compile | --port HOST=NUMBER Port to a host for --p4; may be repeated.
 receive | --port NUMBER UDP port of the stream (default: that of the properties file, or 26400).
 receive | --silence SECONDS Time in seconds without summaries before a request (default: 5).
 lab up | --pods NUMBER Number of pods in the fabric (default: 4).
+lab up | --subscriptions NUMBER Number of generated subscriptions (default: 1,000).
+lab up | --folder FOLDER Folder of the lab (default: var/lab).
 rules add | --id ID Id of the rule (default: HOST-1 or the next free number).
 """
 
@@ -125,3 +127,17 @@ def test_no_slow_library_is_imported_for_help(words: str):
 def test_the_default_ports_of_states_are_those_of_the_protocol():
     ports = [int(place.partition(":")[2]) for place in (states._CONTROLLER, states._MIDDLEWARE)]
     assert ports == [CONTROLLER_PORT, MIDDLEWARE_PORT]
+
+
+@pytest.mark.parametrize("words", ["itch publish", "lab feed"])
+def test_speeds_are_described_in_one_wording(words: str):
+    described = (
+        "Publishing speed: full (no limit), recorded (by timestamps), or messages per second"
+    )
+    assert f"--speed SPEED {described} (default: full)." in wide_help(words)
+
+
+def test_the_sample_command_of_a_job_is_a_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = CliRunner().invoke(app, ["jobs", "path", "--help"]).output.splitlines()
+    assert any(line.strip().startswith("spark-submit") and "itch_stream" in line for line in lines)
