@@ -13,6 +13,8 @@ from stackcast.command_line import help_text, metavar_text
 
 #: What Typer appends to the help of an option: default, limits, and whether it is required.
 _REMARKS = re.compile(r" {0,2}\[([^\[\]]*)\]$")
+#: Largest number of characters of a value in a message.
+_LONGEST = 40
 _DEFAULT = re.compile(r"default: \(?(.*?)\)?")
 
 
@@ -25,7 +27,10 @@ class HelpCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments and options, and check the names of files."""
         texts = set(args)
-        extra = super().parse_args(ctx, args)
+        try:
+            extra = super().parse_args(ctx, args)
+        except BadParameter as error:
+            raise _named(error) from None
         if not ctx.resilient_parsing:
             for parameter in self.params:
                 if parameter.metavar == "FILE":
@@ -66,6 +71,41 @@ class HelpGroup(TyperGroup):
         return command.get_short_help_str(limit=1000) if command else ""
 
 
+def _name(parameter: Any) -> str:
+    """Return the name of an argument or option in messages."""
+    is_option = parameter.param_type_name == "option"
+    return str(parameter.opts[0] if is_option else parameter.metavar or parameter.name.upper())
+
+
+def _named(error: BadParameter) -> BadParameter:
+    """Return an error with option, value and limits in plain words.
+
+    Typer converts values with Pydantic, whose messages have no value and one limit at most.
+    """
+    cause: Any = error.__cause__
+    if error.param is None or not hasattr(cause, "errors"):
+        return error
+    parameter: Any = error.param
+    problem = cause.errors(include_url=False)[0]
+    name, kind, value = _name(parameter), problem["type"], str(problem["input"])
+    shown = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}..."
+    if kind in ("greater_than_equal", "less_than_equal"):
+        return BadParameter(f"{name} {shown} must be {_limits(parameter)}")
+    if kind.startswith(("int_", "float_", "finite_")):
+        noun = "a whole number" if kind.startswith("int_") else "a number"
+        limits = f": {_limits(parameter)}" if _limits(parameter) else ""
+        return BadParameter(f"{name} {shown!r} must be {noun}{limits}")
+    message = problem["msg"].removeprefix("Value error, ").removesuffix(".")
+    return BadParameter(f"{name}{' ' if message.startswith(repr(value)) else ': '}{message}")
+
+
+def _limits(parameter: Any) -> str:
+    """Return the limits of a number as text; empty if it has none."""
+    if parameter.min is None:
+        return "" if parameter.max is None else f"at most {parameter.max}"
+    return f"{parameter.min} {'or more' if parameter.max is None else f'to {parameter.max}'}"
+
+
 def _check_file(parameter: Any, value: Any, texts: set[str]) -> None:
     """Check the name of a file.
 
@@ -79,8 +119,7 @@ def _check_file(parameter: Any, value: Any, texts: set[str]) -> None:
     """
     if value is None or value == parameter.default or not isinstance(value, str | Path):
         return
-    is_option = parameter.param_type_name == "option"
-    name = parameter.opts[0] if is_option else parameter.metavar
+    name = _name(parameter)
     if str(value) in ("", ".") and ("" in texts or f"{name}=" in texts):
         raise BadParameter(f"{name} '': give a file")
     if Path(value).is_dir():

@@ -159,3 +159,20 @@ def test_a_network_is_checked_in_a_folder(name: str, fault: str, tmp_path: Path)
     result = CliRunner().invoke(app, ["network", "check", str(tmp_path / name)])
     assert isinstance(result.exception, TableError)
     assert f"{fault}: give a folder with files <table>.jsonl" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("receive --port 0", "--port 0 must be 1 to 65535"),
+        ("receive --port x", "--port 'x' must be a whole number: 1 to 65535"),
+        ("receive --silence 0", "--silence 0 must be 0.01 or more"),
+        ("receive --silence x", "--silence 'x' must be a number: 0.01 or more"),
+        ("receive --drop 2", "--drop 2 must be 0 to 1"),
+        ("receive --seed x", "--seed 'x' must be a whole number"),
+        ("receive --order x", "--order 'x' is not one of 'arrival', 'sequence'"),
+        ("lab up --pods 0", "--pods 0 must be 1 or more"),
+    ],
+)
+def test_values_of_options_are_refused_with_their_limits(arguments: str, words: str):
+    assert refusal(*arguments.split()).endswith(f"Error: Invalid value: {words}")
