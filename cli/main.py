@@ -13,7 +13,7 @@ import typer
 from stackcast.cli.help import HelpCommand, HelpGroup
 from stackcast.cli.standard_streams import fill
 from stackcast.jobs.adapters.app.logs import guard_streams
-from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.errors import StackcastError, printable
 
 if TYPE_CHECKING:
     from typer import Context
@@ -132,8 +132,15 @@ def main() -> None:
         print(str(error) if shows_place else " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
     except OSError as error:
-        print(f"stackcast: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"stackcast: {' '.join(_error_text(error).split())}", file=sys.stderr)
         sys.exit(2)
+
+
+def _error_text(error: OSError) -> str:
+    """Return an error of the system with its file and without its number."""
+    if error.strerror is None or error.filename is None:
+        return str(error)
+    return f"'{printable(str(error.filename))}': {error.strerror}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stackcast.cli.main import app
+from stackcast.cli.main import app, main
 from stackcast.jobs.adapters.app.session import LateSession
 from stackcast.jobs.adapters.states.overview import overview
 from stackcast.jobs.adapters.states.replica import Replica
@@ -176,3 +176,15 @@ def test_a_network_is_checked_in_a_folder(name: str, fault: str, tmp_path: Path)
 )
 def test_values_of_options_are_refused_with_their_limits(arguments: str, words: str):
     assert refusal(*arguments.split()).endswith(f"Error: Invalid value: {words}")
+
+
+def test_a_missing_file_is_reported_without_the_number_of_the_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(
+        "sys.argv", ["stackcast", "filters", "check", "--format=itch", "--rules=no-file"]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "stackcast: 'no-file': No such file or directory\n"
