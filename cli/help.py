@@ -122,7 +122,8 @@ def _check_file(parameter: Any, value: Any, texts: set[str]) -> None:
     name = _name(parameter)
     if str(value) in ("", ".") and ("" in texts or f"{name}=" in texts):
         raise BadParameter(f"{name} '': give a file")
-    if Path(value).is_dir():
+    # The error of a properties file has a code.
+    if name != "--properties-file" and Path(value).is_dir():
         raise BadParameter(f"{name} '{value}' is a folder: give a file")
 
 
