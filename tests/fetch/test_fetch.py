@@ -66,8 +66,7 @@ def rows(fetcher: Fetcher, topic: str, first: int, until: int) -> list[tuple[int
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_any_range_is_complete_and_in_order_with_each_compression(broker, fetcher, codec):
-    # The records are years old, and would expire by their time.
-    topic = topic_of(broker, compression_type=codec, retention_ms="-1")
+    topic = topic_of(broker, compression_type=codec)
     chance = random.Random(codec)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=3)
     expected = []

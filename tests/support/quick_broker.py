@@ -10,11 +10,14 @@ from stackcast.lab.up.broker import Broker
 from stackcast.lab.up.process import stop_process
 
 #: A broker that was killed may not register again before its session is over: by default 9 seconds.
-#: By default the cleaner of compacted topics waits 15 seconds between two looks.
+#: By default the cleaner of compacted topics waits 15 seconds between two runs.
+#: Some tests publish records with times that are years old. By default the broker deletes records
+#: older than seven days, at a moment that no test knows.
 _INTERVALS = """
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000
 log.cleaner.backoff.ms=500
+log.retention.ms=-1
 """
 
 
