@@ -10,7 +10,7 @@ from typing import Any
 from stackcast.cli.deployment import lab_properties, lab_state
 from stackcast.jobs.adapters.app.properties_file import read_properties
 from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX
-from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.embedded.options import DEFAULT
 from stackcast.udfs.errors import KafkaError
 

@@ -29,10 +29,10 @@ from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.replay.replay import records_gone
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
 from stackcast.jobs.embedded.recorded_batches import RecordedBatches

@@ -19,9 +19,9 @@ from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.replay.history import Bound, History
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import SettingsError

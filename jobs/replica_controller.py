@@ -26,14 +26,14 @@ from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.fetch.options import fetch_options, reader_options
+from stackcast.jobs.adapters.kafka.options import fetch_options, reader_options
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.fact_tables import FactTables
 from stackcast.jobs.adapters.states.links import open_link
 from stackcast.jobs.adapters.states.metrics import ControllerMetrics
 from stackcast.jobs.adapters.states.service import ControllerService, serving
 from stackcast.jobs.adapters.states.store import KafkaStore, topics_of
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.stream.micro_batches import await_executors
 from stackcast.jobs.adapters.tables.tables import Tables

@@ -17,10 +17,10 @@ from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
 from stackcast.jobs.adapters.replay.service import Rerequests
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.tables.tables import Tables
 
 #: Without a look at the tables for so long while requests wait, the service is not well, seconds.

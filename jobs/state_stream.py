@@ -31,12 +31,12 @@ from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.states.client import StatesClient
 from stackcast.jobs.adapters.states.credentials import StateCredentials
 from stackcast.jobs.adapters.states.metrics import PublisherMetrics
 from stackcast.jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
 from stackcast.jobs.adapters.states.row_states import StateFilters, StateNames
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.stream.micro_batches import await_executors
 from stackcast.jobs.adapters.tables.tables import Tables

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.pipeline.workload import Rules
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.wire import open_sink, sink_options
 from stackcast.udfs.delivery.plan import Plan
 from stackcast.udfs.messages.buffers import Batch

@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, World
 from benchmarks.support.results import Lines
-from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.kafka.options import fetch_options
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.input import ByTasks, records_of
-from stackcast.jobs.adapters.stream.tasks import run_tasks
 
 #: Records of a batch, batches that are not looked at, and those that are.
 BATCH, WARM, BATCHES, ROUNDS = 200, 20, 100, 2
@@ -78,7 +78,7 @@ def run(world: World, lines: Lines) -> None:
         records = records_of(batch, fetching, {})
         assert isinstance(records, ByTasks)
         ranges = [(r.first, r.until) for r in records.ranges]
-        seen.extend(run_tasks(spark, ranges.__getitem__, len(ranges)))
+        seen.extend(SparkEngine(spark).run(ranges.__getitem__, len(ranges)))
 
     def theirs(batch: DataFrame, _: int) -> None:
         seen.extend((row.first, row.end) for row in batch.collect())

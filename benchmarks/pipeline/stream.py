@@ -18,8 +18,8 @@ from pyspark.sql.streaming import StreamingQuery
 from benchmarks.pipeline.world import World
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream import micro_batches
-from stackcast.jobs.adapters.stream.kafka import Topics
 
 #: Seconds without any progress after which a stream is given up.
 PATIENCE = 180

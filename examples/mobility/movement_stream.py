@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
 from movements import Scanner
-from stackcast.jobs.adapters.fetch.options import reader_options
+from stackcast.jobs.adapters.kafka.options import reader_options
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.kinds import RunKind, in_background

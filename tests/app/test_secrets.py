@@ -11,7 +11,7 @@ from paths import ROOT
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.settings import SECRET, Settings
 from stackcast.jobs.adapters.checkpoint.identity import shaping
-from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.udfs.errors import KafkaError, SettingsError
 
 pytestmark = pytest.mark.unit

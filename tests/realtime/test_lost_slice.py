@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, Reached
-from stackcast.jobs.adapters.fetch.slices import Read, Turn
+from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Range, Reached
+from stackcast.jobs.adapters.kafka.slices import Read, Turn
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.input import ByTasks
 from stackcast.jobs.adapters.stream.slices import Slice, Slices
 from stackcast.udfs.columns import REPORT
@@ -50,7 +51,7 @@ def test_a_batch_with_a_lost_task_ends_and_its_tasks_know_the_leader(
     records.planned({3: 7})
     assert [each.epoch for each in records.ranges] == [7, NO_EPOCH]
     done = [(b"", Reached(9, epoch=7)), (b"", Reached(2, epoch=8, lost=True))]
-    monkeypatch.setattr("stackcast.jobs.adapters.stream.input.run_tasks", lambda *_: done)
+    monkeypatch.setattr(SparkEngine, "run", lambda *_: done)
     with pytest.raises(
         StreamError, match=r"STREAM.TASK_LOST: .*partition 4 of topic was lost.*start"
     ):

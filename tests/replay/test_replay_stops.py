@@ -67,6 +67,6 @@ def test_deliver_from_names_the_broker_that_is_gone(deployment: Deployment, brok
 def test_the_service_leaves_what_it_computes(deployment: Deployment, broker: Broker):
     deployment.set(rerequest_listen=f"127.0.0.1:{free_port()}")
     # It has asked for the offsets, and its tasks will fetch the records.
-    step = "stackcast.jobs.adapters.stream.kafka:from_arrow_schema"
+    step = "stackcast.jobs.adapters.kafka.topics:from_arrow_schema"
     with stopped(deployment, broker, step, "rerequest.py") as job:
         assert end(job) == 0

@@ -27,9 +27,9 @@ from waiting import until
 from stackcast.jobs import run_sql
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.specifications import registry_of
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded import stream

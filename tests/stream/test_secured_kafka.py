@@ -16,9 +16,9 @@ from secured_broker import SecuredBroker
 from typer.testing import CliRunner
 
 from stackcast.cli import main
-from stackcast.jobs.adapters.fetch.client import Fetcher, Range
-from stackcast.jobs.adapters.fetch.options import fetch_options
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.kafka.client import Fetcher, Range
+from stackcast.jobs.adapters.kafka.options import fetch_options
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.check_delivery import Evidence
 from stackcast.lab.up.broker import default_class_path
 from stackcast.udfs.errors import KafkaError

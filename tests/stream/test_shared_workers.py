@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.stream.tasks import run_tasks
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 
 pytestmark = pytest.mark.integration
 
@@ -20,4 +20,4 @@ def test_tasks_of_sql_and_of_rdds_have_workers_of_one_daemon(spark: SparkSession
             yield pa.RecordBatch.from_pydict({"id": [os.getppid()] * batch.num_rows})
 
     of_sql = spark.range(0, 2, 1, 2).mapInArrow(daemons, "id long").collect()
-    assert {row.id for row in of_sql} == set(run_tasks(spark, lambda _: os.getppid(), 2))
+    assert {row.id for row in of_sql} == set(SparkEngine(spark).run(lambda _: os.getppid(), 2))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.watch import BATCH_SECONDS
 
 pytestmark = pytest.mark.unit

@@ -29,8 +29,8 @@ from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.checkpoint.progress import Progress
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Fetcher, Range, Reached
-from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Fetcher, Range, Reached
+from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.udfs.errors import StreamError

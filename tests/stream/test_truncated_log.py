@@ -25,8 +25,8 @@ from two_brokers import TwoBrokers
 from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
-from stackcast.jobs.adapters.fetch.client import Fetcher, Range, Reached
-from stackcast.jobs.adapters.fetch.options import fetch_options
+from stackcast.jobs.adapters.kafka.client import Fetcher, Range, Reached
+from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.replay.history import History
 from stackcast.jobs.adapters.stream.micro_batches import start

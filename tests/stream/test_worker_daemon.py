@@ -11,8 +11,8 @@ import pytest
 from pyspark import daemon, worker
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream import worker_daemon
-from stackcast.jobs.adapters.stream.tasks import run_tasks
 
 pytestmark = pytest.mark.integration
 
@@ -21,9 +21,9 @@ def test_a_new_worker_has_the_modules_of_tasks_and_does_not_examine_them_for_gar
     spark: SparkSession,
 ) -> None:
     def loaded(_: int) -> tuple[bool, int]:
-        return "stackcast.jobs.adapters.fetch.slices" in sys.modules, gc.get_freeze_count()
+        return "stackcast.jobs.adapters.kafka.slices" in sys.modules, gc.get_freeze_count()
 
-    for has_modules, frozen in run_tasks(spark, loaded, 2):
+    for has_modules, frozen in SparkEngine(spark).run(loaded, 2):
         assert has_modules
         assert frozen > 50_000
 

@@ -29,9 +29,9 @@ from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.logs import set_up
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream import delivery as delivery_module
 from stackcast.jobs.adapters.stream import micro_batches
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 
 CRASH = "STACKCAST_TEST_CRASH"
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 STEPS = {
     "pin": Step("stackcast.jobs.adapters.checkpoint.pins.Pins", "put"),
     "state": Step("stackcast.jobs.adapters.checkpoint.state.CarriedState", "put"),
-    "dead letters": Step("stackcast.jobs.adapters.stream.kafka.Topics", "write_dead_letters"),
+    "dead letters": Step("stackcast.jobs.adapters.kafka.topics.Topics", "write_dead_letters"),
     "report": Step("stackcast.jobs.adapters.checkpoint.reports.Reports", "put"),
     "ledger": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
     "statistics": Step(

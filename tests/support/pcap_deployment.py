@@ -19,9 +19,9 @@ from table_edits import change
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.stream.checks import after_failure
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent, start
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire.pcap import read_pcap

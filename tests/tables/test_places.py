@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream import checks
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.watch import StreamWatch
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import StreamError

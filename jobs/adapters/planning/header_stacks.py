@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.app.broadcasts import broadcast
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.columns import work_out, worked_out
 from stackcast.udfs.delivery.plan import Compilation
@@ -81,7 +81,7 @@ class StackJobs:
                 # before this one; unpersist alone would leave its file.
                 self._thread.submit(self._replaced.destroy)
             self._replaced = None if self._handle is None else self._handle[1]
-            self._handle = header_stacks, broadcast(self._spark, header_stacks)
+            self._handle = header_stacks, SparkEngine(self._spark).broadcast(header_stacks)
         return self._handle[1]
 
     def submit(self, compilation: Compilation) -> Future[None]:

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.app.broadcasts import broadcast
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.plans import Planned, Plans
 from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.replay.ledger import SentLedger
 from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.input import ByConnector
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.report import BatchReport
 from stackcast.jobs.adapters.tables.tables import LIVE, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.wire import Opener, sink_options
@@ -141,8 +141,8 @@ class History:
             versions = self._versions.poll() | pinned
             if versions != used:
                 used, planned = versions, self._planned(versions)
-                plan = broadcast(self._spark, planned.compilation.plan)
-                stacks = broadcast(self._spark, planned.compilation.header_stacks)
+                plan = SparkEngine(self._spark).broadcast(planned.compilation.plan)
+                stacks = SparkEngine(self._spark).broadcast(planned.compilation.header_stacks)
                 timestamps = needs_arrival(planned.compilation.plan.specification)
             self._check_log()
             topic, some = self._next(left)

@@ -16,15 +16,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from stackcast.jobs.adapters.app.broadcasts import broadcast
 from stackcast.jobs.adapters.app.error_texts import gone_for_good
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint.identity import SPECIFICATION, specification_digest
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning.plans import Planned, Plans
 from stackcast.jobs.adapters.replay.ledger import SentLedger
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import ReplayError, StackcastError, StreamError
@@ -222,7 +222,7 @@ class Replay:
         prepared = Prepared(
             settings,
             planned,
-            broadcast(self._spark, compilation.plan),
+            SparkEngine(self._spark).broadcast(compilation.plan),
             self._stacks_of(compilation.header_stacks),
             needs_arrival(compilation.plan.specification),
         )
@@ -248,7 +248,7 @@ class Replay:
         for known, handle in self._stacks:
             if known is header_stacks:
                 return handle
-        handle = broadcast(self._spark, header_stacks)
+        handle = SparkEngine(self._spark).broadcast(header_stacks)
         self._stacks.append((header_stacks, handle))
         return handle
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import SparkSession, functions
 
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.plans import Plans
 from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.tables.tables import LIVE, Tables
 from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.replay.match_counts import SCHEMA, MatchCounts

@@ -12,7 +12,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.streaming import DataStreamReader
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from stackcast.jobs.adapters.fetch.options import reader_options
+from stackcast.jobs.adapters.kafka.options import reader_options
 from stackcast.jobs.adapters.states.client import StatesClient
 from stackcast.jobs.adapters.states.metrics import PublisherMetrics
 from stackcast.jobs.adapters.states.row_states import (

@@ -10,7 +10,7 @@ from typing import Any
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.report import BatchReport
 from stackcast.udfs.delivery.plan import Compilation

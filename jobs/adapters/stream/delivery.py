@@ -22,7 +22,6 @@ from py4j.protocol import Py4JError
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from stackcast.jobs.adapters.app.broadcasts import broadcast
 from stackcast.jobs.adapters.app.error_texts import one_line
 from stackcast.jobs.adapters.app.key_files import signing_key
 from stackcast.jobs.adapters.app.lifecycle import StopAsked
@@ -36,13 +35,15 @@ from stackcast.jobs.adapters.checkpoint.progress import Progress, position
 from stackcast.jobs.adapters.checkpoint.reports import Report, Reports, Rows, writer_of
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
 from stackcast.jobs.adapters.checkpoint.told import ToldHosts
+from stackcast.jobs.adapters.kafka.options import fetch_of
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning.plans import Plans, sources, switch_sources
 from stackcast.jobs.adapters.planning.stream_plan import StreamPlan
 from stackcast.jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.admission import Admission, RunningQuery
 from stackcast.jobs.adapters.stream.dead_letters import DeadLetters
-from stackcast.jobs.adapters.stream.input import Quiet, Records, fetch_of, records_of
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.stream.input import Quiet, Records, records_of
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
@@ -627,7 +628,7 @@ class BatchDelivery:
         # Tasks may still use the plan before this one, and none the one before that: unpersist
         # alone would leave its file.
         replaced, self._replaced = self._replaced, self.live
-        plan = broadcast(self._spark, compilation.plan)
+        plan = SparkEngine(self._spark).broadcast(compilation.plan)
         self.live = LivePlan(compilation, plan, self._plans.stacks(compilation))
         if replaced is not None:
             replaced.plan.destroy()

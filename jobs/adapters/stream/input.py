@@ -10,28 +10,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, Reached, client_of, runs_again
-from stackcast.jobs.adapters.fetch.options import FetchOptions, fetch_options
-from stackcast.jobs.adapters.stream.tasks import packed, run_tasks, unpacked
+from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Range, Reached, client_of, runs_again
+from stackcast.jobs.adapters.kafka.options import FetchOptions
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
+from stackcast.jobs.adapters.stream.tasks import packed, unpacked
 from stackcast.udfs.columns import Source
 from stackcast.udfs.delivery.told import Telling
-from stackcast.udfs.errors import KafkaError, StreamError
+from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.buffers import Batch
 
 Work = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
-
-
-def fetch_of(settings: Settings) -> FetchOptions | str:
-    """Returns the options by which tasks fetch records themselves, or why Spark's connector
-    does."""
-    why = f"{PREFIX}fetch is connector"
-    if settings.fetch == "tasks":
-        try:
-            return fetch_options(settings.kafka, settings.publisher_header)
-        except KafkaError as error:
-            why = error.message
-    return f"records are read by Spark's Kafka connector: {why}"
 
 
 class Records(Protocol):
@@ -93,7 +81,7 @@ class ByTasks:
             rows = packed(run(iter([number])), schema)
             return rows, reached[number]
 
-        done = run_tasks(self.spark, task, len(ranges))
+        done = SparkEngine(self.spark).run(task, len(ranges))
         for wanted, (_, read) in zip(ranges, done, strict=True):
             if read.lost:
                 raise lost_task(wanted.topic, wanted.partition)
@@ -136,7 +124,7 @@ class Quiet:
         def task(number: int) -> bytes:
             return packed(run(iter([number])), schema)
 
-        return unpacked(run_tasks(self.spark, task, len(partitions)), schema)
+        return unpacked(SparkEngine(self.spark).run(task, len(partitions)), schema)
 
 
 def records_of(batch: DataFrame, options: FetchOptions | None) -> ByConnector | ByTasks:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import own_error
 from stackcast.jobs.adapters.app.lifecycle import POLL_SECONDS, stream_failed
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.udfs.errors import KafkaError, StackcastError
 from stackcast.udfs.stop_request import StopRequest
 

@@ -17,11 +17,11 @@ from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.progress import Progress, position
+from stackcast.jobs.adapters.kafka.options import fetch_of
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.stream import checks
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
-from stackcast.jobs.adapters.stream.input import fetch_of
-from stackcast.jobs.adapters.stream.kafka import Topics
 from stackcast.jobs.adapters.stream.resumption import resume
 from stackcast.jobs.adapters.stream.slices import Slices, cut_off
 from stackcast.jobs.adapters.stream.truncation import OPTION

@@ -30,12 +30,13 @@ from stackcast.jobs.adapters.app.settings import Settings, seconds_of
 from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress, position
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, unreachable
-from stackcast.jobs.adapters.fetch.slices import Read, Turn, follow
+from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Range, unreachable
+from stackcast.jobs.adapters.kafka.slices import Read, Turn, follow
+from stackcast.jobs.adapters.kafka.topics import Topics
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery, Delivered, LivePlan
 from stackcast.jobs.adapters.stream.input import ByTasks, lost_task
-from stackcast.jobs.adapters.stream.kafka import Topics
-from stackcast.jobs.adapters.stream.tasks import packed, run_tasks, unpacked
+from stackcast.jobs.adapters.stream.tasks import packed, unpacked
 from stackcast.jobs.adapters.stream.truncation import Truncation
 from stackcast.udfs.columns import REPORT
 from stackcast.udfs.delivery.told import Telling
@@ -96,7 +97,7 @@ class Slices:
         self._seconds = seconds_of(settings.realtime_slice)
         self._progress = Progress(spark, settings.checkpoint, settings.topic)
         self._recorder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="record")
-        self._jobs = ThreadPoolExecutor(max_workers=2, thread_name_prefix="slice")
+        self._engine = SparkEngine(spark)
         self._run_name, self._turns = uuid.uuid4().hex, 0
         #: Whether the last slice has read anything, and how many seconds it took.
         self._flows, self._took = False, self._seconds
@@ -273,7 +274,7 @@ class Slices:
             self._error = error
         finally:
             self._closing.set()
-            self._jobs.shutdown(wait=True)
+            self._engine.close()
             # What has left is to be on record.
             self._recorder.shutdown(wait=True)
             if self._unread:
@@ -319,7 +320,7 @@ class Slices:
         state, and what their predecessors tell they find on the same machine.
         """
         delivery, state = self._delivery, running.live.compilation.plan.state
-        if state is not None or not self._flows or not self._one_place():
+        if state is not None or not self._flows or not self._engine.single_host():
             return None
         # One that reads its most ends before its time.
         left = running.clock + self._took - AHEAD_SECONDS - time.monotonic()
@@ -369,7 +370,7 @@ class Slices:
             read = Read()
             return packed(run(iter([(task, read)])), REPORT), read
 
-        found = self._jobs.submit(run_tasks, self._spark, work, len(ranges))
+        found = self._engine.submit(work, len(ranges))
         return Slice(number, live, carried, turn, telling, most is not None, found)
 
     def _end(self, running: Slice, following: Slice | None) -> None:
@@ -432,12 +433,6 @@ class Slices:
             *(versions, delivery.shaping, delivery.told, until, everyone),
             epochs=dict(delivery.leaders.epochs),
         )
-
-    def _one_place(self) -> bool:
-        """Tells whether all tasks run on one machine, with one folder for files."""
-        context: Any = self._spark.sparkContext._jsc.sc()
-        driver = 0 if context.isLocal() else 1
-        return len(context.statusTracker().getExecutorInfos()) == driver + 1
 
     def _pin(self, number: int, pin: Pin) -> None:
         """Makes a pin durable before the first frame by it; one by which nothing was read may go.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.kafka.client import NO_EPOCH
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.udfs.errors import StreamError
 
 #: Option of the jobs that lets a stream continue.

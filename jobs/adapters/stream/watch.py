@@ -27,7 +27,7 @@ from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.places import qualified
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint.progress import position
-from stackcast.jobs.adapters.stream.kafka import Topics
+from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.jobs.adapters.tables.tables import Tables

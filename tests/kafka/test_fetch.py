@@ -17,9 +17,9 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from secured_broker import SecuredBroker
 
-from stackcast.jobs.adapters.fetch import client
-from stackcast.jobs.adapters.fetch.client import Fetcher, Range, Reached
-from stackcast.jobs.adapters.fetch.options import FetchOptions, fetch_options
+from stackcast.jobs.adapters.kafka import client
+from stackcast.jobs.adapters.kafka.client import Fetcher, Range, Reached
+from stackcast.jobs.adapters.kafka.options import FetchOptions, fetch_options
 from stackcast.lab.up.broker import Broker, default_class_path
 from stackcast.udfs.errors import KafkaError
 

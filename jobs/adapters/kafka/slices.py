@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple
 
 from pyspark import SparkFiles
 
-from stackcast.jobs.adapters.fetch.client import Range, Reached, client_of, runs_again
-from stackcast.jobs.adapters.fetch.options import FetchOptions
+from stackcast.jobs.adapters.kafka.client import Range, Reached, client_of, runs_again
+from stackcast.jobs.adapters.kafka.options import FetchOptions
 from stackcast.udfs.delivery.told import Telling, Told
 from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
@@ -68,7 +68,7 @@ def follow(
 
     If Kafka has truncated the log, ``read`` says so: Spark would run a task that fails again, and
     from its begin on the log may look sound. Raises KafkaError as
-    `stackcast.jobs.adapters.fetch.client.Fetcher.follow`.
+    `stackcast.jobs.adapters.kafka.client.Fetcher.follow`.
     """
     wanted = turn.ranges[task]
     partition, told = wanted.partition, None

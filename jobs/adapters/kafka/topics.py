@@ -21,9 +21,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.fetch.client import NO_EPOCH, Range, client_of
-from stackcast.jobs.adapters.fetch.options import FetchOptions, reader_options
-from stackcast.jobs.adapters.stream.input import fetch_of
+from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Range, client_of
+from stackcast.jobs.adapters.kafka.options import FetchOptions, fetch_of, reader_options
 from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.replay.offset_runs import SCHEMA, offset_runs
 

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from stackcast.jobs.adapters.fetch import client, slices
-from stackcast.jobs.adapters.fetch.client import Range, Reached
-from stackcast.jobs.adapters.fetch.options import FetchOptions
-from stackcast.jobs.adapters.fetch.slices import Read, Turn, follow
+from stackcast.jobs.adapters.kafka import client, slices
+from stackcast.jobs.adapters.kafka.client import Range, Reached
+from stackcast.jobs.adapters.kafka.options import FetchOptions
+from stackcast.jobs.adapters.kafka.slices import Read, Turn, follow
 from stackcast.udfs.delivery.told import Telling, Told
 
 pytestmark = pytest.mark.unit

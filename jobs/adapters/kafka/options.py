@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.udfs.errors import KafkaError
 
 
@@ -131,3 +132,14 @@ def _not_fetched(key: str, why: str) -> KafkaError:
         f"tasks cannot fetch records themselves, because spark.stackcast.kafka.{key} {why}",
         key=key,
     )
+
+
+def fetch_of(settings: Settings) -> FetchOptions | str:
+    """Return the options with which tasks fetch records, or the reason for Spark's connector."""
+    why = f"{PREFIX}fetch is connector"
+    if settings.fetch == "tasks":
+        try:
+            return fetch_options(settings.kafka, settings.publisher_header)
+        except KafkaError as error:
+            why = error.message
+    return f"records are read by Spark's Kafka connector: {why}"

@@ -16,7 +16,7 @@ PROGRAM = """
 import sys
 import numpy as np
 from pyspark.sql import SparkSession
-from stackcast.jobs.adapters.app.broadcasts import broadcast
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 
 spark = (
     SparkSession.builder.master("local[1]")
@@ -26,7 +26,8 @@ spark = (
     .getOrCreate()
 )
 for size in (10, 1_000_000):
-    values = broadcast(spark, {"numbers": np.arange(size), "columns": np.ones((size, 2)).T})
+    columns = {"numbers": np.arange(size), "columns": np.ones((size, 2)).T}
+    values = SparkEngine(spark).broadcast(columns)
     task = lambda _: (int(values.value["numbers"].sum()), int(values.value["columns"].sum()))
     print(size, *spark.sparkContext.parallelize([0], 1).map(task).first())
 """

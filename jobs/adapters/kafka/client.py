@@ -26,7 +26,7 @@ from kafka.structs import TopicPartition
 from numpy.typing import NDArray
 from pyspark import TaskContext
 
-from stackcast.jobs.adapters.fetch.options import FetchOptions
+from stackcast.jobs.adapters.kafka.options import FetchOptions
 from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.record_batches import Aborted, Records, next_offset, read_records

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.fetch.options import fetch_options
-from stackcast.jobs.adapters.stream.input import fetch_of
+from stackcast.jobs.adapters.kafka.options import fetch_of, fetch_options
 from stackcast.udfs.errors import KafkaError
 
 pytestmark = pytest.mark.unit
