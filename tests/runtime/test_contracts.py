@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
 from virtual_time import VirtualTime
 
-from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
+from stackcast.jobs.adapters.runtime.threads import (
+    SYSTEM_THREADS,
+    Threads,
+    parallel_map,
+    wait_for_all,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -43,6 +49,65 @@ def test_a_worker_runs_calls_in_their_order_and_reports_their_errors(threads: Th
     assert calls == list(range(50)) and all(result.done() for result in results)
     with pytest.raises(ValueError, match="invalid literal"):
         failure.result()
+
+
+def test_a_started_call_returns_its_result_or_its_error(threads: Threads):
+    assert threads.start("sum", sum, [1, 2]).result() == 3
+    with pytest.raises(ValueError, match="invalid literal"):
+        threads.start("fails", int, "x").result()
+
+
+def test_a_worker_runs_as_many_calls_at_the_same_time_as_it_has_threads(threads: Threads):
+    worker, gates = threads.worker("calls", 2), [threads.clock.event() for _ in range(3)]
+    started = list[int]()
+
+    def call(number: int) -> int:
+        started.append(number)
+        gates[number].wait()
+        return number
+
+    results = [worker.submit(call, number) for number in range(3)]
+    until(threads, lambda: len(started) == 2)
+    threads.clock.sleep(0.01)
+    assert started == [0, 1]
+    gates[1].set()
+    assert results[1].result() == 1
+    until(threads, lambda: len(started) == 3)
+    assert not wait_for_all(threads, results, 0.01)
+    gates[0].set(), gates[2].set()
+    assert wait_for_all(threads, results) and [r.result() for r in results] == [0, 1, 2]
+    worker.close()
+
+
+def test_a_worker_that_is_closed_without_a_wait_cancels_calls_that_have_not_started(
+    threads: Threads,
+):
+    worker, gate, started = threads.worker("calls"), threads.clock.event(), threads.clock.event()
+
+    def call() -> str:
+        started.set()
+        gate.wait()
+        return "done"
+
+    running, waiting = worker.submit(call), worker.submit(call)
+    started.wait()
+    worker.close(wait=False)
+    assert not running.done()
+    gate.set()
+    assert running.result() == "done"
+    with pytest.raises(CancelledError):
+        waiting.result()
+
+
+def test_results_of_parallel_calls_are_in_the_order_of_their_items(threads: Threads):
+    def call(number: int) -> int:
+        threads.clock.sleep(number / 1000)
+        return 10 // number
+
+    assert parallel_map(threads, "divide", call, [5, 2, 1], 3) == [2, 5, 10]
+    assert parallel_map(threads, "divide", call, [], 3) == []
+    with pytest.raises(ZeroDivisionError):
+        parallel_map(threads, "divide", call, [1, 0], 3)
 
 
 def test_the_first_of_several_results_ends_a_wait(threads: Threads):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, NamedTuple
 
 
@@ -63,8 +63,8 @@ class VirtualTime:
 
     # Threads
 
-    def worker(self, name: str) -> _Worker:
-        return _Worker(self, name)
+    def worker(self, name: str, parallel: int = 1) -> _Worker:
+        return _Worker(self, name, parallel)
 
     def poll(self, name: str, action: Callable[[], float | None], delay: float = 0.0) -> _Poll:
         return _Poll(self, name, action, delay)
@@ -160,21 +160,30 @@ class _Future(Future[Any]):
 
 
 class _Worker:
-    def __init__(self, time: VirtualTime, name: str) -> None:
-        self._time, self._name, self._calls = time, name, list[_Future]()
+    def __init__(self, time: VirtualTime, name: str, parallel: int) -> None:
+        self._time, self._name, self._parallel = time, name, parallel
+        self._calls, self._cancelled = list[_Future](), False
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _Future:
-        earlier = self._calls[-1:]
+        earlier = [future for future in self._calls if not future.done()]
+
+        def can_start() -> bool:
+            running = sum(not future.done() for future in earlier)
+            return running < self._parallel or self._cancelled
 
         def run() -> Any:
-            self._time.block(lambda: all(future.done() for future in earlier), None)
+            self._time.block(can_start, None)
+            if self._cancelled:
+                raise CancelledError
             return call(*args, **kwargs)
 
-        self._calls.append(self._time.start(self._name, run))
+        self._calls = [*earlier, self._time.start(self._name, run)]
         return self._calls[-1]
 
-    def close(self) -> None:
-        self._time.block(lambda: all(call.done() for call in self._calls), None)
+    def close(self, wait: bool = True) -> None:
+        if wait:
+            self._time.block(lambda: all(call.done() for call in self._calls), None)
+        self._cancelled = True
 
 
 class _Poll:

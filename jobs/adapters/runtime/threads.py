@@ -1,9 +1,9 @@
-"""Background work of the driver: calls in order on one thread, and actions that repeat."""
+"""Background work of the driver: calls on threads, and actions that repeat."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -11,19 +11,25 @@ from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 Action = Callable[[], float | None]
 """A repeated action. It returns the seconds until its next call, or None to wait for `wake`."""
 
 
 class Worker(Protocol):
-    """A thread that runs calls one after the other, in the order of their submission."""
+    """Threads that start calls in the order of their submission. See `Threads.worker`."""
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call on the thread and return its future result."""
+        """Run a call on a thread and return its future result."""
 
-    def close(self) -> None:
-        """Return after all submitted calls have ended."""
+    def close(self, wait: bool = True) -> None:
+        """End the threads after their calls.
+
+        Args:
+            wait: whether to run all submitted calls, and return after they have ended. Otherwise
+                calls that have not started are cancelled, and those that run are not awaited.
+        """
 
 
 class Poll(Protocol):
@@ -47,8 +53,16 @@ class Threads(Protocol):
     def clock(self) -> Clock:
         """The clock by which the threads wait."""
 
-    def worker(self, name: str) -> Worker:
-        """Return a new thread for calls in order."""
+    def start(
+        self, name: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        """Run a call on a thread of its own, and return its future result.
+
+        The thread does not keep the process alive.
+        """
+
+    def worker(self, name: str, parallel: int = 1) -> Worker:
+        """Return new threads for calls, of which this number run at the same time."""
 
     def poll(self, name: str, action: Action, delay: float = 0.0) -> Poll:
         """Call an action after a delay in seconds, and again when its result says so."""
@@ -63,8 +77,22 @@ class SystemThreads:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
 
-    def worker(self, name: str) -> Worker:
-        return _PoolWorker(name)
+    def start(
+        self, name: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(call(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name=name, daemon=True).start()
+        return future
+
+    def worker(self, name: str, parallel: int = 1) -> Worker:
+        return _PoolWorker(name, parallel)
 
     def poll(self, name: str, action: Action, delay: float = 0.0) -> Poll:
         return _PollThread(name, action, delay, self.clock)
@@ -76,15 +104,47 @@ class SystemThreads:
 SYSTEM_THREADS = SystemThreads()
 
 
+def parallel_map(
+    threads: Threads, name: str, call: Callable[[Item], T], items: Iterable[Item], parallel: int
+) -> list[T]:
+    """Return the results of a call for each item, in the order of the items.
+
+    Args:
+        threads: threads of the driver.
+        name: name of the threads.
+        call: called once per item. Its first error is raised after all calls have ended.
+        items: arguments of the calls.
+        parallel: number of calls that run at the same time.
+    """
+    worker = threads.worker(name, parallel)
+    try:
+        results = [worker.submit(call, item) for item in items]
+    finally:
+        worker.close()
+    return [result.result() for result in results]
+
+
+def wait_for_all(
+    threads: Threads, futures: Sequence[Future[Any]], seconds: float | None = None
+) -> bool:
+    """Return True after all futures have ended, or False after this time."""
+    deadline = None if seconds is None else threads.clock.monotonic() + seconds
+    while pending := [future for future in futures if not future.done()]:
+        left = None if deadline is None else deadline - threads.clock.monotonic()
+        if not threads.wait(pending, left):
+            return False
+    return True
+
+
 class _PoolWorker:
-    def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+    def __init__(self, name: str, parallel: int) -> None:
+        self._pool = ThreadPoolExecutor(parallel, thread_name_prefix=name)
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         return self._pool.submit(call, *args, **kwargs)
 
-    def close(self) -> None:
-        self._pool.shutdown(wait=True)
+    def close(self, wait: bool = True) -> None:
+        self._pool.shutdown(wait, cancel_futures=not wait)
 
 
 class _PollThread:
