@@ -105,11 +105,11 @@ def text_of(result: Row) -> str:
         lines += [f"  {name} = {value}" for name, value in event.items()]
     lines += ["", "subscriptions"]
     matching = [rule for rule in result["rules"] if rule["matches"]]
-    others = sorted((rule for rule in result["rules"] if not rule["matches"]), key=_distance)
-    for rule in [*matching, *others[:_MAX_OTHERS]]:
+    nearest = sorted((rule for rule in result["rules"] if not rule["matches"]), key=_distance)
+    for rule in [*matching, *nearest[:_MAX_OTHERS]]:
         lines += _rule(rule)
-    if len(others) > _MAX_OTHERS:
-        lines.append(f"  {len(others) - _MAX_OTHERS} more do not match; --json prints them")
+    if len(nearest) > _MAX_OTHERS:
+        lines.append(f"  {len(nearest) - _MAX_OTHERS} more do not match; --json prints them")
     for frame in result["frames"]:
         kind = "packet" if result["settings"].get("match") == "network" else "frame"
         source = f"{kind} from {frame['publisher']}"

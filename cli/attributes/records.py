@@ -43,7 +43,7 @@ class Faults:
     def __init__(self, noun: str) -> None:
         self.noun = noun
         self._counts: Counter[str] = Counter()
-        self._others = 0
+        self._skipped = 0
 
     def report(self, place: int, reason: str, field: str = "") -> None:
         """Print and count a fault.
@@ -77,7 +77,7 @@ class Faults:
 
     def skip(self, count: int) -> None:
         """Count records that are neither events nor faults."""
-        self._others += count
+        self._skipped += count
 
     def end(self, done: str, rounded: RoundedValues | None = None) -> None:
         """Print a summary on standard error.
@@ -92,8 +92,8 @@ class Faults:
         if rounded is not None and rounded.count:
             typer.echo(str(rounded), err=True)
         counts = "".join(f", {count:,} {reason}" for reason, count in self._counts.most_common())
-        others = f", {self._others:,} other {self.noun}s skipped" if self._others else ""
-        typer.echo(f"{done}{counts}{others}", err=True)
+        skipped = f", {self._skipped:,} other {self.noun}s skipped" if self._skipped else ""
+        typer.echo(f"{done}{counts}{skipped}", err=True)
         if self._counts:
             raise typer.Exit(1)
 

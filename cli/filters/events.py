@@ -52,7 +52,7 @@ class MatchingRules:
         self._blocks = read.blocks
         numbers = zip(file.valid, read.outcome.tolist(), strict=True)
         self._actions = [(index, read.outcomes[number]) for index, number in numbers]
-        self.parsed = {file.valid[at]: rule for at, rule in read.rules}
+        self.parsed = {file.valid[index]: rule for index, rule in read.rules}
         updating = [
             number
             for number, actions in enumerate(read.outcomes)
@@ -92,7 +92,7 @@ SHOWN_RULES = 20
 _COUNTED = ("true", "false", "unknown", "decided")
 
 
-def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> Json:
+def explain_event(file: RuleFile, text: str, after: str, most: int | None) -> Json:
     """Return an event, its path through the tables, its ports and actions, and the rules.
 
     The ``index`` of the result lists the terms of the indexes that are true, and ``at_leaf`` the
@@ -103,7 +103,7 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
         file: the rules.
         text: the event, a line as for ``match``.
         after: file of earlier events; empty if there are none.
-        others: largest number of rules that do not match; None for all.
+        most: largest number of rules that do not match; None for all.
 
     Raises:
         EventError: the event cannot be read.
@@ -122,15 +122,15 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
     shown, left_out = [], 0
     for index in file.valid:
         may_match = index in rules.parsed or index in plain
-        if not may_match and others is not None and others <= 0:
+        if not may_match and most is not None and most <= 0:
             left_out += 1
             continue
         result = evaluate_rule(rules.rule(index), event.values, specification, state, cells)
-        if not result.matches and others is not None:
-            if others <= 0:
+        if not result.matches and most is not None:
+            if most <= 0:
                 left_out += 1
                 continue
-            others -= 1
+            most -= 1
         shown.append({"rule": index, **rule_place(file, index), **evaluation_json(result)})
     explainer = Explainer(grouped, specification)
     path = explainer.path(event.values, event.message_type, cells)

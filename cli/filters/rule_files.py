@@ -151,31 +151,31 @@ def _faults(
     texts: Sequence[str], specification: Specification, framing: bool
 ) -> list[tuple[int, SubscriptionError]]:
     faults: dict[int, SubscriptionError] = {}
-    others: list[tuple[int, Rule]] = []
+    valid: list[tuple[int, Rule]] = []
     if framing:
         for index, text in enumerate(texts):
             try:
-                others.append((index, parse_rule(text, specification, framing=True)))
+                valid.append((index, parse_rule(text, specification, framing=True)))
             except SubscriptionError as error:
                 faults[index] = error
     else:
         read: RuleTable = read_table(texts, specification)
         faults.update(read.errors)
-        others = list(read.rules)
+        valid = list(read.rules)
         updating = {
             number
             for number, actions in enumerate(read.outcomes)
             if any(isinstance(action, Update) for action in actions)
         }
         if updating:
-            parsed = {index for index, _ in others}
-            others += [
+            parsed = {index for index, _ in valid}
+            valid += [
                 (index, parse_rule(texts[index], specification))
                 for index, number in enumerate(read.outcome.tolist())
                 if number in updating and index not in parsed
             ]
     functions: dict[str, Any] = {}
-    for index, rule in sorted(others, key=lambda pair: pair[0]):
+    for index, rule in sorted(valid, key=lambda pair: pair[0]):
         try:
             updates = actions_of(rule.actions)[2]
             for term in split(rule.condition, specification, updates, functions, True).terms:

@@ -119,13 +119,13 @@ def event_text(explanation: Json) -> str:
         lines += [f"  {term['text']}: {_action_text(term)}" for term in explanation["index"]]
         lines += ["", f"together: {_action_text(explanation)}"]
     matching = [rule for rule in explanation["rules"] if rule["matches"]]
-    others = [rule for rule in explanation["rules"] if not rule["matches"]]
+    unmatched = [rule for rule in explanation["rules"] if not rule["matches"]]
     lines += ["", f"rules that match: {len(matching):,}"]
     for rule in matching:
         lines += _rule_lines(rule)
     left_out = explanation["rules_left_out"]
-    lines += ["", f"rules that do not match: {len(others) + left_out:,}"]
-    for rule in others:
+    lines += ["", f"rules that do not match: {len(unmatched) + left_out:,}"]
+    for rule in unmatched:
         lines += _rule_lines(rule)
     if left_out:
         lines.append(f"  and {left_out:,} more: see --all")

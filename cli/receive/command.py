@@ -2,236 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
-
 import typer
 
-from stackcast.cli.options import (
-    DeploymentWidths,
-    EventAttributes,
-    EventEncoding,
-    Json,
-    MessageEncoding,
-    SettingsFile,
-    check_name,
+from stackcast.cli.option_groups import takes_groups
+from stackcast.cli.options import check_name
+from stackcast.cli.receive.options import (
+    EventOptions,
+    OutputOptions,
+    RecoveryOptions,
+    StreamOptions,
+    TopicOptions,
+    TrialOptions,
 )
 
 
+@takes_groups
 def receive(
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            metavar="IP",
-            help="Multicast group of the stream",
-            show_default="that of the properties file, or 233.54.12.1",
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=1,
-            max=65535,
-            help="UDP port of the stream",
-            show_default="that of the properties file, or 26400",
-        ),
-    ] = None,
-    interface: Annotated[
-        str,
-        typer.Option(
-            "--interface",
-            metavar="NAME",
-            help="Name or address of the network interface to receive on; datagrams on other "
-            "interfaces are ignored",
-            show_default="the interface of the route to the group",
-        ),
-    ] = "",
-    listen: Annotated[
-        str,
-        typer.Option(
-            "--listen",
-            metavar="HOST:PORT",
-            help="Receive unicast datagrams at this address instead of joining the group",
-        ),
-    ] = "",
-    event_frames: Annotated[
-        EventEncoding | None,
-        typer.Option(
-            "--event-frames",
-            help="Receive frames of attribute/value events in this encoding, which have no IP "
-            "header, as switches that match send them",
-            show_default="that of the properties file, if switches match",
-        ),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            metavar="IP",
-            help="Accept only datagrams from this publisher; may be repeated",
-            show_default="all addresses except those of this host",
-        ),
-    ] = None,
-    summary_port: Annotated[
-        int | None,
-        typer.Option(
-            "--summary-port",
-            min=0,
-            max=65535,
-            help="UDP port for summaries; 0 disables them",
-            show_default="that of the properties file, or 26401",
-        ),
-    ] = None,
-    summary_address: Annotated[
-        str,
-        typer.Option(
-            "--summary-address",
-            metavar="IP",
-            help="Address of this host that summaries are sent to, if switches match",
-        ),
-    ] = "",
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file",
-            metavar="FILE",
-            help="Keys of this host; only authentic summaries are accepted",
-        ),
-    ] = None,
-    rerequest: Annotated[
-        str | None,
-        typer.Option(
-            "--rerequest",
-            metavar="HOST:PORT",
-            help="Address of the re-request service; an empty value only reports losses",
-            show_default="that of the properties file",
-        ),
-    ] = None,
-    name: Annotated[
-        str,
-        typer.Option(
-            "--name",
-            metavar="NAME",
-            help="Name of this host, if the re-request service identifies hosts by name",
-        ),
-    ] = "",
-    from_start: Annotated[
-        bool,
-        typer.Option("--from-start", help="Also request all earlier notifications"),
-    ] = False,
-    silence: Annotated[
-        float,
-        typer.Option(
-            "--silence",
-            metavar="SECONDS",
-            min=0.01,
-            help="Time in seconds without summaries before a request",
-        ),
-    ] = 5.0,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            min=0.001,
-            help="Longest wait in seconds for the first answer to a request",
-        ),
-    ] = 0.25,
-    give_up: Annotated[
-        float,
-        typer.Option(
-            "--give-up",
-            metavar="SECONDS",
-            min=0,
-            help="Time in seconds before a missing range counts as lost; 0 means never",
-        ),
-    ] = 0.0,
-    keep: Annotated[
-        int,
-        typer.Option(
-            "--keep",
-            min=2,
-            show_default="131,072",
-            help="Largest number of notifications per session that are kept until a summary "
-            "confirms them",
-        ),
-    ] = 1 << 17,
-    topic: Annotated[
-        str,
-        typer.Option(
-            "--topic",
-            metavar="NAME",
-            help="Receive only the sessions of this topic, including those that send nothing",
-        ),
-    ] = "",
-    topic_id: Annotated[
-        str | None,
-        typer.Option(
-            "--topic-id",
-            metavar="ID",
-            help="Id of --topic, as 'kafka-topics.sh --describe' prints it; an empty value if the "
-            "broker is older than Kafka 2.8",
-        ),
-    ] = None,
-    generation: Annotated[
-        int,
-        typer.Option(
-            "--generation", min=0, help="Number of times that --topic has begun new sessions"
-        ),
-    ] = 0,
-    partitions: Annotated[
-        int, typer.Option("--partitions", min=1, help="Number of partitions of --topic")
-    ] = 1,
-    seconds: Annotated[
-        float,
-        typer.Option(
-            "--seconds",
-            metavar="SECONDS",
-            min=0,
-            help="Time in seconds after which the command ends; 0 runs until Ctrl-C",
-        ),
-    ] = 0.0,
-    drop: Annotated[
-        float,
-        typer.Option(
-            "--drop",
-            metavar="SHARE",
-            min=0,
-            max=1,
-            help="Share of datagrams to discard, to test the recovery of losses",
-        ),
-    ] = 0.0,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of --drop; the same seed repeats the losses")
-    ] = 1,
-    attributes: EventAttributes = None,
-    encoding: MessageEncoding = None,
-    widths: DeploymentWidths = None,
-    properties_file: SettingsFile = None,
-    order: Annotated[
-        Literal["arrival", "sequence"],
-        typer.Option("--order", help="Order in which messages are printed or forwarded"),
-    ] = "arrival",
-    forward: Annotated[
-        str,
-        typer.Option(
-            "--forward",
-            metavar="HOST:PORT",
-            help="Send each datagram once, unchanged, to this address instead of printing it",
-        ),
-    ] = "",
-    receipts: Annotated[
-        Path | None,
-        typer.Option(
-            "--receipts",
-            metavar="FILE",
-            help="Write each datagram, preceded by its length, to this file instead of printing it",
-        ),
-    ] = None,
-    as_hex: Annotated[bool, typer.Option("--hex", help="Print messages as hex")] = False,
-    as_json: Json = False,
+    stream: StreamOptions,
+    recovery: RecoveryOptions,
+    topic: TopicOptions,
+    trial: TrialOptions,
+    events: EventOptions,
+    output: OutputOptions,
 ) -> None:
     """Print each message for this host once, and request lost messages again.
 
@@ -244,72 +36,20 @@ def receive(
     session is not authentic, if nothing was received and the kernel shows why, or if the kernel
     dropped datagrams and --rerequest is not given.
     """
-    if forward and receipts:
-        raise typer.BadParameter("give either --forward or --receipts")
-    _check_topic(topic, topic_id, generation, partitions)
-    if summary_address and listen:
-        raise typer.BadParameter(
-            "--summary-address cannot be given with --listen, whose address receives the summaries"
-        )
-    if summary_address and summary_port == 0:
-        raise typer.BadParameter("--summary-address needs a --summary-port other than 0")
-    if name:
-        check_name("--name", name)
+    output.check()
+    topic.check()
+    stream.check()
+    if recovery.name:
+        check_name("--name", recovery.name)
     from stackcast.cli.deployment import read_deployment  # noqa: PLC0415
     from stackcast.cli.receive import receiving  # noqa: PLC0415
 
-    deployment = read_deployment(properties_file, attributes, encoding or event_frames, widths)
-    options = receiving.ReceiveOptions(
-        group=group,
-        port=port,
-        interface=interface,
-        listen=listen,
-        event_frames=event_frames,
-        sources=source or (),
-        summary_port=summary_port,
-        summary_address=summary_address,
-        key_file=key_file,
-        rerequest=rerequest,
-        name=name,
-        from_start=from_start,
-        silence=silence,
-        timeout=timeout,
-        give_up=give_up,
-        keep=keep,
-        topic=topic,
-        topic_id=topic_id or "",
-        generation=generation,
-        partitions=partitions,
-        seconds=seconds,
-        drop=drop,
-        seed=seed,
-        order=order,
-        forward=forward,
-        receipts=receipts,
-        as_hex=as_hex,
-        as_json=as_json,
+    deployment = read_deployment(
+        events.properties_file,
+        events.attributes,
+        events.encoding or stream.event_frames,
+        events.widths,
     )
+    options = receiving.ReceiveOptions(stream, recovery, topic, trial, output)
     if not receiving.receive(options, deployment):
         raise typer.Exit(1)
-
-
-def _check_topic(topic: str, topic_id: str | None, generation: int, partitions: int) -> None:
-    """Check the options that name sessions.
-
-    Raises:
-        typer.BadParameter: an option needs another one, or the topic is not a valid name.
-    """
-    if topic:
-        check_name("--topic", topic)
-        if topic_id is None:
-            raise typer.BadParameter(
-                "--topic needs --topic-id, because sessions depend on the id: see "
-                "'kafka-topics.sh --describe'"
-            )
-        if topic_id:
-            check_name("--topic-id", topic_id)
-        return
-    given = {"--topic-id": topic_id, "--generation": generation, "--partitions": partitions > 1}
-    for option, value in given.items():
-        if value:
-            raise typer.BadParameter(f"{option} needs --topic")

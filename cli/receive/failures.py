@@ -28,8 +28,8 @@ class Failures:
     def add(self, activity: str, error: OSError) -> None:
         """Count an error."""
         self.counts[activity] += 1
-        now = time.monotonic()
-        if now - self._reported.get(activity, -_QUIET_SECONDS) >= _QUIET_SECONDS:
-            self._reported[activity] = now
+        moment = time.monotonic()
+        if moment - self._reported.get(activity, -_QUIET_SECONDS) >= _QUIET_SECONDS:
+            self._reported[activity] = moment
             number = self.counts[activity]
             tell(f"{activity}: {error.strerror or error}; the stream continues ({number:,} so far)")

@@ -49,31 +49,31 @@ class HostWatch:
     Args:
         wires: sockets to watch.
         where: address and interface, for messages.
-        now: monotonic clock, seconds.
+        moment: monotonic clock, seconds.
     """
 
-    def __init__(self, wires: Wires, where: str, now: float) -> None:
+    def __init__(self, wires: Wires, where: str, moment: float) -> None:
         self._wires = wires
         self._where = where
-        self._tick_at = now
+        self._tick_at = moment
         self._drops = 0
-        self._drops_at = now
-        self._start_silence(now)
+        self._drops_at = moment
+        self._start_silence(moment)
 
-    def check(self, now: float) -> None:
+    def check(self, moment: float) -> None:
         """Renew and report if due. Most calls only compare the time."""
-        if now < self._tick_at:
+        if moment < self._tick_at:
             return
-        self._tick_at = now + _TICK
-        self._report_drops(now)
+        self._tick_at = moment + _TICK
+        self._report_drops(moment)
         if self._wires.heard != self._heard:
             if self._causes is not None:
                 tell(f"{self._where}: datagrams arrive again")
-            self._start_silence(now)
-        elif now >= self._renew_at:
-            self._break_silence(now)
+            self._start_silence(moment)
+        elif moment >= self._renew_at:
+            self._break_silence(moment)
 
-    def end(self, now: float) -> bool:
+    def end(self, moment: float) -> bool:
         """Report why nothing was received at all.
 
         Returns:
@@ -84,30 +84,30 @@ class HostWatch:
         membership = self._wires.membership
         causes = self._find_causes(membership.fault() if membership else "")
         if causes != self._causes:
-            self._report(now, causes)
+            self._report(moment, causes)
         return bool(causes)
 
-    def _start_silence(self, now: float) -> None:
+    def _start_silence(self, moment: float) -> None:
         self._heard = self._wires.heard
-        self._since = now
+        self._since = moment
         self._counters = read_counters()
         self._causes: dict[str, str] | None = None
-        self._renew_at = now + _SILENCE
-        self._report_at = now + _SILENCE
+        self._renew_at = moment + _SILENCE
+        self._report_at = moment + _SILENCE
 
-    def _break_silence(self, now: float) -> None:
+    def _break_silence(self, moment: float) -> None:
         membership = self._wires.membership
         fault = membership.fault() if membership else ""
         causes = self._find_causes(fault)
         error = membership.renew() if membership else ""
         if error:
             causes[error] = error
-        silence = now - self._since
+        silence = moment - self._since
         # A missing interface may return at any time; looking for it sends nothing to the network.
-        self._renew_at = now + (_TICK if fault else min(silence, _LONGEST_PAUSE))
-        if now >= self._report_at or causes.keys() != (self._causes or {}).keys():
-            self._report(now, causes, renewed=bool(membership) and not error)
-            self._report_at = now + silence
+        self._renew_at = moment + (_TICK if fault else min(silence, _LONGEST_PAUSE))
+        if moment >= self._report_at or causes.keys() != (self._causes or {}).keys():
+            self._report(moment, causes, renewed=bool(membership) and not error)
+            self._report_at = moment + silence
 
     def _find_causes(self, fault: str) -> dict[str, str]:
         """Return a fault of the membership, and counters that rose, each with what to do."""
@@ -119,18 +119,18 @@ class HostWatch:
                 causes[name] = f"{counter} in {file} rose by {rise:,}: {remedy}"
         return causes
 
-    def _report(self, now: float, causes: dict[str, str], renewed: bool = False) -> None:
+    def _report(self, moment: float, causes: dict[str, str], renewed: bool = False) -> None:
         self._causes = causes
         joined = ", joined again" if renewed else ""
-        tell(f"{self._where}: nothing received for {now - self._since:.0f} s{joined}")
+        tell(f"{self._where}: nothing received for {moment - self._since:.0f} s{joined}")
         for text in causes.values() or [_NO_CAUSE]:
             tell(f"  {text}")
 
-    def _report_drops(self, now: float) -> None:
+    def _report_drops(self, moment: float) -> None:
         drops = self._wires.drops()
-        if drops > self._drops and now >= self._drops_at:
+        if drops > self._drops and moment >= self._drops_at:
             self._drops = drops
-            self._drops_at = now + _DROPS_PAUSE
+            self._drops_at = moment + _DROPS_PAUSE
             tell(
                 f"{self._where}: {drops:,} datagrams dropped by this host's kernel so far, because "
                 "receive buffers were full or checksums wrong"

@@ -29,14 +29,14 @@ class KeyFile:
         self._keys = HostKeys(keys_in(path))
         self._next = 0.0
 
-    def keys(self, now: float) -> HostKeys:
+    def keys(self, moment: float) -> HostKeys:
         """Return the keys of the file, or its last valid keys.
 
         Args:
-            now: monotonic clock, in seconds.
+            moment: monotonic clock, in seconds.
         """
-        if now >= self._next:
-            self._next = now + _SECONDS
+        if moment >= self._next:
+            self._next = moment + _SECONDS
             if (state := self._state()) != self._seen:
                 self._seen = state
                 try:

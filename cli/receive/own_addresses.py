@@ -31,9 +31,9 @@ class OwnAddresses:
         self._read_at = -math.inf
 
     def __contains__(self, address: object) -> bool:
-        now = time.monotonic()
-        if now - self._read_at >= _SECONDS:
-            self._addresses, self._read_at = interface_addresses(), now
+        moment = time.monotonic()
+        if moment - self._read_at >= _SECONDS:
+            self._addresses, self._read_at = interface_addresses(), moment
         return address in self._addresses or is_loopback(str(address))
 
 

@@ -132,7 +132,7 @@ class DeployedRules:
         rows = self.rows(SUBSCRIPTIONS)
         name = _free_id(draft.subscriber, rows) if draft.name is None else draft.name
         before = [row for row in rows if row["id"] == name]
-        others = [row for row in rows if row["id"] != name]
+        other_rows = [row for row in rows if row["id"] != name]
         if len(before) > 1:
             raise _several_rows(name, before)
         if before and not replace:
@@ -143,7 +143,7 @@ class DeployedRules:
             )
         form = draft.format or self.usual_format(rows)
         subscription = Subscription(name, draft.subscriber, text)
-        check = self.check(subscription, form, others)
+        check = self.check(subscription, form, other_rows)
         if check.rejection is not None:
             _print_fault("rule", check.rejection.code, check.rejection)
             typer.echo("the rule is not written", err=True)
@@ -191,7 +191,7 @@ class DeployedRules:
         if len(chosen) > 1:
             raise _several_rows(name, chosen)
         (row,) = chosen
-        version = self.write(name, before, [other for other in before if other is not row])
+        version = self.write(name, before, [row_ for row_ in before if row_ is not row])
         _print_edit(f"removed rule {name} of {row['subscriber']}", version)
         if not row["enabled"]:
             return 0
@@ -413,8 +413,8 @@ def _print_fault(name: str, code: str, fault: Any) -> None:
 
 def _free_id(host: str, rows: Sequence[Row]) -> str:
     """Return HOST-1, or the first such name with a higher number that no row has."""
-    taken = {row["id"] for row in rows}
-    return next(name for number in count(1) if (name := f"{host}-{number}") not in taken)
+    used_ids = {row["id"] for row in rows}
+    return next(name for number in count(1) if (name := f"{host}-{number}") not in used_ids)
 
 
 def _user() -> str:

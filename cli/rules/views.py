@@ -98,8 +98,8 @@ def _remarks(row: Row) -> list[str]:
 
 
 def _indented(text: str, width: int) -> str:
-    first, *others = (printable(line) for line in text.split("\n"))
-    return "\n".join([first, *(" " * width + line for line in others)])
+    first, *following = (printable(line) for line in text.split("\n"))
+    return "\n".join([first, *(" " * width + line for line in following)])
 
 
 def _time(time: dt.datetime) -> str:

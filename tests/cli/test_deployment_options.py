@@ -14,7 +14,8 @@ from deltalake import write_deltalake
 from stackcast.cli import deployment as deployment_module
 from stackcast.cli.attributes.event_lines import EventReader
 from stackcast.cli.deployment import read_deployment
-from stackcast.cli.receive.receiving import LineOutlet, _service
+from stackcast.cli.receive.outlets import LineOutlet
+from stackcast.cli.receive.receiving import _service
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.lab.traffic.packets import write_records
 from stackcast.udfs.messages.attributes.events import Widths

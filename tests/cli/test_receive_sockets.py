@@ -16,7 +16,8 @@ from lossy_network import notification, summary_bytes
 from stackcast.cli.receive import failures as failures_module
 from stackcast.cli.receive.failures import Failures
 from stackcast.cli.receive.host_watch import HostWatch
-from stackcast.cli.receive.receiving import ForwardOutlet, run
+from stackcast.cli.receive.outlets import ForwardOutlet
+from stackcast.cli.receive.receiving import run
 from stackcast.cli.receive.sockets import Wires
 from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from stackcast.udfs.stop_request import StopRequest
