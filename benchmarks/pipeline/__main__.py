@@ -3,10 +3,10 @@
     ./spark-submit.sh bench pipeline [PART ...] [--quick]
 
 Prints one line of JSON per measurement; lines named ``floor`` compare a result with its target. The
-parts are throughput, cases, peers, latency, realtime, start, memory, proof, source and growth;
-without a part, all of them run. ``--minutes`` sets how long the throughput of each program is
-measured, in runs of a minute; the default is five. ``--quick`` uses fewer records and points, and a
-quarter of a minute. Lines are stored under ``var/bench``; ``document`` draws
+parts are throughput, cases, peers, latency, realtime, spark_realtime, start, memory, proof, source
+and growth; without a part, all of them run. ``--minutes`` sets how long the throughput of each
+program is measured, in runs of a minute; the default is five. ``--quick`` uses fewer records and
+points, and a quarter of a minute. Lines are stored under ``var/bench``; ``document`` draws
 docs/pictures/pipeline-*.svg and writes the tables of docs/results/pipeline-*.md from the last run
 of each part.
 """
@@ -31,6 +31,7 @@ PARTS = (
     "peers",
     "latency",
     "realtime",
+    "spark_realtime",
     "start",
     "memory",
     "proof",

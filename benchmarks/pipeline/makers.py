@@ -20,6 +20,7 @@ from benchmarks.pipeline.ways import Way
 from benchmarks.pipeline.workload import Packets
 from benchmarks.pipeline.world import PARTITIONS, World
 from benchmarks.support.results import FOLDER
+from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.formats import sources
 from stackcast.jobs.adapters.planning.plans import Plans
 from stackcast.jobs.adapters.planning.versions import BatchVersions
@@ -66,13 +67,23 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=False, stdout=sys.stderr)
 
 
+def compile_tables(world: World, settings: Settings) -> tuple[Plan, Any]:
+    """Return plan and header stacks of the tables of settings, with all stacks computed."""
+    tables = Tables(world.spark, settings.tables)
+    versions = BatchVersions(tables, settings.topic, sources(settings)).current()
+    compilation = Plans(settings, tables).at(versions).compilation
+    for receivers in compilation.receiver_sets:
+        compilation.header_stacks.of(receivers)
+    return compilation.with_known().plan, compilation.header_stacks
+
+
 class Makers:
     """Makes ways by their names (`benchmarks.pipeline.throughput`), each not started yet."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._base = world.settings("none", wire=world.tunnel)
-        self.plan, self._stacks = self._compiled()
+        self.plan, self._stacks = compile_tables(world, self._base)
         self.oracle = Oracle(self.plan, self._stacks, world.rules)
 
     @cached_property
@@ -173,15 +184,6 @@ class Makers:
         }
         path.write_bytes(pickle.dumps(told | more))
         return str(path)
-
-    def _compiled(self) -> tuple[Plan, Any]:
-        """Plan and header stacks of the tables, with all stacks worked out."""
-        tables = Tables(self._world.spark, self._base.tables)
-        versions = BatchVersions(tables, self._base.topic, sources(self._base)).current()
-        compilation = Plans(self._base, tables).at(versions).compilation
-        for receivers in compilation.receiver_sets:
-            compilation.header_stacks.of(receivers)
-        return compilation.with_known().plan, compilation.header_stacks
 
     @cached_property
     def _file(self) -> Path:

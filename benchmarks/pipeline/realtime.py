@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from benchmarks.pipeline import latency
 from benchmarks.pipeline.latency import feed, quantiles
@@ -33,7 +34,7 @@ def run(world: World, lines: Lines) -> None:
         world.receiver(settings.port) as receiver,
         Job(settings, world.fresh("realtime.log"), spark=slots) as job,
     ):
-        await_first(world, topic, receiver, job)
+        await_first(world, topic, receiver, job.check)
         feed(world, topic, packets, STEADY[0], STEADY[1] * scale)
         for rate, floors in RATES.items():
             feed(world, topic, packets, rate, WARM_UP * scale)
@@ -48,8 +49,20 @@ def run(world: World, lines: Lines) -> None:
                 lines.floor(what, seen[f"{name}_ms"], floor, "ms")
 
 
-def await_first(world: World, topic: str, receiver: FrameReceiver, job: Job) -> None:
-    """Feed a little until a frame arrives. Raises TimeoutError, or RuntimeError if the job ends."""
+def await_first(
+    world: World, topic: str, receiver: FrameReceiver, check: Callable[[], None]
+) -> None:
+    """Feed a few records until a frame arrives.
+
+    Args:
+        world: world of the benchmark.
+        topic: topic to feed.
+        receiver: far end of the wire.
+        check: raises the error of the program if it has ended.
+
+    Raises:
+        TimeoutError: no frame arrived within `PATIENCE`.
+    """
     matching = latency.full_match(world)
     arrived = threading.Event()
 
@@ -62,9 +75,9 @@ def await_first(world: World, topic: str, receiver: FrameReceiver, job: Job) -> 
     deadline = time.monotonic() + PATIENCE
     try:
         while not len(receiver.taken()):
-            job.check()
+            check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no frame within {PATIENCE:g} s; the job's log is {job.log}")
+                raise TimeoutError(f"no frame within {PATIENCE:g} s")
             time.sleep(0.2)
     finally:
         arrived.set()

@@ -30,7 +30,7 @@ from stackcast.lab.traffic.packets import groups
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.udfs.errors import StreamError
-from stackcast.udfs.filters.subscriptions import Subscription, check
+from stackcast.udfs.filters.subscriptions import CheckedRule, Subscription, check
 from stackcast.udfs.messages.reference import build_packet
 from stackcast.udfs.messages.specification import Specification
 from stackcast.udfs.network.rows import network_to_rows, tree_to_row
@@ -120,11 +120,14 @@ class Deployment:
 
     def committed(self) -> int:
         """Returns the last batch, or -1 if Spark has not committed it or there is none."""
-        commits = Path(self.settings.checkpoint, "commits")
-        names = [path.name for path in commits.glob("[0-9]*")]
         begun = [p.name for p in Path(self.settings.checkpoint, "offsets").glob("[0-9]*")]
-        last = max(map(int, names), default=-1)
+        last = self.last_slice()
         return last if last == max(map(int, begun), default=-1) else -1
+
+    def last_slice(self) -> int:
+        """Returns the last slice or batch that is committed, or -1 if there is none."""
+        names = (path.name for path in Path(self.settings.checkpoint, "commits").glob("[0-9]*"))
+        return max(map(int, names), default=-1)
 
     def offsets(self, batch: int) -> dict[int, int]:
         """Returns the offset at which a batch ended, by partition."""
@@ -280,16 +283,21 @@ def expected(
 
     granted: by version of table `grants`, the rules that may be live; None: all.
     """
-    batches = []
-    for row in sorted(tables.rows("egress_ledger"), key=lambda row: row["started_at"]):
-        version = dict(row["versions"])["subscriptions"]
-        live = None if granted is None else granted[dict(row["versions"])["grants"]]
+
+    @cache
+    def rules_at(version: int, grants: int | None) -> Sequence[CheckedRule]:
+        live = None if granted is None else granted[grants]
         rows = [
             Subscription(r["id"], r["subscriber"], r["filter"])
             for r in tables.rows("subscriptions", version)
             if r["enabled"] and (live is None or r["id"] in live)
         ]
-        rules, _ = check(rows, specification, set(hosts), settings.publisher)
+        return check(rows, specification, set(hosts), settings.publisher)[0]
+
+    batches = []
+    for row in sorted(tables.rows("egress_ledger"), key=lambda row: row["started_at"]):
+        versions = dict(row["versions"])
+        rules = rules_at(versions["subscriptions"], versions.get("grants"))
         offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
         batches.append(verification.Batch(row["batch_id"], offsets, rules))
     made = verification.expected(topics.read_all(), batches, specification, kafka_topic(settings))

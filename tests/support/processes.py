@@ -93,6 +93,7 @@ LONG = {
     "test_doc_states": 350,
     "test_doc_attributes": 250,
     "test_embedded": 250,
+    "test_soak": 400,
     "test_tutorial": 200,
     "test_state_kills": 150,
     "test_program_numbers": 130,

@@ -3,7 +3,8 @@
 Each test has one tier, the mark that is closest to it: that of its parameters, its own, or the
 ``pytestmark`` of its file. A plain run takes ``unit`` and ``integration``. ``--all`` adds ``long``,
 and each property test then tries its full number of examples. ``--part N`` takes one of `PARTS`
-equal parts of what ``--all`` adds, so that consecutive commits run all of it in turn.
+equal parts of what ``--all`` adds, so that consecutive commits run all of it in turn. ``--soak N``
+takes only the soak test, for N minutes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ TIERS = ("unit", "integration", "long")
 NEEDS = {"p4c": "p4c", "bmv2": "BMv2", "s3": "object storage"}
 #: Together with the tests of README's command, a part takes less than half an hour on two cores.
 PARTS = 12
+#: With fewer minutes, too few samples follow the warm-up.
+SHORTEST_SOAK = 1
+SOAK = Path("tests", "realtime", "test_soak.py")
 
 
 class OpensServerError(AssertionError):
@@ -42,6 +46,12 @@ def add_options(parser: pytest.Parser) -> None:
         help=f"run only part N (0 to {PARTS - 1}) of the tests that --all adds; "
         "'commit' means the number of commits modulo the number of parts",
     )
+    group.addoption(
+        "--soak",
+        metavar="MINUTES",
+        type=float,
+        help="run only the soak test, for this time (5 minutes in the long tier)",
+    )
     group.addoption("--p4c", metavar="FILE", help="path of p4c-bm2-ss; adds the tests that need it")
     group.addoption(
         "--bmv2", metavar="FILE", help="path of simple_switch_grpc; adds the tests that need it"
@@ -55,13 +65,18 @@ def add_options(parser: pytest.Parser) -> None:
 
 def runs_long(config: pytest.Config) -> bool:
     """Returns whether a run takes the long tier, or a part of it."""
-    return config.getoption("all_tiers") or config.getoption("--part") is not None
+    options = ("all_tiers", "--part", "--soak")
+    return any(config.getoption(name) not in (None, False) for name in options)
 
 
 def configure(config: pytest.Config) -> None:
     """Resolve the part, and take ``-m unit`` for a tier: pytest would also select by file marks."""
     # The processes of pytest-xdist parse the command line again.
     config.option.part = _part(config.getoption("--part"))
+    if config.getoption("--soak") is not None:
+        if config.getoption("--soak") < SHORTEST_SOAK:
+            raise pytest.UsageError(f"--soak: expected at least {SHORTEST_SOAK} minutes")
+        config.args = [str(config.rootpath / SOAK)]
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Summary(), "tier-summary")
     config.option.tier = config.option.markexpr if config.option.markexpr in TIERS else ""
@@ -158,7 +173,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
             if name == config.option.tier:
                 chosen.append(item)
                 continue
-        elif name == "long" and not config.getoption("all_tiers"):
+        elif name == "long" and not runs_long(config):
             left_out["long"] += 1
         else:
             chosen.append(item)
