@@ -15,29 +15,26 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+from stackcast.jobs.command_lines.attribute_stream import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.stream import checks, micro_batches
 from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
-from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions
 from stackcast.udfs.messages.attributes.registry import FORMAT
 
 
 def main(arguments: list[str]) -> int:
-    parser = micro_batches.command_line(__doc__)
-    add_arguments(
-        parser,
-        without=("symbols", "session"),
-        texts={
-            "speed": "publishing speed: full (no limit), or events per second (default: 2,000, or "
-            "full if switches match)"
-        },
-    )
-    asked = parser.parse_args(arguments)
+    command_line = parser(__doc__)
+    asked = command_line.parse_args(arguments)
     if asked.speed == "recorded":
-        parser.error("argument --speed: events of sensors have no recorded timestamps")
+        command_line.error("argument --speed: events of sensors have no recorded timestamps")
     consent = Consent(asked.take_over, asked.accept_truncation)
     return application.run(partial(deliver, consent=consent, options=RunOptions.of(asked)))
 

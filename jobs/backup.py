@@ -16,9 +16,12 @@ import json
 import logging
 import sys
 from functools import partial
-from pathlib import Path
 
-from stackcast.command_line import ArgumentParser
+from stackcast.jobs.command_lines.backup import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -28,19 +31,7 @@ log = logging.getLogger("stackcast.backup")
 
 
 def main(arguments: list[str]) -> int:
-    return application.run(partial(work, parser().parse_args(arguments)))
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(prog="backup.py", description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of the backup")
-    parser.add_argument(
-        "--restore", action="store_true", help="restore from FOLDER instead of writing it"
-    )
-    parser.add_argument(
-        "--take-over", action="store_true", help="end the stream that delivers the topic first"
-    )
-    return parser
+    return application.run(partial(work, parser(__doc__).parse_args(arguments)))
 
 
 def work(asked: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:

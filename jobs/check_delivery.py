@@ -21,11 +21,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
+
+from stackcast.jobs.command_lines.check_delivery import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
 
 from pyspark.sql import SparkSession
 
-from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
@@ -56,36 +59,8 @@ _FORGET_CONSUMERS = {
 
 
 def main(arguments: list[str]) -> int:
-    parser = ArgumentParser(prog="check_delivery.py", description=__doc__)
-    parser.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="folder of the receipts, or of a lab"
-    )
-    parser.add_argument(
-        "--since", type=int, default=0, metavar="BATCH", help="first batch to check"
-    )
-    parser.add_argument(
-        "--any-order",
-        action="store_true",
-        help="ignore the order of notifications, and copies of them, for example because the "
-        "network lost frames for some time",
-    )
-    parser.add_argument(
-        "--window",
-        type=_positive,
-        default=WINDOW,
-        metavar="RECORDS",
-        help="records of a partition that are checked at a time; memory grows with this number and "
-        "with the number of hosts, and the verdict does not depend on it",
-    )
-    options = parser.parse_args(arguments)
+    options = parser(__doc__).parse_args(arguments)
     return application.run(partial(work, options))
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"{number} is not positive")
-    return number
 
 
 def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:

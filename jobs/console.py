@@ -25,10 +25,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from stackcast.command_line import ArgumentParser
+from stackcast.jobs.command_lines.console import parser
 from stackcast.requirements import exit_without_extra
 
 if __name__ == "__main__":
+    parser(__doc__).parse_args()
     exit_without_extra("console", "jobs/console.py")
 
 import uvicorn
@@ -49,7 +50,7 @@ from stackcast.jobs.adapters.console.subscriptions import SubscriptionsView
 from stackcast.jobs.adapters.console.trees import TreesView
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.tables.tables import Tables
-from stackcast.jobs.embedded.options import RunOptions, add_arguments
+from stackcast.jobs.embedded.options import RunOptions
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.network.catalogue import geography, topohub_graph
 from stackcast.udfs.network.graphml import read_graphml
@@ -61,72 +62,13 @@ _ANYWHERE = ("0.0.0.0", "::", "")
 
 
 def main(arguments: list[str]) -> int:
-    asked = parser().parse_args(arguments)
+    asked = parser(__doc__).parse_args(arguments)
     if not asked.demo:
         try:
             RunOptions.of(asked).require_none("need --demo")
         except SettingsError as error:
-            parser().error(error.message)
+            parser(__doc__).error(error.message)
     return application.run(partial(demonstrate if asked.demo else serve, asked))
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(prog="console.py", description=__doc__)
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=endpoint,
-        default="127.0.0.1:8380",
-        help="address to listen on; port 0 means a free port",
-    )
-    parser.add_argument(
-        "--stream",
-        metavar="URL",
-        help="address of the HTTP server of the stream, such as http://stream1:9400 (default: that "
-        "of spark.stackcast.metrics.host and .port)",
-    )
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        type=Path,
-        help="file with the token in its first line, which users enter in view Subscriptions "
-        "(default: a new token at each start, which is printed in the address)",
-    )
-    parser.add_argument(
-        "--per-address",
-        metavar="NUMBER",
-        type=positive,
-        default=Limits.per_address,
-        help="largest number of connections from one address; a page uses up to six, and behind a "
-        "proxy all users have the same address",
-    )
-    parser.add_argument(
-        "--topology",
-        metavar="NAME",
-        help="network of topohub, or GraphML file, with the longitudes and latitudes for the map",
-    )
-    parser.add_argument(
-        "--demo",
-        action="store_true",
-        help="start the embedded lab with continuous traffic, and show it",
-    )
-    add_arguments(parser)
-    return parser
-
-
-def endpoint(text: str) -> tuple[str, int]:
-    """Returns host and port. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if not 0 <= int(port) < 1 << 16:
-        raise ValueError(port)
-    return host.strip("[]"), int(port)
-
-
-def positive(text: str) -> int:
-    """Returns a whole number from 1 on. Raises ValueError."""
-    if int(text) < 1:
-        raise ValueError(text)
-    return int(text)
 
 
 def demonstrate(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:

@@ -18,7 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stackcast.command_line import ArgumentParser
+from stackcast.jobs.command_lines.create_tables import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
@@ -41,11 +45,7 @@ SHOWN = 20
 
 
 def main(arguments: list[str]) -> int:
-    parser = ArgumentParser(prog="create_tables.py", description=__doc__)
-    parser.add_argument(
-        "folders", nargs="*", type=Path, metavar="FOLDER", help="folder with rows for the tables"
-    )
-    return application.run(partial(create, parser.parse_args(arguments).folders))
+    return application.run(partial(create, parser(__doc__).parse_args(arguments).folders))
 
 
 def create(folders: list[Path], settings: Settings, _lifecycle: Lifecycle) -> int:

@@ -11,56 +11,27 @@ numbers, but only to the hosts of this rule.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import sys
 from functools import partial
 
-from stackcast.command_line import ArgumentParser
+from stackcast.jobs.command_lines.deliver_from import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
-from stackcast.jobs.adapters.replay.history import Bound, History
+from stackcast.jobs.adapters.replay.history import History
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import SettingsError
 
 
 def main(arguments: list[str]) -> int:
-    return application.run(partial(deliver, parser().parse_args(arguments)))
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(prog="deliver_from.py", description=__doc__)
-    parser.add_argument("id", metavar="ID", help="id of the subscription")
-    parser.add_argument(
-        "--from",
-        dest="begin",
-        metavar="OFFSET|TIME",
-        type=bound,
-        required=True,
-        help="first record to deliver: earliest, an offset in each partition, or a time of records "
-        "in Kafka, such as 2026-03-01T09:30:00Z, in UTC unless it names a time zone (required)",
-    )
-    parser.add_argument(
-        "--until",
-        metavar="OFFSET|TIME",
-        type=bound,
-        help="first record that is no longer delivered (default: the first one that the running "
-        "stream has delivered with the subscription)",
-    )
-    return parser
-
-
-def bound(text: str) -> Bound:
-    """Returns an offset or a time; None for ``earliest``. Raises ValueError."""
-    if text == "earliest":
-        return None
-    if text.isdecimal():
-        return int(text)
-    time = dt.datetime.fromisoformat(text)
-    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+    return application.run(partial(deliver, parser(__doc__).parse_args(arguments)))
 
 
 def deliver(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:

@@ -15,19 +15,22 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+from stackcast.jobs.command_lines.itch_stream import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.stream import checks, micro_batches
 from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
-from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
+from stackcast.jobs.embedded.options import DEFAULT, RunOptions
 
 
 def main(arguments: list[str]) -> int:
-    parser = micro_batches.command_line(__doc__)
-    add_arguments(parser)
-    asked = parser.parse_args(arguments)
+    asked = parser(__doc__).parse_args(arguments)
     consent = Consent(asked.take_over, asked.accept_truncation)
     return application.run(partial(deliver, consent=consent, options=RunOptions.of(asked)))
 

@@ -22,31 +22,26 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
-from stackcast.command_line import ArgumentParser
+from stackcast.jobs.command_lines.load_topology import PATTERN, parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.tables.network_loading import compare, load
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.topologies import (
-    FABRIC,
-    FIRST_PORT,
-    JELLYFISH,
-    PATTERN,
     Asked,
-    address_pattern,
     addresses,
     build,
-    sizes,
 )
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.network.encodings import label_format
-from stackcast.udfs.network.labels import FORMATS, MAX_PORT
+from stackcast.udfs.network.labels import MAX_PORT
 from stackcast.udfs.network.measures import Measures, measure
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.programs import check_labels, matching_program
@@ -54,92 +49,18 @@ from stackcast.udfs.network.succession import Succession, SwitchSettings
 
 log = logging.getLogger("stackcast.load_topology")
 
-T = TypeVar("T")
-
 #: Exit code of --dry-run where the tables hold another network.
 WOULD_REPLACE = 1
 
 
 def main(arguments: list[str]) -> int:
-    return application.run(partial(work, parser().parse_args(arguments)))
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(prog="load_topology.py", description=__doc__)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--fabric",
-        metavar="SIZES",
-        type=_said(lambda text: sizes(text, FABRIC)),
-        help=f"three tiers of switches, given by their sizes: {', '.join(FABRIC)}",
-    )
-    source.add_argument(
-        "--jellyfish",
-        metavar="SIZES",
-        type=_said(lambda text: sizes(text, JELLYFISH, ("seed",))),
-        help=f"switches with random links: {', '.join(JELLYFISH)}, and optionally seed",
-    )
-    source.add_argument(
-        "--topohub", metavar="NAME", help="network of topohub, such as topozoo/Abilene"
-    )
-    source.add_argument("--graphml", metavar="FILE", type=Path, help="GraphML file")
-    parser.add_argument(
-        "--hosts-per-switch",
-        metavar="NUMBER",
-        type=_least(1),
-        help="number of hosts on each switch, except in a fabric (default: 1)",
-    )
-    parser.add_argument(
-        "--publishers",
-        metavar="NUMBER",
-        type=_least(0),
-        default=1,
-        help="number of publishers, feed1, feed2 and so on",
-    )
-    parser.add_argument(
-        "--parallel",
-        action="store_true",
-        help="keep parallel edges of a graph as separate links",
-    )
-    parser.add_argument(
-        "--address-pattern",
-        metavar="TEXT",
-        type=_said(address_pattern),
-        help="pattern of P4Runtime addresses with {switch}, {device_id} or {port}, a number that "
-        f"counts up (default: {PATTERN}, for switches that are not in the tables)",
-    )
-    parser.add_argument(
-        "--first-port",
-        metavar="NUMBER",
-        type=_least(1),
-        default=FIRST_PORT,
-        help="first number of {port}",
-    )
-    parser.add_argument(
-        "--label-bits",
-        type=int,
-        choices=sorted(FORMATS),
-        help="width of a label in bits (default: spark.stackcast.label.bits, which all jobs need)",
-    )
-    parser.add_argument("--pipeline", metavar="NAME", help="P4 program of all switches")
-    parser.add_argument(
-        "--max-rules",
-        metavar="NUMBER",
-        type=_least(0),
-        help="largest number of table entries on each switch",
-    )
-    parser.add_argument(
-        "--replace", action="store_true", help="replace another network in the tables"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="write nothing, and print the changes"
-    )
-    return parser
+    return application.run(partial(work, parser(__doc__).parse_args(arguments)))
 
 
 def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
     if options.fabric is not None and options.hosts_per_switch is not None:
-        parser().error("--hosts-per-switch does not apply to a fabric: give hosts=N in --fabric")
+        message = "--hosts-per-switch does not apply to a fabric: give hosts=N in --fabric"
+        parser(__doc__).error(message)
     labels = label_format(settings.encoding, options.label_bits or settings.label_bits)
     asked = Asked(
         options.fabric,
@@ -231,27 +152,6 @@ def describe_plan(plan: Succession) -> str:
     if plan.retired:
         lines.append(f"trees     {len(plan.retired)} lose links, and are retired with them")
     return "\n".join(lines)
-
-
-def _said(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """argparse shows the words of its own error only."""
-
-    def parsed(text: str) -> T:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed
-
-
-def _least(least: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not (text.isascii() and text.isdecimal()) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of {least} or more")
-        return int(text)
-
-    return number
 
 
 if __name__ == "__main__":

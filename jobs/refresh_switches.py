@@ -21,9 +21,13 @@ import logging
 import sys
 from functools import partial
 
+from stackcast.jobs.command_lines.refresh_switches import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from pyspark.sql import DataFrame
 
-from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -41,22 +45,9 @@ FEED_TRIGGER = "1 second"
 #: Added to the election id by --reconcile: above those of refreshers that run.
 FIRST = 1 << 63
 
-MODES = {
-    "--once": "end after the first pass",
-    "--reconcile": "end after the first pass, which takes over from a refresher that is running",
-    "--dry-run": "write nothing, and print entries and programs that would change: + new, "
-    "- deleted, ~ changed",
-}
-
 
 def main(arguments: list[str]) -> int:
-    parser = ArgumentParser(prog="refresh_switches.py", description=__doc__)
-    modes = parser.add_mutually_exclusive_group()
-    for mode, text in MODES.items():
-        modes.add_argument(
-            mode, dest="mode", action="store_const", const=mode, default="", help=text
-        )
-    return application.run(partial(work, parser.parse_args(arguments).mode))
+    return application.run(partial(work, parser(__doc__).parse_args(arguments).mode))
 
 
 def work(mode: str, settings: Settings, lifecycle: Lifecycle) -> int:

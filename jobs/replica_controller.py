@@ -18,10 +18,14 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from stackcast.jobs.command_lines.replica_controller import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -109,7 +113,7 @@ def follow(
 
 
 def main(arguments: list[str]) -> int:
-    ArgumentParser(prog="replica_controller.py", description=__doc__).parse_args(arguments)
+    parser(__doc__).parse_args(arguments)
     return application.run(control)
 
 

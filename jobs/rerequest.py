@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import sys
 
-from stackcast.command_line import ArgumentParser
+from stackcast.jobs.command_lines.rerequest import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
@@ -54,7 +58,7 @@ def answer(settings: Settings, lifecycle: Lifecycle) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    ArgumentParser(prog="rerequest.py", description=__doc__).parse_args(arguments)
+    parser(__doc__).parse_args(arguments)
     return application.run(answer)
 
 

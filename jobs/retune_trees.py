@@ -29,23 +29,25 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from stackcast.command_line import ArgumentParser
+from stackcast.jobs.command_lines.retune_trees import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, StopAsked
 from stackcast.jobs.adapters.app.metrics_server import serve
-from stackcast.jobs.adapters.app.settings import Settings, at_home
+from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.retune import report
 from stackcast.jobs.adapters.retune.metrics import RetuneMetrics
 from stackcast.jobs.adapters.retune.options import RetuneOptions
 from stackcast.jobs.adapters.retune.planning import Planner, RetunePlan
-from stackcast.jobs.adapters.retune.record import parse_window
 from stackcast.jobs.adapters.retune.writing import TreeWriter
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
-from stackcast.udfs.errors import SettingsError, StackcastError
-from stackcast.udfs.retuning.change import MIN_SAVING
-from stackcast.udfs.retuning.comparison import OBJECTIVES, UNITS
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.retuning.comparison import UNITS
 from stackcast.udfs.retuning.steps import TreeStep, Wanted
 
 log = logging.getLogger("stackcast.retune_trees")
@@ -57,7 +59,7 @@ POLL_SECONDS = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    command_line = parser()
+    command_line = parser(__doc__)
     asked = command_line.parse_args(arguments)
     if asked.every and (asked.dry_run or asked.exit_code or asked.as_of is not None):
         command_line.error("--every does not allow --dry-run, --exit-code and --as-of")
@@ -65,100 +67,6 @@ def main(arguments: list[str]) -> int:
     # To a scheduler anything else is a failure.
     normal = outcome in (WOULD_CHANGE, MORE, NO_RECORD) and not asked.exit_code
     return DONE if normal else outcome
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(prog="retune_trees.py", description=__doc__)
-    add = parser.add_argument
-    add(
-        "--objective",
-        choices=OBJECTIVES,
-        default="bytes",
-        help="cost to reduce: bytes on links, labels or latency",
-    )
-    add(
-        "--window",
-        metavar="TIME",
-        type=_span,
-        help="period of records to use, such as 90m, 1h or 2d (default: all records)",
-    )
-    add(
-        "--as-of",
-        metavar="VERSION",
-        type=_natural,
-        help="version of delivery_statistics to read (default: the newest)",
-    )
-    add(
-        "--publications",
-        metavar="NUMBER",
-        type=_positive,
-        default=5_000,
-        help="largest number of publications to replay, those with the most traffic",
-    )
-    add(
-        "--strategies",
-        metavar="NAME,...",
-        default="",
-        help="strategies to compare (default: all)",
-    )
-    add(
-        "--strategy-seconds",
-        metavar="SECONDS",
-        type=_positive,
-        default=600,
-        help="longest time in seconds for a strategy; a slower one is left out",
-    )
-    add("--seed", metavar="NUMBER", type=int, default=0, help="seed of random strategies")
-    add(
-        "--max-rules",
-        metavar="NUMBER",
-        type=_natural,
-        default=40,
-        help="largest number of trees on a switch",
-    )
-    add(
-        "--max-changed-rules",
-        metavar="NUMBER",
-        type=_natural,
-        help="largest number of changed rules, each of which is one tree on one switch (default: "
-        "no limit)",
-    )
-    add(
-        "--min-saving",
-        metavar="SHARE",
-        type=_share,
-        default=MIN_SAVING,
-        help="smallest share of the cost that a change must save",
-    )
-    add(
-        "--quarantine",
-        metavar="TIME",
-        type=_span,
-        default="1d",
-        help="time before the id of a retired tree may be used again",
-    )
-    add(
-        "--wait",
-        metavar="SECONDS",
-        type=_natural,
-        default=0,
-        help="longest time in seconds to wait for the switches between two steps",
-    )
-    add(
-        "--every",
-        metavar="TIME",
-        type=_span,
-        help="run until stopped, and plan again at most once in this time, such as 90s, 15m or 1h",
-    )
-    add("--dry-run", action="store_true", help="write no table, only the report")
-    add("--exit-code", action="store_true", help="report the result as exit code")
-    add(
-        "--report",
-        metavar="FOLDER",
-        default=at_home("var/retune"),
-        help="folder of retune.html and retune.json",
-    )
-    return parser
 
 
 def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
@@ -339,34 +247,6 @@ def _words(step: TreeStep) -> str:
 def _ends(edges: frozenset[tuple[str, str]]) -> str:
     names = sorted({name for pair in edges for name in pair})
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-
-
-def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("must be 0 or more")
-    return number
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
-
-
-def _span(text: str) -> dt.timedelta:
-    try:
-        return parse_window(text)
-    except SettingsError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 <= share < 1:
-        raise argparse.ArgumentTypeError("must be at least 0 and less than 1, such as 0.01")
-    return share
 
 
 if __name__ == "__main__":

@@ -25,9 +25,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from stackcast.jobs.command_lines.run_sql import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from pyspark.sql import SparkSession
 
-from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
@@ -71,21 +75,13 @@ docs/reference/tables.md describes the tables, and docs/reference/rule-language.
 
 
 def main(arguments: list[str]) -> int:
-    parser = ArgumentParser(prog="run_sql.py", description=__doc__)
-    parser.add_argument("statements", nargs="*", metavar="SQL", help="statement to run")
-    parser.add_argument(
-        "-f",
-        "--file",
-        metavar="FILE",
-        help="file of statements to run after those of the command line, or - for standard input",
-    )
-    parser.add_argument("--all", action="store_true", help="print all rows of an answer")
-    options = parser.parse_args(arguments)
+    command_line = parser(__doc__)
+    options = command_line.parse_args(arguments)
     file = options.file
     if not options.statements and file is None and piped_input() is not None:
         file = "-"
     if not options.statements and file is None and not take_terminal():
-        parser.print_help(sys.stderr)
+        command_line.print_help(sys.stderr)
         return application.FAILED
     most = ALL if options.all else SHOWN
     return application.run(partial(show, options.statements, most=most, file=file))

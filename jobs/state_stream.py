@@ -24,9 +24,13 @@ import re
 import sys
 from functools import partial
 
+from stackcast.jobs.command_lines.state_stream import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()
+
 from pyspark.sql import DataFrame
 
-from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -51,31 +55,7 @@ MOST_RECORDS = 10_000
 
 
 def main(arguments: list[str]) -> int:
-    return application.run(partial(publish, parser().parse_args(arguments)))
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(prog="state_stream.py", description=__doc__)
-    parser.add_argument("source", metavar="table:NAME|topic:NAME", help="table or topic to publish")
-    parser.add_argument(
-        "--state",
-        metavar="NAME",
-        default="",
-        help="name of the state (default: the name of the table or topic)",
-    )
-    parser.add_argument(
-        "--by",
-        metavar="COLUMN,...",
-        default="",
-        help="columns of the table or topic; publish a state for each of their values",
-    )
-    parser.add_argument(
-        "--columns",
-        metavar="DDL",
-        default="",
-        help="columns of the JSON in a topic, such as 'scanner INT, rssi INT'",
-    )
-    return parser
+    return application.run(partial(publish, parser(__doc__).parse_args(arguments)))
 
 
 def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:

@@ -1,4 +1,4 @@
-"""The help of all commands has one style, and imports no slow library."""
+"""The help of all commands and jobs has one style, and imports no slow library."""
 
 from __future__ import annotations
 
@@ -11,14 +11,29 @@ from unittest import mock
 
 import pytest
 import typer.main
+from paths import ROOT
 from typer.testing import CliRunner
 
 from stackcast.cli import states
 from stackcast.cli.main import COMMANDS, SUMMARIES, app
+from stackcast.jobs.adapters.app.connections import Limits
+from stackcast.jobs.adapters.stream.truncation import OPTION
+from stackcast.jobs.command_lines import (
+    check_delivery,
+    console,
+    itch_stream,
+    load_topology,
+    retune_trees,
+)
+from stackcast.lab.proof import checking
+from stackcast.udfs.network import labels
+from stackcast.udfs.retuning import comparison
+from stackcast.udfs.retuning.change import MIN_SAVING
 from stackcast.udfs.states.messages import CONTROLLER_PORT, MIDDLEWARE_PORT
 
 pytestmark = pytest.mark.unit
 
+JOBS = [path.stem for path in (ROOT / "jobs").glob("[!_]*.py")]
 #: Libraries that take a tenth of a second or more to import.
 SLOW = {"deltalake", "grpc", "kafka", "networkx", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
 
@@ -115,13 +130,43 @@ def test_an_option_of_several_commands_has_one_help():
     ],
 )
 def test_no_slow_library_is_imported_for_help(words: str):
-    code = (
-        "import sys, stackcast.cli.main\n"
-        f"try: stackcast.cli.main.app({[*words.split(), '--help']})\n"
-        "finally: print(*sys.modules)"
-    )
+    call = f"stackcast.cli.main.app({[*words.split(), '--help']})"
+    assert not SLOW & imported_for_help("import stackcast.cli.main", call)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_slow_library_is_imported_for_help_of_a_job(name: str):
+    path = str(ROOT / "jobs" / f"{name}.py")
+    call = f"sys.argv = {[path, '--help']}; runpy.run_path({path!r}, run_name='__main__')"
+    assert not SLOW & imported_for_help("import runpy", call)
+
+
+def imported_for_help(imports: str, call: str) -> set[str]:
+    """Return the modules that a program has imported when it has printed its help."""
+    code = f"import sys\n{imports}\ntry: {call}\nfinally: print(*sys.modules)"
     output = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert "Usage:" in output and not SLOW & set(output.splitlines()[-1].split())
+    assert "usage:" in output.lower()
+    return set(output.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("default", "value"),
+    [
+        (console.PER_ADDRESS, Limits.per_address),
+        (check_delivery.WINDOW, checking.WINDOW),
+        (retune_trees.parser().get_default("min_saving"), MIN_SAVING),
+        (retune_trees.OBJECTIVES, comparison.OBJECTIVES),
+        (load_topology.LABEL_BITS, tuple(sorted(labels.FORMATS))),
+    ],
+)
+def test_defaults_of_jobs_are_those_of_the_modules_that_help_does_not_import(
+    default: object, value: object
+):
+    assert default == value
+
+
+def test_the_option_that_an_error_names_is_one_of_streams():
+    assert itch_stream.parser().parse_args([OPTION]).accept_truncation
 
 
 def test_the_default_ports_of_states_are_those_of_the_protocol():

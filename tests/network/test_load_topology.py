@@ -8,14 +8,11 @@ from networks import from_graph
 
 from stackcast.jobs import load_topology
 from stackcast.jobs.adapters.tables.topologies import (
-    FABRIC,
-    JELLYFISH,
     Asked,
-    address_pattern,
     addresses,
     build,
-    sizes,
 )
+from stackcast.jobs.command_lines.load_topology import FABRIC, JELLYFISH, address_pattern, sizes
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.labels import NARROW, WIDE
 from stackcast.udfs.network.measures import measure

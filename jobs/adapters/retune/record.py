@@ -4,17 +4,13 @@ here."""
 from __future__ import annotations
 
 import datetime as dt
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
-from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.trees.publications import Publication
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True)
@@ -30,17 +26,6 @@ class RecordedPublications:
     covered: float = 1.0
     first: dt.datetime | None = None
     last: dt.datetime | None = None
-
-
-def parse_window(text: str) -> dt.timedelta:
-    """``90m``, ``1h``, ``2d``: a number and s, m, h, d or w. Raises SettingsError BAD_VALUE."""
-    found = re.fullmatch(r"([1-9]\d{0,5})([smhdw])", text)
-    if found is None:
-        raise SettingsError(
-            "BAD_VALUE",
-            f"time span {text!r} must be a number followed by s, m, h, d or w, such as 1d",
-        )
-    return dt.timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def read_record(

@@ -3,7 +3,6 @@ time."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,7 +11,6 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from stackcast.command_line import ArgumentParser
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
@@ -55,22 +53,6 @@ class Consent(NamedTuple):
 
 
 NO_CONSENT = Consent()
-
-
-def command_line(description: str) -> argparse.ArgumentParser:
-    """Return a parser for the command line of a stream's job, with the fields of `Consent`."""
-    parser = ArgumentParser(description=description)
-    parser.add_argument(
-        "--take-over",
-        action="store_true",
-        help="end the stream that delivers the topic, and take its place",
-    )
-    parser.add_argument(
-        OPTION,
-        action="store_true",
-        help="continue in new sessions at the offset to which Kafka truncated the log",
-    )
-    return parser
 
 
 def run(settings: Settings, lifecycle: Lifecycle, name: str, consent: Consent = NO_CONSENT) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,6 @@ from stackcast.udfs.network.labels import LabelFormat
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.simple_graph import Dropped
 from stackcast.udfs.network.topology import fabric, jellyfish
-
-FABRIC = ("pods", "racks", "hosts", "planes", "spines")
-JELLYFISH = ("switches", "degree")
-#: IANA's port for P4Runtime.
-FIRST_PORT = 9559
-PATTERN = f"{{switch}}:{FIRST_PORT}"
 
 
 @dataclass(frozen=True)
@@ -73,45 +66,7 @@ def _content(path: Path) -> bytes:
         ) from None
 
 
-def sizes(text: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, int]:
-    """``pods=8,racks=4`` as numbers by name. Raises ValueError with what is wrong."""
-    found: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, value = part.strip().partition("=")
-        if name not in needed + optional:
-            raise ValueError(f"{name!r} is unknown: use {', '.join(needed + optional)}")
-        if name in found:
-            raise ValueError(f"{name} is set twice")
-        if not (value.isascii() and value.isdecimal()):
-            raise ValueError(f"{name} must be a whole number, such as {name}=4")
-        found[name] = int(value)
-    missing = [name for name in needed if name not in found]
-    if missing:
-        raise ValueError(f"missing {' and '.join(missing)}")
-    return found
-
-
-def address_pattern(text: str) -> str:
-    """The text, if `addresses` can fill it in. Raises ValueError with what is wrong."""
-    try:
-        parts = list(string.Formatter().parse(text))
-    except ValueError as error:
-        # Python's own words, which differ from version to version.
-        raise ValueError(
-            f"{text!r} must have the form host:port with matching braces: {error}"
-        ) from None
-    for _, name, form, conversion in parts:
-        if name is not None and (name not in ("switch", "device_id", "port") or form or conversion):
-            raise ValueError(f"{{{name}}} is unknown: use {{switch}}, {{device_id}} or {{port}}")
-    host, colon, port = text.rpartition(":")
-    if not (host and colon) or not (port.isdecimal() or port in ("{port}", "{device_id}")):
-        raise ValueError(
-            f"{text!r} must have the form host:port, such as {PATTERN} or 10.0.0.1:{{port}}"
-        )
-    return text
-
-
-def addresses(pattern: str, network: Network, first_port: int = FIRST_PORT) -> dict[str, str]:
+def addresses(pattern: str, network: Network, first_port: int) -> dict[str, str]:
     """P4Runtime address of each switch: ``{port}`` counts up from ``first_port`` in their order.
 
     Raises NetworkError ``BAD_ADDRESS`` for a port over 65,535.

@@ -1,0 +1,16 @@
+"""Command line of ``create_tables.py``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from stackcast.command_line import ArgumentParser
+
+
+def parser(description: str | None = None) -> argparse.ArgumentParser:
+    parser = ArgumentParser(prog="create_tables.py", description=description)
+    parser.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help="folder with rows for the tables"
+    )
+    return parser

@@ -1,0 +1,14 @@
+"""Command line of ``itch_stream.py``."""
+
+from __future__ import annotations
+
+import argparse
+
+from stackcast.jobs.command_lines.streams import stream_parser
+from stackcast.jobs.embedded.options import add_arguments
+
+
+def parser(description: str | None = None) -> argparse.ArgumentParser:
+    parser = stream_parser(description)
+    add_arguments(parser)
+    return parser

@@ -1,0 +1,11 @@
+"""Command line of ``replica_controller.py``, which has no options."""
+
+from __future__ import annotations
+
+import argparse
+
+from stackcast.command_line import ArgumentParser
+
+
+def parser(description: str | None = None) -> argparse.ArgumentParser:
+    return ArgumentParser(prog="replica_controller.py", description=description)

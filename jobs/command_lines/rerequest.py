@@ -1,0 +1,11 @@
+"""Command line of ``rerequest.py``, which has no options."""
+
+from __future__ import annotations
+
+import argparse
+
+from stackcast.command_line import ArgumentParser
+
+
+def parser(description: str | None = None) -> argparse.ArgumentParser:
+    return ArgumentParser(prog="rerequest.py", description=description)
