@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -132,15 +134,30 @@ def main() -> None:
         print(str(error) if shows_place else " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
     except OSError as error:
-        print(f"stackcast: {' '.join(_error_text(error).split())}", file=sys.stderr)
+        print(f"stackcast: {' '.join(_error_text(error, sys.argv[1:]).split())}", file=sys.stderr)
         sys.exit(2)
 
 
-def _error_text(error: OSError) -> str:
-    """Return an error of the system with its file and without its number."""
+def _error_text(error: OSError, words: Sequence[str]) -> str:
+    """Return an error of the system with its file and without its number.
+
+    Args:
+        error: the error.
+        words: command line; if an option of it has the file as its value, the text names it.
+    """
     if error.strerror is None or error.filename is None:
         return str(error)
-    return f"'{printable(str(error.filename))}': {error.strerror}"
+    name = str(error.filename)
+    option = next(
+        (
+            f"{option} "
+            for word, following in pairwise((*words, ""))
+            for option, has_value, value in [word.partition("=")]
+            if option.startswith("--") and Path(value if has_value else following) == Path(name)
+        ),
+        "",
+    )
+    return f"{option}'{printable(name)}': {error.strerror}"
 
 
 if __name__ == "__main__":

@@ -178,13 +178,24 @@ def test_values_of_options_are_refused_with_their_limits(arguments: str, words: 
     assert refusal(*arguments.split()).endswith(f"Error: Invalid value: {words}")
 
 
-def test_a_missing_file_is_reported_without_the_number_of_the_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("filters check --format=itch --rules=no-file", "--rules 'no-file'"),
+        ("filters check --format itch --rules ./no-file", "--rules 'no-file'"),
+        ("filters check --rules - --format no-file.jsonl", "--format 'no-file.jsonl'"),
+        ("receive --listen 127.0.0.1:0 --attributes no-file", "--attributes 'no-file'"),
+        ("attributes decode no-file", "'no-file'"),
+    ],
+)
+def test_a_missing_file_is_reported_with_its_option_and_without_the_number_of_the_error(
+    arguments: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
-    monkeypatch.setattr(
-        "sys.argv", ["stackcast", "filters", "check", "--format=itch", "--rules=no-file"]
-    )
+    monkeypatch.setattr("sys.argv", ["stackcast", *arguments.split()])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "stackcast: 'no-file': No such file or directory\n"
+    assert capsys.readouterr().err == f"stackcast: {named}: No such file or directory\n"
