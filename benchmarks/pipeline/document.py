@@ -16,7 +16,10 @@ from benchmarks.support.results import Line, load
 from benchmarks.support.tables import DOCS, fill_pages
 
 MARK = re.compile(r"(<!-- table pipeline (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-PARTS = ("throughput", "cases", "peers", "latency", "realtime", "start", "memory", "growth")
+PARTS = (
+    *("throughput", "cases", "peers", "latency", "realtime", "spark_realtime"),
+    *("start", "memory", "growth"),
+)
 
 
 def run(docs: Path = DOCS, pictures: Path = pipeline_pictures.PICTURES) -> None:
@@ -210,6 +213,31 @@ def latency(lines: Sequence[Line]) -> str:
     )
 
 
+def spark_realtime(lines: Sequence[Line]) -> str:
+    rows = [line for line in lines if "program" in line]
+    rate = next((_number(each["records_per_second"]) for each in rows if "p50_ms" in each), "")
+    return _table(
+        ("program", f"p50 at {rate} records/s", "p99", "highest rate, records/s"),
+        (
+            (
+                line["program"],
+                _milliseconds(line["p50_ms"]),
+                _milliseconds(line["p99_ms"]),
+                _number(line["highest_rate"]),
+            )
+            if "p50_ms" in line
+            else (line["program"], f"refused: {_error_code(line['why'])}", "", "")
+            for line in rows
+        ),
+    )
+
+
+def _error_code(text: str) -> str:
+    """Return the code of an error of Spark, such as ``[A.B]`` at its beginning, or its text."""
+    match = re.match(r"\[([A-Z_.]+)\]", text)
+    return f"`{match[1]}`" if match else text
+
+
 def start(lines: Sequence[Line]) -> str:
     return _table(
         ("start to first frame", "time"),
@@ -315,6 +343,7 @@ TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
     "limits": limits,
     "compared": compared,
     "latency": latency,
+    "spark_realtime": spark_realtime,
     "start": start,
     "memory": memory,
     "growth": growth,

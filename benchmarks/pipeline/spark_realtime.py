@@ -2,15 +2,19 @@
 
 Topic, records, sink and the work of a task are ours; source, trigger and the way to Python are
 Spark's. By default, the mode refuses all operators that run Python except ``foreach``, so each
-`Peer` either gives latency and throughput, or the error of the attempt.
+`Peer` either gives latency and throughput, or the error of the attempt. Ours runs in the same
+session.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +23,13 @@ from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.pipeline import latency, realtime, stream
 from benchmarks.pipeline.makers import compile_tables
-from benchmarks.pipeline.throughput import MAIN
+from benchmarks.pipeline.throughput import MAIN, OURS
 from benchmarks.pipeline.world import World
 from benchmarks.support.results import Lines
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
+from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.wire import open_sink, sink_options
 from stackcast.udfs.delivery.task import Task
 from stackcast.udfs.messages.sequence import Topic
@@ -152,53 +158,79 @@ PEERS = (
 )
 
 
+class MeasuredStream(NamedTuple):
+    """A stream that runs.
+
+    Attributes:
+        done: returns how many records of the topic it has processed.
+        check: raises its error if it has failed.
+    """
+
+    done: Callable[[], int]
+    check: Callable[[], None]
+
+
+#: Starts a stream with these settings for a block.
+Opener = Callable[[Settings], AbstractContextManager[MeasuredStream]]
+
+
 def run(world: World, lines: Lines) -> None:
-    """Measure each peer, or print the error of the attempt."""
+    """Measure ours and each peer in one Spark session, or print the error of the attempt."""
     plan, stacks = compile_tables(world, world.settings("none"))
     context = world.spark.sparkContext
     broadcast = context.broadcast(plan), context.broadcast(stacks)
-    for peer in PEERS:
+    openers: dict[str, Opener] = {OURS: partial(stackcast, world)}
+    openers |= {peer.name: partial(spark_query, world, peer, *broadcast) for peer in PEERS}
+    for name, opener in openers.items():
         try:
-            figures = measure(world, peer, *broadcast)
+            figures = measure(world, opener)
         except Exception as error:
-            lines.say(NAME, peer=peer.name, why=" ".join(str(error).split())[:700])
+            lines.say(NAME, program=name, why=" ".join(str(error).split())[:700])
         else:
-            lines.say(NAME, peer=peer.name, records_per_second=RATE, **figures)
+            lines.say(NAME, program=name, records_per_second=RATE, **figures)
 
 
-def measure(world: World, peer: Peer, plan: Any, stacks: Any) -> latency.Figures:
-    """Return quantiles of latency and the rate at which a topic is read.
+def measure(world: World, opener: Opener) -> latency.Figures:
+    """Return quantiles of latency, and the rate at which a full topic is read.
 
     Raises:
-        Exception: the error of the query.
+        Exception: the error of the stream.
     """
     scale = 0.5 if world.quick else 1.0
     packets = MAIN.packets(world)
     settings = _settings(world, world.empty_topic(), "latest")
-    with (
-        world.receiver(settings.port) as receiver,
-        running(world, peer, Delivery(plan, stacks, settings)) as query,
-    ):
-        realtime.await_first(world, settings.topic, receiver, lambda: check(query))
+    with world.receiver(settings.port) as receiver, opener(settings) as running:
+        realtime.await_first(world, settings.topic, receiver, running.check)
         latency.feed(world, settings.topic, packets, RATE, WARM_UP * scale)
         fed = latency.feed(world, settings.topic, packets, RATE, SECONDS * scale)
-        stream.wait(query, fed.records)
-        check(query)
+        wait(running, sum(Topics(world.spark, settings).end_offsets().values()))
         figures = latency.quantiles(receiver.taken(), fed.began, fed.ended)
-    return figures | {"records_per_second_at_most": throughput(world, peer, plan, stacks)}
+    return figures | {"highest_rate": throughput(world, opener)}
 
 
-def throughput(world: World, peer: Peer, plan: Any, stacks: Any) -> float:
-    """Return records per second of a topic that is full, from its first frame to its last one."""
+def throughput(world: World, opener: Opener) -> float:
+    """Return records per second of a full topic, from its first frame to its last one."""
     records = RECORDS // 8 if world.quick else RECORDS
     settings = _settings(world, world.topic(MAIN.packets(world), records), "earliest")
-    with (
-        world.receiver(settings.port) as receiver,
-        running(world, peer, Delivery(plan, stacks, settings)) as query,
-    ):
-        stream.wait(query, records)
+    with world.receiver(settings.port) as receiver, opener(settings) as running:
+        wait(running, records)
         arrived = receiver.taken()[:, 1]
     return records / float(np.ptp(arrived) / 1e9)
+
+
+def wait(running: MeasuredStream, records: int) -> None:
+    """Wait until a stream has processed this number of records.
+
+    Raises:
+        TimeoutError: it takes too long.
+        Exception: the error of the stream.
+    """
+    deadline = time.monotonic() + realtime.PATIENCE
+    while (done := running.done()) < records:
+        running.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{done} of {records} records after {realtime.PATIENCE:g} s")
+        time.sleep(stream.LOOK)
 
 
 def _settings(world: World, topic: str, offsets: str) -> Settings:
@@ -207,21 +239,35 @@ def _settings(world: World, topic: str, offsets: str) -> Settings:
 
 
 @contextmanager
-def running(world: World, peer: Peer, delivery: Delivery) -> Iterator[StreamingQuery]:
+def stackcast(world: World, settings: Settings) -> Iterator[MeasuredStream]:
+    """Run our stream in real time during a block."""
+    settings = dataclasses.replace(settings, latency="realtime")
+    query, delivery = micro_batches.start(world.spark, settings, Lifecycle())
+    try:
+        yield MeasuredStream(lambda: sum(delivery.processed.values()), partial(check, query))
+    finally:
+        query.stop()
+        delivery.close()
+
+
+@contextmanager
+def spark_query(
+    world: World, peer: Peer, plan: Any, stacks: Any, settings: Settings
+) -> Iterator[MeasuredStream]:
     """Run a query of a peer during a block."""
-    records = Topics(world.spark, delivery.settings).stream()
+    records = Topics(world.spark, settings).stream()
     query: StreamingQuery | None = None
     for name, value in peer.properties.items():
         world.spark.conf.set(name, value)
     try:
         query = (
-            peer.writer(records, delivery)
+            peer.writer(records, Delivery(plan, stacks, settings))
             .outputMode("update")
-            .option("checkpointLocation", delivery.settings.checkpoint)
+            .option("checkpointLocation", settings.checkpoint)
             .trigger(realTime=f"{BATCH_SECONDS} seconds")
             .start()
         )
-        yield query
+        yield MeasuredStream(partial(_committed, query), partial(check, query))
     finally:
         if query is not None:
             query.stop()
@@ -229,7 +275,18 @@ def running(world: World, peer: Peer, delivery: Delivery) -> Iterator[StreamingQ
             world.spark.conf.unset(name)
 
 
-def check(query: StreamingQuery) -> None:
-    """Raise the error of a query that has failed."""
+def _committed(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return 0 if progress is None else stream.committed(progress.json)
+
+
+def check(query: Failable) -> None:
+    """Raise the error of a stream that has failed."""
     if (error := query.exception()) is not None:
         raise error
+
+
+class Failable(Protocol):
+    """A stream that can fail."""
+
+    def exception(self) -> BaseException | None: ...

@@ -245,3 +245,18 @@ def test_pictures_show_what_the_lines_say(tmp_path, monkeypatch):
     assert drawn == ["pipeline-rates.svg", "pipeline-growth.svg"]
     assert "Java consumer" in (tmp_path / drawn[0]).read_text("utf-8")
     assert "Cost by hosts" in (tmp_path / drawn[1]).read_text("utf-8")
+
+
+def test_a_peer_that_spark_refuses_has_the_code_of_the_error_in_its_row():
+    figures = {"records_per_second": 2_000, "p50_ms": 1.25, "p99_ms": 150.0, "highest_rate": 9e5}
+    lines = [
+        {"program": "stackcast", **figures},
+        {"program": "foreachBatch", "why": "[STREAMING_REAL_TIME_MODE.SINK_NOT_SUPPORTED] The ..."},
+        {"name": "seconds", "value": 7},
+    ]
+    assert document.spark_realtime(lines).splitlines()[2:] == [
+        "| stackcast | 1.25 ms | 150 ms | 900 K |",
+        "| foreachBatch | refused: `STREAMING_REAL_TIME_MODE.SINK_NOT_SUPPORTED` |  |  |",
+    ]
+    assert "p50 at 2,000 records/s" in document.spark_realtime(lines)
+    assert document.spark_realtime(lines[2:]) == ""

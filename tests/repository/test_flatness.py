@@ -43,6 +43,12 @@ def test_growth_that_ends_with_the_warm_up_is_flat() -> None:
     assert judge(TIMES, values, Limit(0.0)).is_flat
 
 
+def test_a_warm_up_can_be_longer() -> None:
+    values = np.minimum(TIMES, 220)
+    assert not judge(TIMES, values, LIMIT).is_flat
+    assert judge(TIMES, values, LIMIT, warm_at=220).is_flat
+
+
 def test_outliers_neither_hide_a_leak_nor_look_like_one() -> None:
     flat, leak = series(0.0, 0.01), series(0.15, 0.01)
     flat[-8:] *= 3

@@ -50,19 +50,22 @@ class Verdict:
         return self.growth <= self.limit
 
 
-def judge(times: Sequence[float], values: Sequence[float], limit: Limit) -> Verdict:
+def judge(
+    times: Sequence[float], values: Sequence[float], limit: Limit, warm_at: float = 0.0
+) -> Verdict:
     """Judge a series.
 
     Args:
         times: times of the samples in seconds, ascending, from the beginning of the run.
         values: one value per sample.
         limit: growth that counts as flat.
+        warm_at: time at which the warm-up ends, if it takes longer than `WARM_UP`.
 
     Raises:
         ValueError: fewer than `FEWEST_SAMPLES` samples are left after the warm-up.
     """
     time, value = np.asarray(times, float), np.asarray(values, float)
-    measured = time >= time[0] + WARM_UP * (time[-1] - time[0])
+    measured = time >= max(warm_at, time[0] + WARM_UP * (time[-1] - time[0]))
     time, value = time[measured], value[measured]
     if time.size < FEWEST_SAMPLES:
         raise ValueError(f"{time.size} samples after the warm-up, at least {FEWEST_SAMPLES} needed")

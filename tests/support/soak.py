@@ -45,8 +45,10 @@ RECOVERY_S = 1.0
 
 MEMORY = Limit(0.05, 8)
 COUNT = Limit(0.05, 5)
-#: Growth of each series that counts as flat, in the unit of the series. Latency depends on what
-#: else the machine does; a stream that slows down from slice to slice exceeds its limit, too.
+#: Growth of each series that counts as flat, in the unit of the series. Latency depends on the load
+#: of the machine; a stream that slows down from slice to slice exceeds its limit, too. delta-rs has
+#: a pool of up to 512 threads that read files. A thread ends if it has no work for ten seconds, so
+#: under polling the pool stays as large as the largest number of files that were read at once.
 LIMITS = {
     "driver memory, MB": MEMORY,
     "JVM memory, MB": MEMORY,
@@ -56,6 +58,7 @@ LIMITS = {
     "JVM descriptors": COUNT,
     "worker descriptors": COUNT,
     "driver threads": COUNT,
+    "delta-rs threads": Limit(0.5, 64),
     "JVM threads": COUNT,
     "workers": Limit(0.0, 1),
     "checkpoint files": COUNT,
@@ -64,6 +67,10 @@ LIMITS = {
     "p99 latency, ms": Limit(1.0, 100),
 }
 LATENCY = "p99 latency, ms"
+#: Name of the threads of delta-rs.
+DELTA_THREADS = "tokio-rt-worker"
+#: A checkpoint keeps the files of the last 100 slices, so there are fewer before that.
+WARM_SLICES = 150
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,7 @@ class Probe:
         runtime = self._jvm.Runtime.getRuntime()
         driver, jvm = Path("/proc/self"), Path(f"/proc/{self._jvm_pid}")
         workers = [Path(f"/proc/{pid}") for pid in descendants(self._jvm_pid)]
+        pool = thread_names(driver)[DELTA_THREADS]
         files = [size for _, size in files_below(self._checkpoint)]
         local = self._disk.getAllFiles().size() + sum(1 for _ in files_below(self._python_files))
         return {
@@ -108,7 +116,8 @@ class Probe:
             "driver descriptors": descriptors(driver),
             "JVM descriptors": descriptors(jvm),
             "worker descriptors": sum(map(descriptors, workers)),
-            "driver threads": threads(driver),
+            "driver threads": threads(driver) - pool,
+            "delta-rs threads": pool,
             "JVM threads": threads(jvm),
             "workers": len(workers),
             "checkpoint files": len(files),
@@ -149,7 +158,8 @@ class Soak:
         self.times: list[float] = []
         self.samples: defaultdict[str, list[float]] = defaultdict(list)
         self.pauses: list[tuple[float, float]] = []
-        self.threads: list[dict[str, int]] = []
+        self.threads: list[Counter[str]] = []
+        self._warm_at = float("inf")
         self.slices = self.edits = 0
         self._last_slice, self._moved = -1, 0.0
         self._began = 0.0
@@ -186,6 +196,8 @@ class Soak:
         values = probe.sample()
         self.pauses.append((begin, time.time() + RECOVERY_S))
         self.times.append(time.monotonic() - self._began)
+        if self._last_slice >= WARM_SLICES:
+            self._warm_at = min(self._warm_at, self.times[-1])
         for name, value in values.items():
             self.samples[name].append(value)
         shown = ("driver memory, MB", "JVM heap, MB", "worker memory, MB", "checkpoint files")
@@ -202,7 +214,7 @@ class Soak:
         quantiles = windows(sent, latency, self.pauses, self._seconds)
         found.append((LATENCY, [t - sent[0] for t in quantiles], list(quantiles.values())))
         return [
-            Series(name, times, values, judge(times, values, LIMITS[name]))
+            Series(name, times, values, judge(times, values, LIMITS[name], self._warm_at))
             for name, times, values in found
         ]
 
@@ -351,13 +363,13 @@ def threads(process: Path) -> int:
     return int(_status(process).get("Threads", "0"))
 
 
-def thread_names(process: Path) -> dict[str, int]:
+def thread_names(process: Path) -> Counter[str]:
     """Return the number of threads of a process by name, without the numbers in names."""
     names: Counter[str] = Counter()
     for task in (process / "task").iterdir():
         with suppress(OSError):
             names[re.sub(r"\d+", "N", (task / "comm").read_text().strip())] += 1
-    return dict(names)
+    return names
 
 
 def _status(process: Path) -> Mapping[str, str]:

@@ -28,7 +28,7 @@ NEEDS = {"p4c": "p4c", "bmv2": "BMv2", "s3": "object storage"}
 #: Together with the tests of README's command, a part takes less than half an hour on two cores.
 PARTS = 12
 #: With fewer minutes, too few samples follow the warm-up.
-SHORTEST_SOAK = 1
+SHORTEST_SOAK = 2
 SOAK = Path("tests", "realtime", "test_soak.py")
 
 
