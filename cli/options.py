@@ -132,6 +132,25 @@ Partitions = Annotated[
         "--partitions", min=1, help="Number of partitions if the command creates the topic"
     ),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="IP",
+        help="Multicast group of the stream",
+        show_default="that of the properties file, or 233.54.12.1",
+    ),
+]
+StreamPort = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=1,
+        max=65_535,
+        help="UDP port of the stream",
+        show_default="that of the properties file, or 26400",
+    ),
+]
 Interface = Annotated[
     str, typer.Option("--interface", metavar="NAME", help="Send frames on this network interface")
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stackcast.cli.options import LabelBits, SettingsFile, StackEncoding
+from stackcast.cli.options import Group, LabelBits, SettingsFile, StackEncoding, StreamPort
 
 if TYPE_CHECKING:
     from stackcast.cli.deployment import Deployment
@@ -61,25 +61,8 @@ def send(
     source: Annotated[
         str, typer.Option("--source", metavar="IP", help="IPv4 address of the publisher")
     ] = "10.0.0.1",
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            metavar="IP",
-            help="Multicast group of the stream",
-            show_default="that of the properties file, or 233.54.12.1",
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=1,
-            max=65_535,
-            help="UDP port of the stream",
-            show_default="that of the properties file, or 26400",
-        ),
-    ] = None,
+    group: Group = None,
+    port: StreamPort = None,
     encoding: StackEncoding = None,
     label_bits: Annotated[
         LabelBits | None,

@@ -12,9 +12,11 @@ from stackcast.cli.options import (
     DeploymentWidths,
     EventAttributes,
     EventEncoding,
+    Group,
     Json,
     MessageEncoding,
     SettingsFile,
+    StreamPort,
     check_name,
 )
 
@@ -23,25 +25,8 @@ from stackcast.cli.options import (
 class StreamOptions:
     """Addresses, ports and senders of the stream."""
 
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            metavar="IP",
-            help="Multicast group of the stream",
-            show_default="that of the properties file, or 233.54.12.1",
-        ),
-    ] = None
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=1,
-            max=65535,
-            help="UDP port of the stream",
-            show_default="that of the properties file, or 26400",
-        ),
-    ] = None
+    group: Group = None
+    port: StreamPort = None
     interface: Annotated[
         str,
         typer.Option(
