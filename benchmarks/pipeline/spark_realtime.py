@@ -80,10 +80,12 @@ class ForeachRow:
         self._delivery = delivery
 
     def open(self, partition: int, epoch: int) -> bool:
+        """Open the sink of a task."""
         self._deliver = self._delivery.open()
         return True
 
     def process(self, row: Row) -> None:
+        """Deliver a record."""
         self._deliver(
             pa.RecordBatch.from_pydict(
                 {
@@ -117,6 +119,7 @@ def with_map_in_arrow(records: DataFrame, delivery: Delivery) -> Any:
 
 
 def with_foreach(records: DataFrame, delivery: Delivery) -> Any:
+    """Deliver in a Python writer of ``foreach``."""
     return records.writeStream.foreach(ForeachRow(delivery))
 
 
@@ -289,4 +292,5 @@ def check(query: Failable) -> None:
 class Failable(Protocol):
     """A stream that can fail."""
 
-    def exception(self) -> BaseException | None: ...
+    def exception(self) -> BaseException | None:
+        """Return the error of the stream, if it has failed."""

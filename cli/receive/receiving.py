@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,23 +21,18 @@ from stackcast.cli.receive.options import (
     TopicOptions,
     TrialOptions,
 )
-from stackcast.cli.receive.outlets import Outlet, open_outlet
+from stackcast.cli.receive.outlets import open_outlet
+from stackcast.cli.receive.reception import Reception
 from stackcast.cli.receive.sockets import Wires
 from stackcast.cli.receive.stream_sockets import open_wires
 from stackcast.cli.signals import stop_on_signal
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
-from stackcast.udfs.messages.recovery.receiver import Output, Receiver, ReceiverOptions
+from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from stackcast.udfs.messages.sequence import Topic, session_id
-from stackcast.udfs.messages.summaries import Request, cookie_of, request
-from stackcast.udfs.stop_request import StopRequest
 
-#: Largest number of reads of notifications before summaries are read.
-_ROUNDS = 64
 #: Addresses at which a service listens on all interfaces.
 _ANY = ("0.0.0.0", "::", "[::]")
-#: Longest wait for datagrams, in seconds, so that signals are noticed.
-_SIGNALS = 0.2
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,8 @@ def receive(options: ReceiveOptions, deployment: Deployment) -> bool:
             lossy = f", discarding {trial.drop:.0%} of all datagrams" if trial.drop else ""
             tell(f"listening at {place}{lossy}")
             _hint(output, deployment, reader, wires)
-            run(receiver, wires, outlet, watch, recovery.name, stop, trial.seconds, keys)
+            reception = Reception(receiver, wires, outlet, watch, recovery.name, keys)
+            reception.run(stop, trial.seconds)
         is_deaf = watch.end(time.monotonic())
         drops = wires.drops()
     finally:
@@ -168,82 +163,6 @@ def _service(settings: Settings) -> str:
         )
         return ""
     return settings.rerequest_listen
-
-
-def run(
-    receiver: Receiver,
-    wires: Wires,
-    outlet: Outlet,
-    watch: HostWatch,
-    name: str,
-    stop: StopRequest,
-    seconds: float = 0.0,
-    keys: KeyFile | None = None,
-) -> None:
-    """Carry datagrams between sockets, receiver and outlet until ``stop``, or for ``seconds``."""
-    end = time.monotonic() + seconds if seconds else float("inf")
-    cookie = b""
-    last_requests: Sequence[Request] = ()
-
-    def follow(out: Output) -> None:
-        if out.deliveries:
-            outlet.put(out.deliveries)
-        if out.requests:
-            ask(out.requests)
-        for session, complete in out.caught_up:
-            tell(f"session {session.decode('latin-1')}: caught up, complete up to {complete}")
-        for loss in out.losses:
-            missing = "some" if loss.missing is None else f"{loss.missing:,}"
-            tell(
-                f"session {loss.session.decode('latin-1')}: {missing} notifications lost from "
-                f"{loss.from_} up to {loss.until}: {loss.reason}"
-            )
-
-    def ask(requests: Sequence[Request]) -> None:
-        nonlocal last_requests
-        last_requests = requests
-        wires.ask(request(r.session, r.sequence, r.count, name, cookie) for r in requests)
-
-    def without_cookies(answers: list[bytes]) -> list[bytes]:
-        """Return answers other than cookies; on a new cookie, repeat the last requests."""
-        nonlocal cookie
-        cookies = [cookie_of(answer) for answer in answers]
-        if new := next((c for c in cookies if c and c != cookie), b""):
-            cookie = new
-            ask(last_requests)
-        return [answer for c, answer in zip(cookies, answers, strict=True) if not c]
-
-    def pass_on(datagrams: Sequence[bytes], answer: bool = False) -> None:
-        if datagrams:
-            follow(receiver.receive(datagrams, time.monotonic(), answer))
-
-    def take() -> bool:
-        """Read all sockets, and return whether they may hold more."""
-        # A summary must be read after all notifications that were sent before it.
-        for _ in range(_ROUNDS):
-            datagrams, more = wires.read(wires.stream)
-            pass_on(datagrams)
-            if not more:
-                break
-        answers, more_answers = wires.read(wires.service)
-        pass_on(without_cookies(answers), answer=True)
-        summaries, _ = wires.read(wires.summaries)
-        pass_on(summaries)
-        return more or more_answers
-
-    more = False
-    while not stop.is_set() and (moment := time.monotonic()) < end:
-        if keys is not None:
-            receiver.keys = keys.keys(moment)
-        if not more:
-            wires.wait(min(receiver.due() - moment, end - moment, _SIGNALS))
-        more = take()
-        if not more:
-            follow(receiver.time(time.monotonic()))
-        watch.check(time.monotonic())
-    # Datagrams that have arrived by now count.
-    take()
-    follow(receiver.end(time.monotonic()))
 
 
 def _print_end(receiver: Receiver, wires: Wires, drops: int, as_json: bool) -> None:

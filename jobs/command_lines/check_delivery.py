@@ -12,6 +12,7 @@ WINDOW = 10_000
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     parser = ArgumentParser(prog="check_delivery.py", description=description)
     parser.add_argument(
         "folder", type=Path, metavar="FOLDER", help="folder of the receipts, or of a lab"

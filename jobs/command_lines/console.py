@@ -13,6 +13,7 @@ PER_ADDRESS = 64
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     parser = ArgumentParser(prog="console.py", description=description)
     parser.add_argument(
         "--listen",

@@ -9,6 +9,7 @@ from stackcast.command_line import ArgumentParser
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     parser = ArgumentParser(prog="deliver_from.py", description=description)
     parser.add_argument("id", metavar="ID", help="id of the subscription")
     parser.add_argument(

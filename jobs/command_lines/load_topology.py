@@ -21,6 +21,7 @@ PATTERN = f"{{switch}}:{FIRST_PORT}"
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     parser = ArgumentParser(prog="load_topology.py", description=description)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(

@@ -15,6 +15,7 @@ MODES = {
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     parser = ArgumentParser(prog="refresh_switches.py", description=description)
     modes = parser.add_mutually_exclusive_group()
     for mode, text in MODES.items():

@@ -8,4 +8,5 @@ from stackcast.command_line import ArgumentParser
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     return ArgumentParser(prog="rerequest.py", description=description)

@@ -8,6 +8,7 @@ from stackcast.command_line import ArgumentParser
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     parser = ArgumentParser(prog="run_sql.py", description=description)
     parser.add_argument("statements", nargs="*", metavar="SQL", help="statement to run")
     parser.add_argument(

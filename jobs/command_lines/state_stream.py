@@ -8,6 +8,7 @@ from stackcast.command_line import ArgumentParser
 
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the arguments of the job, with its docstring as the description."""
     parser = ArgumentParser(prog="state_stream.py", description=description)
     parser.add_argument("source", metavar="table:NAME|topic:NAME", help="table or topic to publish")
     parser.add_argument(

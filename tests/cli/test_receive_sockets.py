@@ -17,7 +17,7 @@ from stackcast.cli.receive import failures as failures_module
 from stackcast.cli.receive.failures import Failures
 from stackcast.cli.receive.host_watch import HostWatch
 from stackcast.cli.receive.outlets import ForwardOutlet
-from stackcast.cli.receive.receiving import run
+from stackcast.cli.receive.reception import Reception
 from stackcast.cli.receive.sockets import Wires
 from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from stackcast.udfs.stop_request import StopRequest
@@ -97,7 +97,7 @@ def test_a_broken_way_to_the_service_ends_no_healthy_stream(error, stream, capsy
         taken = Taken(stop, wanted=4)
         options = ReceiverOptions(asks=True, timeout=0.001)
         receiver = Receiver(options, time.monotonic(), [SESSION])
-        run(receiver, wires, taken, HostWatch(wires, "", 0.0), "", stop, seconds=60)
+        Reception(receiver, wires, taken, HostWatch(wires, "", 0.0)).run(stop, seconds=60)
     assert sorted(taken.sequences) == sorted(sent)
     # Counted all, and said once.
     assert wires.failures.counts.total() == 20

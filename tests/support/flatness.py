@@ -47,6 +47,7 @@ class Verdict:
 
     @property
     def is_flat(self) -> bool:
+        """Whether the series grew no more than the limit."""
         return self.growth <= self.limit
 
 
