@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from paths import COMPILED_P4
 from program_switches import fill, open_ports
-from rollout_world import FakeSession, World, hasty
+from rollout_world import FakeSession, HastyClock, InOrder, World, hasty
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.switches.filters import NetworkMatch, check_pipelines
@@ -558,7 +558,10 @@ class Site:
             return FakeSession(self.world, "a", target, lambda: None)
 
         self.job = Refresher(
-            self.tables.through(lambda: None), of_attributes(), open_session=opened
+            self.tables.through(lambda: None),
+            of_attributes(),
+            open_session=opened,
+            threads=InOrder(HastyClock()),
         )
 
     def polls(self) -> None:

@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar
@@ -23,6 +22,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.replay import service
 from stackcast.jobs.adapters.replay.ledger import KnownSession
 from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.udfs.errors import MessageError, ReplayError, TableError
 from stackcast.udfs.messages.summaries import cookie_of, is_summary, request, unpack
 from stackcast.udfs.replay.notifications import Notifications
@@ -315,8 +315,7 @@ def test_datagrams_that_keep_coming_do_not_stop_the_service_from_answering(rereq
 
     monkeypatch.setattr(service, "read_request", read_request)
     rerequests._inbox.append(datagram)
-    with ThreadPoolExecutor(1) as pool:
-        rerequests._step(pool)
+    rerequests._step(SYSTEM_THREADS.worker("test"))
     assert len(taken) == 1
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from types import SimpleNamespace
 
 import pytest
 from paths import COMPILED_P4
+from virtual_time import VirtualTime
 
-from stackcast.jobs.adapters.states import metrics
 from stackcast.jobs.adapters.states.metrics import ControllerMetrics, PublisherMetrics
 from stackcast.udfs.states.controller import Controller
 from stackcast.udfs.states.messages import MOST_VNF, REGISTER_STATES, Signal, SignalKind
@@ -18,24 +17,24 @@ from stackcast.udfs.states.programs import FIRST_VNF
 pytestmark = pytest.mark.unit
 
 
-def test_tables_that_stand_still_are_told_though_facts_go_on(monkeypatch: pytest.MonkeyPatch):
-    made = ControllerMetrics()
+def test_tables_that_stand_still_are_told_though_facts_go_on():
+    clock = VirtualTime()
+    made = ControllerMetrics(clock)
     made.recorded()
     assert made.health().status == "ok"
-    monkeypatch.setattr(metrics, "LATE_SECONDS", 0.01)
-    time.sleep(0.02)
+    clock.sleep(61)
     made.recorded()
     assert made.health().status == "unhealthy"
     made.merged(2)
     assert made.health().status == "ok"
 
 
-def test_updates_that_nobody_confirms_are_told(monkeypatch: pytest.MonkeyPatch):
-    made = PublisherMetrics()
-    monkeypatch.setattr(metrics, "LATE_SECONDS", 0.01)
+def test_updates_that_nobody_confirms_are_told():
+    clock = VirtualTime()
+    made = PublisherMetrics(clock)
     assert made.health().status == "ok"
     made.published(7)
-    time.sleep(0.02)
+    clock.sleep(61)
     made.published(7)
     assert made.health().status == "unhealthy"
     made.confirmed()

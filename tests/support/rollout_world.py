@@ -12,14 +12,13 @@ import datetime as dt
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 
 import pytest
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.versions import BatchVersions, network_part
-from stackcast.jobs.adapters.switches import apply, derive, lead, leader_watch
-from stackcast.jobs.adapters.switches import sessions as switch_sessions
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.program import Programs
 from stackcast.jobs.adapters.switches.results import RefreshResult
@@ -40,26 +39,41 @@ class Killed(BaseException):
     """The program ends here, as by SIGKILL: nothing that catches errors catches this."""
 
 
-class Clock:
-    """Time in which every pause is over at the next poll."""
+class HastyClock:
+    """A clock on which every pause has ended when the time is next read."""
 
     def __init__(self):
-        self._ticks = itertools.count(0, 1000)
+        self._seconds = itertools.count(0, 1000)
 
     def monotonic(self):
-        return float(next(self._ticks))
+        return float(next(self._seconds))
 
+    wall_time = SYSTEM_CLOCK.wall_time
+    event = SYSTEM_CLOCK.event
 
-class InOrder(Executor):
-    """Does everything at once, on the thread that asks for it."""
-
-    def __init__(self, max_workers=None):
+    def sleep(self, seconds):
         pass
 
-    def submit(self, fn, /, *args, **kwargs):
+
+class InOrder:
+    """Threads that run each call when it is submitted, so that a seed determines a run."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def worker(self, name, parallel=1):
+        return self
+
+    def submit(self, call, /, *args, **kwargs):
         future = Future()
-        future.set_result(fn(*args, **kwargs))
+        future.set_result(call(*args, **kwargs))
         return future
+
+    def wait(self, futures, seconds=None):
+        return any(future.done() for future in futures)
+
+    def close(self, wait=True):
+        pass
 
 
 def _read_in_order(tables, wanted):
@@ -68,41 +82,45 @@ def _read_in_order(tables, wanted):
 
 
 def in_order(patch):
-    """Runs the work of threads in sequence, so that a seed determines a run."""
-    patch.setattr(switch_sessions, "ThreadPoolExecutor", InOrder)
+    """Make tables be read in sequence, so that a seed determines a run."""
     patch.setattr(NetworkTables, "prefetch", _read_in_order)
 
 
 @contextlib.contextmanager
 def hasty():
-    """Replaces pauses and threads by steps in sequence, so that a seed determines a run."""
+    """Make tables be read in sequence, so that a seed determines a run."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (derive, apply, lead, leader_watch):
-            patch.setattr(module, "time", Clock())
-        patch.setattr(apply, "WAIT_SECONDS", 0.0)
         in_order(patch)
         yield
 
 
 class Later(InOrder):
-    """Runs each call at once, or only on demand (``delays``)."""
+    """Threads that run a refresh of a switch when it is submitted, or later.
+
+    Args:
+        delays: returns whether a refresh runs later.
+    """
 
     def __init__(self, delays):
+        super().__init__(HastyClock())
         self._delays = delays
         self._waiting = []
 
-    def submit(self, fn, /, *args, **kwargs):
+    def worker(self, name, parallel=1):
+        return self if name == "switch-refresh" else InOrder(self.clock)
+
+    def submit(self, call, /, *args, **kwargs):
         if not self._delays():
-            return super().submit(fn, *args, **kwargs)
+            return super().submit(call, *args, **kwargs)
         future = Future()
-        self._waiting.append((future, fn, args, kwargs))
+        self._waiting.append((future, call, args, kwargs))
         return future
 
     def work(self):
-        """Do what has waited longest, if anything has."""
+        """Run the call that has waited longest, if there is one."""
         if self._waiting:
-            future, fn, args, kwargs = self._waiting.pop(0)
-            future.set_result(fn(*args, **kwargs))
+            future, call, args, kwargs = self._waiting.pop(0)
+            future.set_result(call(*args, **kwargs))
 
     def drain(self):
         while self._waiting:
@@ -387,12 +405,15 @@ class OneProgram(Programs):
 
 
 def refresher(world, owner="a", between=lambda: None, open_session=None, **options):
-    """The real refresher in a world, under the name of ``owner``."""
+    """Return the real refresher in a world, under the name of ``owner``.
+
+    By default its calls run in sequence, and its pauses end when the time is next read.
+    """
     return Refresher(
         world.tables.through(between),
         options.pop("settings", Settings()),
         open_session=open_session or (lambda target: FakeSession(world, owner, target, between)),
-        **{"programs": OneProgram()} | options,
+        **{"programs": OneProgram(), "threads": InOrder(HastyClock())} | options,
     )
 
 

@@ -7,10 +7,11 @@ from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import PySparkException
-from rollout_world import FakeSession, World, in_order, refresher
+from rollout_world import FakeSession, InOrder, World, in_order, refresher
+from virtual_time import VirtualTime
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.switches import apply, derive, lead, leader_watch
+from stackcast.jobs.adapters.switches import lead, leader_watch
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.results import Comparison, RefreshResult
 from stackcast.jobs.adapters.switches.wanted import WantedEntries
@@ -27,23 +28,6 @@ pytestmark = pytest.mark.unit
 NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 ALL = set(NETWORK.switches)
 RACK, OTHER = (NETWORK.hosts[name].switch for name in ("h1", "h2"))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    in_order(monkeypatch)
-    for module in (apply, derive, lead, leader_watch):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
 
 
 class Session(FakeSession):
@@ -83,8 +67,8 @@ class Site:
         after_refresh: called with each switch that was refreshed.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
+        self.clock = VirtualTime()
         self.world = World()
         self.tables = self.world.tables
         self.away: set[str] = set()
@@ -98,7 +82,7 @@ class Site:
             self.tables.overwrite(name, rows)
         self.stopping = MagicMock()
         self.stopping.is_set.return_value = False
-        self.stopping.wait.side_effect = lambda _: setattr(clock, "now", clock.now + 1)
+        self.stopping.wait.side_effect = lambda _: self.clock.sleep(1)
         self.refresher = self.another("a")
 
     def another(self, name: str) -> Refresher:
@@ -107,6 +91,7 @@ class Site:
             open_session=lambda target: Session(self, name, target),
             settings=Settings(wait_seconds=5),
             stopping=self.stopping,
+            threads=InOrder(self.clock),
         )
 
     def tree(self, state: str = "active") -> None:
@@ -135,10 +120,10 @@ class Site:
         self.written.clear()
 
     def polls(self, seconds: float) -> None:
-        end = self.clock.now + seconds
-        while self.clock.now < end:
+        end = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < end:
             self.poll()
-            self.clock.now += 0.1
+            self.clock.sleep(0.1)
 
     def is_ready(self) -> bool:
         current = {name: self.tables.version(name) for name in SOURCES}
@@ -152,8 +137,9 @@ class Site:
 
 
 @pytest.fixture
-def site(clock: Clock) -> Site:
-    return Site(clock)
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    in_order(monkeypatch)
+    return Site()
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> list[None]:
@@ -332,11 +318,11 @@ def with_a_standby(site: Site) -> Callable[[float], None]:
     standby = site.another("b")
 
     def run(seconds: float) -> None:
-        end = site.clock.now + seconds
-        while site.clock.now < end:
+        end = site.clock.monotonic() + seconds
+        while site.clock.monotonic() < end:
             site.poll()
             standby.poll()
-            site.clock.now += 0.1
+            site.clock.sleep(0.1)
 
     return run
 
@@ -397,7 +383,11 @@ class BelowAnother(InTheWay):
 
 
 def behind(site: Site, name: str, opened: type[InTheWay] = InTheWay) -> Refresher:
-    return refresher(site.world, open_session=lambda target: opened(site, name, target))
+    return refresher(
+        site.world,
+        open_session=lambda target: opened(site, name, target),
+        threads=InOrder(site.clock),
+    )
 
 
 def test_after_a_power_loss_it_is_not_kept_out_by_what_switches_believe_of_its_past(site, caplog):
@@ -412,12 +402,12 @@ def test_after_a_power_loss_it_is_not_kept_out_by_what_switches_believe_of_its_p
 def alternately(
     site: Site, one: Refresher, other: Refresher, seconds: float, step: float = 0.1
 ) -> None:
-    end = site.clock.now + seconds
-    while site.clock.now < end:
+    end = site.clock.monotonic() + seconds
+    while site.clock.monotonic() < end:
         site.refresher = one
         site.poll()
         other.poll()
-        site.clock.now += step
+        site.clock.sleep(step)
 
 
 def test_the_second_of_the_same_election_id_waits_as_long_as_the_first_leads(site):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from entry_tables import PIPELINE, SOME, tree
 from fault_server import FaultServer
-from rollout_world import Clock, FakeSession, World, refresher
+from rollout_world import FakeSession, HastyClock, World, refresher
 from waiting import until
 
-from stackcast.jobs.adapters.switches import apply, derive, lead
+from stackcast.jobs.adapters.runtime.threads import SystemThreads
 from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
 from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
@@ -26,11 +28,11 @@ NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 HALF_DEAD, OTHER = (NETWORK.hosts[name].switch for name in ("h1", "h2"))
 
 
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (apply, derive, lead):
-        monkeypatch.setattr(module, "time", Clock())
-    monkeypatch.setattr(apply, "WAIT_SECONDS", 0.2)
+class ShortWaits(SystemThreads):
+    """Threads that are awaited for a fifth of a second, whatever their clock says."""
+
+    def wait(self, futures: Sequence[Future[Any]], seconds: float | None = None) -> bool:
+        return super().wait(futures, 0.2)
 
 
 class Session(FakeSession):
@@ -81,7 +83,11 @@ class Site:
         self.hangs, self.begun, self.at_once = True, 0, AtOnce()
         for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "")).items():
             self.tables.overwrite(name, rows)
-        self.job = refresher(self.world, open_session=lambda target: Session(self, "a", target))
+        self.job = refresher(
+            self.world,
+            open_session=lambda target: Session(self, "a", target),
+            threads=ShortWaits(HastyClock()),
+        )
 
     def tree(self, number: int, host: str) -> None:
         rows = self.tables.rows("virtual_trees")

@@ -15,17 +15,10 @@ from fault_server import FaultServer, FaultyDevice, wire_key
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rollout_world import InOrder, World, in_order, refresher
+from virtual_time import VirtualTime
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.switches import (
-    apply,
-    background,
-    derive,
-    drops,
-    lead,
-    leader_watch,
-    read_back,
-)
+from stackcast.jobs.adapters.switches import drops, read_back
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.messages import Names
 from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
@@ -41,31 +34,25 @@ NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 RACK = NETWORK.hosts["h1"].switch
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 class Deployment:
-    """A refresher on switches of a model, and a clock that the test moves."""
+    """A refresher on switches of a model, under a virtual clock."""
 
-    def __init__(self, clock: Clock, settings: Settings) -> None:
-        self.clock = clock
+    def __init__(self, settings: Settings) -> None:
+        self.clock = VirtualTime()
         self.world = World()
         for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "")).items():
             self.world.tables.overwrite(name, rows)
-        self.refresher: Refresher = refresher(self.world, settings=settings)
+        self.refresher: Refresher = refresher(
+            self.world, settings=settings, threads=InOrder(self.clock)
+        )
         self.run(3)
         self.entries = dict(self.world.held[RACK])
 
     def run(self, seconds: float) -> None:
-        end = self.clock.now + seconds
-        while self.clock.now < end:
+        end = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < end:
             self.refresher.poll()
-            self.clock.now += 0.1
+            self.clock.sleep(0.1)
 
     def lose_half(self) -> None:
         held = self.world.held[RACK]
@@ -84,12 +71,8 @@ class Deployment:
 
 
 def deployment_of(monkeypatch: pytest.MonkeyPatch, seconds: int) -> Deployment:
-    clock = Clock()
     in_order(monkeypatch)
-    for module in (apply, derive, lead, leader_watch, read_back, drops):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(background, "ThreadPoolExecutor", lambda *_: InOrder())
-    return Deployment(clock, Settings(read_back_seconds=seconds))
+    return Deployment(Settings(read_back_seconds=seconds))
 
 
 @pytest.fixture
@@ -147,7 +130,7 @@ class Reads:
         read_backs = sessions.read_backs
 
         def record(names: Collection[str], part: int = 0, parts: int = 1) -> Any:
-            self.looks.append((deployment.clock.now, set(names), parts))
+            self.looks.append((deployment.clock.monotonic(), set(names), parts))
             return read_backs(names, part, parts)
 
         monkeypatch.setattr(sessions, "read_backs", record)
@@ -199,14 +182,16 @@ def test_if_all_switches_drop_packets_entries_are_still_read_at_a_limited_rate(
             assert total <= largest + read_back.ENTRIES_PER_SECOND * (end - start)
 
 
-class HangingPool(InOrder):
-    """Runs calls at once, but never ends those of some switches.
+class HangingWorker(InOrder):
+    """Runs each call when it is submitted, except that those of some switches never end.
 
     Args:
+        clock: clock of the deployment.
         hanging: names of these switches.
     """
 
-    def __init__(self, hanging: set[str]) -> None:
+    def __init__(self, clock: VirtualTime, hanging: set[str]) -> None:
+        super().__init__(clock)
         self._hanging = hanging
 
     def submit(self, call: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -220,9 +205,9 @@ def test_a_switch_whose_reads_hang_does_not_delay_the_others(
 ) -> None:
     """Neither reading back nor reading counters."""
     deployment = deploy(30)
-    pool = HangingPool({name for name in NETWORK.switches if name != RACK})
+    worker = HangingWorker(deployment.clock, {name for name in NETWORK.switches if name != RACK})
     for reader in (deployment.refresher._read_back, deployment.refresher._drops):
-        reader._reads._pool = pool
+        reader._reads._worker = worker
     deployment.lose_half()
     count_drops(deployment, "CUT_SHORT", 5)
     deployment.run(60)

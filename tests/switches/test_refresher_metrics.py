@@ -6,10 +6,12 @@ import pytest
 from paths import COMPILED_P4
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from rollout_world import FakeSession, World, in_order, refresher
+from rollout_world import FakeSession, InOrder, World, in_order, refresher
+from virtual_time import VirtualTime
 from waiting import until
 
-from stackcast.jobs.adapters.switches import apply, drops
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
+from stackcast.jobs.adapters.switches import drops
 from stackcast.jobs.adapters.switches.program import Programs
 from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 from stackcast.udfs.network.topology import fabric
@@ -50,7 +52,8 @@ class Site:
             session.others = self.others
             return session
 
-        self.refresher = refresher(world, open_session=opened)
+        self.clock = VirtualTime(SYSTEM_CLOCK.wall_time())
+        self.refresher = refresher(world, open_session=opened, threads=InOrder(self.clock))
 
     def network(self) -> None:
         rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
@@ -66,6 +69,8 @@ class Site:
 
     def polls(self) -> None:
         for _ in range(4):
+            # A switch that could not be written is due again.
+            self.clock.sleep(10)
             self.refresher.wake.set()
             self.refresher.poll()
 
@@ -82,8 +87,6 @@ class Site:
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     in_order(monkeypatch)
-    # A switch that could not be written is due again at once.
-    monkeypatch.setattr(apply, "RETRY_SECONDS", 0.0)
     return Site()
 
 

@@ -207,8 +207,7 @@ class Play:
 
         later = Later(lambda: not self.calm and self.rng.random() < 0.3)
         self.later[owner] = later
-        self.jobs[owner] = job = refresher(self.world, owner, between, opened)
-        job._sessions._pool = later
+        self.jobs[owner] = job = refresher(self.world, owner, between, opened, threads=later)
 
     def poll(self, owner):
         self.depth += 1

@@ -62,7 +62,7 @@ class History:
     def __init__(self, spark: SparkSession, settings: Settings, tables: Tables, name: str) -> None:
         # Summaries tell what a host should have of the stream, and this is beside it.
         self._settings = dataclasses.replace(settings, summary_port=0)
-        self._spark = spark
+        self._engine = SparkEngine(spark)
         self._tables = tables
         self._name = name
         self._topics = Topics(spark, settings)
@@ -141,8 +141,8 @@ class History:
             versions = self._versions.poll() | pinned
             if versions != used:
                 used, planned = versions, self._planned(versions)
-                plan = SparkEngine(self._spark).broadcast(planned.compilation.plan)
-                stacks = SparkEngine(self._spark).broadcast(planned.compilation.header_stacks)
+                plan = self._engine.broadcast(planned.compilation.plan)
+                stacks = self._engine.broadcast(planned.compilation.header_stacks)
                 timestamps = needs_arrival(planned.compilation.plan.specification)
             self._check_log()
             topic, some = self._next(left)

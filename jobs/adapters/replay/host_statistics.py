@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import threading
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.runtime.clock import utc
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.tables.tables import REREQUESTS, Tables
 from stackcast.udfs.errors import StackcastError
 
@@ -25,9 +25,10 @@ class HostStatistics:
     No answer waits for a commit. One that fails is logged, and its counts go with the next.
     """
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, threads: Threads = SYSTEM_THREADS) -> None:
+        self._clock = threads.clock
         self._tables = tables
-        self._pool = ThreadPoolExecutor(1, "rerequest-statistics")
+        self._worker = threads.worker("rerequest-statistics")
         self._lock = threading.Lock()
         self._counts: dict[str, dict[str, int]] = {}
         self._writing: Future[None] | None = None
@@ -51,16 +52,16 @@ class HostStatistics:
 
     def follow(self) -> None:
         """Begins a commit where one is due; never waits for it."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         ended = self._writing is None or self._writing.done()
         if self._counts and ended and now >= self._due:
             self._due = now + WRITE_SECONDS
-            self._writing = self._pool.submit(self._write)
+            self._writing = self._worker.submit(self._write)
 
     def close(self) -> None:
         """Commits what is left."""
-        self._pool.submit(self._write).result()
-        self._pool.shutdown()
+        self._worker.submit(self._write).result()
+        self._worker.close()
 
     def _add(self, host: str, **counts: int) -> None:
         with self._lock:
@@ -73,7 +74,7 @@ class HostStatistics:
             counts, self._counts = self._counts, {}
         if not counts:
             return
-        at = dt.datetime.now(dt.UTC)
+        at = utc(self._clock)
         rows = [{"subscriber": host, **sums, "recorded_at": at} for host, sums in counts.items()]
         try:
             self._tables.append(REREQUESTS, rows)

@@ -86,6 +86,7 @@ class Replay:
         self._spark = spark
         self._settings = settings
         self._tables = tables
+        self._engine = SparkEngine(spark)
         self._topics = Topics(spark, settings)
         self._state = CarriedState(spark, settings.checkpoint)
         self._plans: list[tuple[Settings, Plans]] = []
@@ -222,7 +223,7 @@ class Replay:
         prepared = Prepared(
             settings,
             planned,
-            SparkEngine(self._spark).broadcast(compilation.plan),
+            self._engine.broadcast(compilation.plan),
             self._stacks_of(compilation.header_stacks),
             needs_arrival(compilation.plan.specification),
         )
@@ -248,7 +249,7 @@ class Replay:
         for known, handle in self._stacks:
             if known is header_stacks:
                 return handle
-        handle = SparkEngine(self._spark).broadcast(header_stacks)
+        handle = self._engine.broadcast(header_stacks)
         self._stacks.append((header_stacks, handle))
         return handle
 

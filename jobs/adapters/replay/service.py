@@ -15,11 +15,9 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +32,8 @@ from stackcast.jobs.adapters.replay.host_statistics import HostStatistics
 from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
 from stackcast.jobs.adapters.replay.replay import Replay, Run
 from stackcast.jobs.adapters.replay.sender import Address, Sender
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads, Worker, wait_for_all
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire.receive_buffer import dropped, enlarge_receive_buffer, shortfall
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
@@ -112,11 +112,14 @@ class Rerequests:
         settings: Settings,
         tables: Tables,
         metrics: RerequestMetrics | None = None,
+        threads: Threads = SYSTEM_THREADS,
     ) -> None:
+        self._threads = threads
+        self._clock = threads.clock
         self._metrics = metrics or RerequestMetrics(settings.metrics_hosts)
-        self._statistics = HostStatistics(tables)
+        self._statistics = HostStatistics(tables, threads)
         self._replay = Replay(spark, settings, tables)
-        self._hosts = Hosts(settings, tables)
+        self._hosts = Hosts(settings, tables, self._clock)
         self._key = signing_key(settings)
         self._cache = PieceCache(CACHE_BYTES)
         #: Topic that the pieces in the cache are of.
@@ -132,12 +135,12 @@ class Rerequests:
         self._slots = max(1, session.slots(spark))
         self._waiting: dict[tuple[str, bytes], _Waiting] = {}
         self._inbox: deque[tuple[bytes, Address]] = deque(maxlen=MOST_WAITING)
-        self._arrived = threading.Event()
+        self._arrived = self._clock.event()
         self._refused = (0.0, 0)
         #: Datagrams that the kernel has dropped so far, and when the log last said so.
         self._dropped, self._dropped_told = 0, -_DROPPED_SECONDS
         self._socket = _listen(settings)
-        self._sender = Sender(self._socket)
+        self._sender = Sender(self._socket, threads)
         self._unread_since: float | None = None
         self.computed = 0
         self.ready = False
@@ -153,7 +156,7 @@ class Rerequests:
     def unread_seconds(self) -> float:
         """Seconds that tables could not be read; 0 where they can."""
         since = self._unread_since
-        return 0.0 if since is None else time.monotonic() - since
+        return 0.0 if since is None else self._clock.monotonic() - since
 
     def serve(self, stopping: StopRequest, on_ready: Callable[[], None] = lambda: None) -> None:
         """Answers until ``stopping``; what waits then stays unanswered, and is asked for again.
@@ -162,28 +165,28 @@ class Rerequests:
             stopping: ends the service.
             on_ready: called once, as soon as the service is `ready`.
         """
-        listener = threading.Thread(target=self._listen, args=(stopping,), name="rerequest-listen")
-        listener.start()
+        listener = self._threads.start("rerequest-listen", self._listen, stopping)
         log.info("listening for re-requests at %s:%d", *self.address)
         announced = False
+        computing = self._threads.worker("rerequest-compute", self._slots)
         try:
-            with ThreadPoolExecutor(self._slots, "rerequest-compute") as pool:
-                while not stopping.is_set():
-                    if self._idle and self._arrived.wait(_POLL_SECONDS):
-                        time.sleep(TOGETHER_SECONDS)
-                    self._arrived.clear()
-                    self._step(pool)
-                    if self.ready and not announced:
-                        announced = True
-                        on_ready()
-                    self._statistics.follow()
-                # Results are not needed, and runs may wait for a broker that is gone. One may only
-                # be about to start its Spark job.
-                while wait(self._running, _POLL_SECONDS).not_done:
-                    self._replay.cancel()
+            while not stopping.is_set():
+                if self._idle and self._arrived.wait(_POLL_SECONDS):
+                    self._clock.sleep(TOGETHER_SECONDS)
+                self._arrived.clear()
+                self._step(computing)
+                if self.ready and not announced:
+                    announced = True
+                    on_ready()
+                self._statistics.follow()
+            # Results are not needed, and runs may wait for a broker that is gone. One may only be
+            # about to start its Spark job.
+            while not wait_for_all(self._threads, list(self._running), _POLL_SECONDS):
+                self._replay.cancel()
         finally:
+            computing.close()
             stopping.set()
-            listener.join()
+            wait_for_all(self._threads, [listener])
             self._sender.close()
             self._socket.close()
             self._statistics.close()
@@ -206,7 +209,7 @@ class Rerequests:
         number = self._dropped - before + (len(self._inbox) == self._inbox.maxlen)
         if number:
             self._metrics.dropped(number)
-            now = time.monotonic()
+            now = self._clock.monotonic()
             if now - self._dropped_told > _DROPPED_SECONDS:
                 self._dropped_told = now
                 log.warning(
@@ -218,10 +221,11 @@ class Rerequests:
     @property
     def _idle(self) -> bool:
         """True if no request waits, and nothing is to be prepared now."""
-        preparing = not self.ready and (self._running or time.monotonic() >= self._next_attempt)
+        attempt_due = self._clock.monotonic() >= self._next_attempt
+        preparing = not self.ready and (self._running or attempt_due)
         return not self._waiting and not preparing
 
-    def _step(self, pool: ThreadPoolExecutor) -> None:
+    def _step(self, computing: Worker) -> None:
         """Take what came, and go one offset range on with all that wait."""
         if not self._inbox and self._idle:
             return
@@ -235,8 +239,8 @@ class Rerequests:
             self._go_on(waiting)
         self._metrics.waiting(len(self._waiting))
         if readable and not self.ready and not self._running:
-            self._prepare_newest(pool)
-        self._compute(pool)
+            self._prepare_newest(computing)
+        self._compute(computing)
 
     def _refresh(self) -> bool:
         """Reads what is new in tables; returns False if they cannot be read."""
@@ -244,10 +248,10 @@ class Rerequests:
             self._hosts.refresh()
             self._replay.ledger.refresh()
         except _FAULTS as error:
-            self._unread_since = self._unread_since or time.monotonic()
-            self._next_attempt = time.monotonic() + RETRY_SECONDS
+            self._unread_since = self._unread_since or self._clock.monotonic()
+            self._next_attempt = self._clock.monotonic() + RETRY_SECONDS
             log.error("tables cannot be read: %s", one_line(error))
-            time.sleep(_POLL_SECONDS)
+            self._clock.sleep(_POLL_SECONDS)
             return False
         if self._topic != self._replay.ledger.topic:
             self._topic = self._replay.ledger.topic
@@ -256,14 +260,14 @@ class Rerequests:
         self._unread_since = None
         return True
 
-    def _prepare_newest(self, pool: ThreadPoolExecutor) -> None:
+    def _prepare_newest(self, computing: Worker) -> None:
         """Starts to compute the newest range that was sent, which prepares its plan and a worker.
 
         The first answer of a cold service takes as long as that.
         """
-        if time.monotonic() < self._next_attempt:
+        if self._clock.monotonic() < self._next_attempt:
             return
-        self._next_attempt = time.monotonic() + RETRY_SECONDS
+        self._next_attempt = self._clock.monotonic() + RETRY_SECONDS
         newest = self._replay.ledger.ranges.last_sent()
         if newest is None:
             self.ready = True
@@ -274,7 +278,7 @@ class Rerequests:
         except _FAULTS as error:
             self._failed(error, partition, offset, offset + 1)
             return
-        self._running[pool.submit(self._replay.run, run, None)] = run, ""
+        self._running[computing.submit(self._replay.run, run, None)] = run, ""
 
     def _take(self, datagram: bytes, address: Address) -> None:
         try:
@@ -294,7 +298,7 @@ class Rerequests:
                 f"host {host} requested session {request.session!r}, which is not in the ledger",
             )
             return
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if not self._cookies.proves(request.cookie, address, now):
             self._challenge(request, address, now)
             return
@@ -315,7 +319,7 @@ class Rerequests:
             known.address = address
             return
         answer = RequestAnswer(host, session.partition, request)
-        self._waiting[key] = _Waiting(answer, address, time.monotonic())
+        self._waiting[key] = _Waiting(answer, address, self._clock.monotonic())
 
     def _challenge(self, request: Request, address: Address, now: float) -> None:
         """Sends a cookie, and nothing larger, to an address that has not proved itself.
@@ -367,12 +371,12 @@ class Rerequests:
             answer.end()
         elif not gap.missing:
             answer.nothing(gap.until)
-        elif time.time() - gap.after / 1e6 < LATE_SECONDS:
+        elif self._clock.wall_time() - gap.after / 1e6 < LATE_SECONDS:
             answer.end()
         else:
             answer.take(Gone(gap.from_, gap.until, "batches are missing from the ledger"))
 
-    def _compute(self, pool: ThreadPoolExecutor) -> None:
+    def _compute(self, computing: Worker) -> None:
         """Computes what those need whose turn it is, and takes what is done; waits for one of
         these, not for all."""
         waiting = list(self._waiting.values())
@@ -392,10 +396,11 @@ class Rerequests:
             again = self._cache.find(run.span.partition, first.offset) is not None
             hosts = frozenset(each.answer.host for each in waiting if _within(each.answer, run))
             everyone = again or run.span.silent or len(hosts) > FOR_ALL
-            future = pool.submit(self._replay.run, run, None if everyone else hosts)
+            future = computing.submit(self._replay.run, run, None if everyone else hosts)
             self._running[future] = run, first.host
-        done, _ = wait(self._running, _POLL_SECONDS, FIRST_COMPLETED)
-        for future in done:
+        if self._running:
+            self._threads.wait(list(self._running), _POLL_SECONDS)
+        for future in [future for future in self._running if future.done()]:
             run, _ = self._running.pop(future)
             if future in self._outdated:
                 self._outdated.discard(future)
@@ -448,10 +453,10 @@ class Rerequests:
         key = answer.host, answer.request.session
         self._waiting.pop(key, None)
         number = len(answer.datagrams)
-        self._byte_limiter.spend(answer.host, time.monotonic(), answer.octets)
+        self._byte_limiter.spend(answer.host, self._clock.monotonic(), answer.octets)
 
         def done() -> None:
-            seconds = time.monotonic() - waiting.since
+            seconds = self._clock.monotonic() - waiting.since
             self._metrics.answered(answer.outcome, number, answer.octets, seconds, answer.host)
             self._statistics.answered(answer.host, answer.outcome, number, answer.octets)
 
@@ -487,7 +492,7 @@ class Rerequests:
     def _refuse(self, outcome: str, text: str) -> None:
         self._metrics.answered(outcome)
         second, number = self._refused
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now - second >= 1:
             second, number = now, 0
         self._refused = second, number + 1
@@ -528,7 +533,8 @@ def _listen(settings: Settings) -> socket.socket:
 class Hosts:
     """Finds the host behind a request, by table ``hosts`` as it is now. For one thread."""
 
-    def __init__(self, settings: Settings, tables: Tables) -> None:
+    def __init__(self, settings: Settings, tables: Tables, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._tables = tables
         self._by_name = settings.rerequest_identify == "name"
         self._head: tuple[str, int] | None = None
@@ -537,7 +543,7 @@ class Hosts:
 
     def refresh(self) -> None:
         """Take what is new, once a second at most. Raises TableError MISSING, Spark's errors."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now - self._read_at < _HOSTS_SECONDS:
             return
         head = self._tables.head("hosts")

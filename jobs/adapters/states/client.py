@@ -11,10 +11,11 @@ import selectors
 import socket
 import ssl
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future
 
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.states.credentials import StateCredentials, TlsSockets, handshake_error
 from stackcast.udfs.errors import StateError
 from stackcast.udfs.states.messages import MIDDLEWARE_PORT, Signal, SignalReader
@@ -42,6 +43,7 @@ class StatesClient:
         name: name of the program; by default that of the host.
         middleware: host and port of the middleware.
         credentials: PEM files, if the middleware requires TLS. Its certificate must name the host.
+        threads: threads of the program.
 
     Raises:
         StateError: ``BAD_TLS``, if the files do not fit.
@@ -68,7 +70,9 @@ class StatesClient:
         name: str = "",
         middleware: tuple[str, int] = LOCAL,
         credentials: StateCredentials | None = None,
+        threads: Threads = SYSTEM_THREADS,
     ) -> None:
+        self._threads = threads
         self._middleware = middleware
         credentials = credentials or StateCredentials()
         self._tls = None if credentials.plain else TlsSockets(credentials, server_side=False)
@@ -79,10 +83,10 @@ class StatesClient:
         self._socket: socket.socket | None = None
         self._updates: deque[Update] = deque(maxlen=MOST_UNREAD)
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="states", daemon=True)
+        self._running: Future[None] | None = None
 
     def __enter__(self) -> StatesClient:
-        self._thread.start()
+        self._running = self._threads.start("states", self._run)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,8 +96,8 @@ class StatesClient:
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
-        if self._thread.ident is not None:
-            self._thread.join()
+        if self._running is not None:
+            self._running.result()
 
     def subscribe(self, state: str) -> None:
         """Asks for a replica of a state; its updates come as of `updates`, `value` and `values`."""
@@ -130,10 +134,12 @@ class StatesClient:
 
         Raises StateError ``NOT_CONFIRMED`` if it takes longer.
         """
-        until = time.monotonic() + timeout
+        clock = self._threads.clock
+        deadline = clock.monotonic() + timeout
         with self._lock:
             while self._program.unacknowledged:
-                if not self._lock.wait(until - time.monotonic()) and time.monotonic() >= until:
+                left = deadline - clock.monotonic()
+                if not self._lock.wait(left) and clock.monotonic() >= deadline:
                     raise self._not_confirmed(timeout)
 
     def updates(self, timeout: float | None = None) -> Iterator[Update]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -11,6 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from stackcast.jobs.adapters.app.health import Health
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.states.service import ControllerService
 
 LATE_SECONDS = 60.0
@@ -20,7 +20,8 @@ LATE_SECONDS = 60.0
 class ControllerMetrics:
     """Metrics of `jobs/replica_controller.py`, on a registry of their own. For any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._since: float | None = None
@@ -35,7 +36,7 @@ class ControllerMetrics:
     def recorded(self) -> None:
         """Facts are on record that are to come into the tables."""
         if self._since is None:
-            self._since = time.monotonic()
+            self._since = self._clock.monotonic()
 
     def merged(self, facts: int) -> None:
         """So many facts are in the tables."""
@@ -45,7 +46,7 @@ class ControllerMetrics:
     def health(self) -> Health:
         """Returns what /health says."""
         since = self._since
-        behind = 0.0 if since is None else time.monotonic() - since
+        behind = 0.0 if since is None else self._clock.monotonic() - since
         problems: tuple[str, ...] = ()
         if behind > LATE_SECONDS:
             problems = (f"the tables are {behind:.0f} s behind the facts: see the log",)
@@ -95,7 +96,8 @@ class _ControllerCounts(Collector):
 class PublisherMetrics:
     """Metrics of `jobs/state_stream.py`, on a registry of their own. For any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._since: float | None = None
@@ -120,7 +122,7 @@ class PublisherMetrics:
         self._updates.inc()
         self._bytes.inc(octets)
         if self._since is None:
-            self._since = time.monotonic()
+            self._since = self._clock.monotonic()
 
     def refused(self) -> None:
         """An update was too large."""
@@ -140,4 +142,4 @@ class PublisherMetrics:
 
     def _unconfirmed(self) -> float:
         since = self._since
-        return 0.0 if since is None else time.monotonic() - since
+        return 0.0 if since is None else self._clock.monotonic() - since

@@ -8,15 +8,16 @@ import os
 import selectors
 import socket
 import ssl
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from ipaddress import IPv4Address, ip_address
 from itertools import count
 from typing import Any, Protocol
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads, wait_for_all
 from stackcast.jobs.adapters.states.credentials import (
     StateCredentials,
     TlsSockets,
@@ -71,10 +72,6 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 Address = tuple[str, int]
 
 
-def _time_of_day(monotonic: float) -> float:
-    return monotonic + time.time() - time.monotonic()
-
-
 class Store(Protocol):
     """Where a controller's facts and backlog survive it."""
 
@@ -109,14 +106,20 @@ class Service:
         link: to the network of states.
         listen: where connections are accepted.
         credentials: PEM files; without them, all connections are plain TCP.
+        clock: clock of the service.
 
     Raises:
         StateError: ``PORT_TAKEN`` or ``BAD_TLS``.
     """
 
     def __init__(
-        self, link: StateLink, listen: Address, credentials: StateCredentials | None = None
+        self,
+        link: StateLink,
+        listen: Address,
+        credentials: StateCredentials | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._link = link
         self._tls: TlsSockets | None = None
         if credentials is not None and not credentials.plain:
@@ -161,10 +164,10 @@ class Service:
         try:
             due = rejoin_due = 0.0
             while not self._is_stopped:
-                wait = 0.001 if self._datagrams else max(0.0, due - time.monotonic())
+                wait = 0.001 if self._datagrams else max(0.0, due - self._clock.monotonic())
                 for key, _ in self._selector.select(wait):
                     key.data()
-                now = time.monotonic()
+                now = self._clock.monotonic()
                 if now >= due:
                     due = now + TICK
                     self._tick(now)
@@ -184,6 +187,9 @@ class Service:
         self._is_stopped = True
         with contextlib.suppress(OSError):
             os.write(self._woken, b"x")
+
+    def _wall_time_of(self, monotonic: float) -> float:
+        return monotonic + self._clock.wall_time() - self._clock.monotonic()
 
     def do(self, outputs: Iterable[Output]) -> None:
         """Carries out what a state machine asks for: all that came of one read, so that what is
@@ -219,7 +225,7 @@ class Service:
         raise NotImplementedError
 
     def _hear(self) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         came = self._link.receive()
         self.do(output for each in came for output in self._heard(*each, now))
 
@@ -236,7 +242,7 @@ class Service:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections[number] = _Connection(peer, address)
         self._selector.register(peer, selectors.EVENT_READ, self._reader(number))
-        self._new[number] = time.monotonic() + PATIENCE
+        self._new[number] = self._clock.monotonic() + PATIENCE
         accepted = [each for each in self._new if each != CONTROLLER]
         if len(accepted) > MOST_NEW:
             self._lost(
@@ -271,7 +277,7 @@ class Service:
             connection.addresses = addresses_in(connection.socket.getpeercert())
             self._selector.modify(connection.socket, selectors.EVENT_READ, self._reader(number))
         connection.is_open = True
-        self._opened(number, time.monotonic())
+        self._opened(number, self._clock.monotonic())
 
     def _reader(self, number: int) -> Callable[[], None]:
         return lambda: self._ready(number)
@@ -298,7 +304,7 @@ class Service:
             return
         if signals:
             self._new.pop(number, None)
-        now = time.monotonic()
+        now = self._clock.monotonic()
         self.do(output for signal in signals for output in self._took(number, signal, now))
         if not data:
             self._lost(number)
@@ -338,11 +344,11 @@ class Service:
             self._log_closed(connection.host, reason)
         self._selector.unregister(connection.socket)
         connection.socket.close()
-        self._ended(number, time.monotonic(), reason)
+        self._ended(number, self._clock.monotonic(), reason)
 
     def _log_closed(self, host: str, reason: str) -> None:
         """Logs why a connection is closed, but a host that comes again not each time."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now - self._logged.get((host, reason), -REPEAT) < REPEAT:
             return
         if len(self._logged) >= _MOST_LOGGED:
@@ -362,18 +368,19 @@ class Service:
 
 
 @contextmanager
-def serving(service: Service) -> Iterator[Future[None]]:
-    """Runs a service beside the caller, and stops it at the end; yields its future.
+def serving(service: Service, threads: Threads = SYSTEM_THREADS) -> Iterator[Future[None]]:
+    """Run a service in the background, stop it at the end, and yield its future result.
 
-    What ended the service is raised at the end.
+    Raises:
+        Exception: the error that ended the service.
     """
-    with ThreadPoolExecutor(1, "states") as pool:
-        running = pool.submit(service.run)
-        try:
-            yield running
-        finally:
-            service.stop()
-        running.result()
+    running = threads.start("states", service.run)
+    try:
+        yield running
+    finally:
+        service.stop()
+        wait_for_all(threads, [running])
+    running.result()
 
 
 class MiddlewareService(Service):
@@ -389,13 +396,15 @@ class MiddlewareService(Service):
         listen: Address,
         controller: Address,
         credentials: StateCredentials | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._controller_tls: TlsSockets | None = None
         if credentials is not None and not credentials.plain:
             self._controller_tls = TlsSockets(credentials, server_side=False)
             _check_named(credentials, link.address)
-        super().__init__(link, listen, credentials)
-        self.middleware = Middleware(link.address, int.from_bytes(os.urandom(3)), _time_of_day)
+        super().__init__(link, listen, credentials, clock)
+        incarnation = int.from_bytes(os.urandom(3))
+        self.middleware = Middleware(link.address, incarnation, self._wall_time_of)
         self._controller = controller
         self._seeking: socket.socket | None = None
         self._retry = 0.0
@@ -456,7 +465,7 @@ class MiddlewareService(Service):
             self._selector.unregister(self._seeking)
             self._seeking.close()
             self._seeking = None
-        self._retry = time.monotonic() + RECONNECT
+        self._retry = self._clock.monotonic() + RECONNECT
         if why != self._missing:
             self._missing = why
             log.warning(
@@ -496,14 +505,15 @@ class ControllerService(Service):
         store: Store,
         recorded: Callable[[], None] = lambda: None,
         credentials: StateCredentials | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """recorded: told when facts have come into the store."""
-        super().__init__(link, listen, credentials)
+        super().__init__(link, listen, credentials, clock)
         self._recorded = recorded
-        self.controller = Controller(int.from_bytes(os.urandom(3)), _time_of_day)
+        self.controller = Controller(int.from_bytes(os.urandom(3)), self._wall_time_of)
         self._store = store
         self._facts_due = 0.0
-        self.do(self.controller.restore(*store.read(), time.monotonic()))
+        self.do(self.controller.restore(*store.read(), self._clock.monotonic()))
 
     def do(self, outputs: Iterable[Output]) -> None:
         found: list[Any] = list(outputs)

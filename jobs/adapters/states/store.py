@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import struct
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError as ClientError
 from kafka.errors import TopicAlreadyExistsError
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.udfs.errors import KafkaError, StateError
 from stackcast.udfs.states.outputs import Keep, Record
 
@@ -42,8 +42,14 @@ class KafkaStore:
     """
 
     def __init__(
-        self, bootstrap_servers: str, control: str, backlog: str, client: Mapping[str, Any]
+        self,
+        bootstrap_servers: str,
+        control: str,
+        backlog: str,
+        client: Mapping[str, Any],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._control, self._backlog = control, backlog
         self._options = {
             "bootstrap_servers": bootstrap_servers.split(","),
@@ -170,13 +176,13 @@ class KafkaStore:
             if end is None:
                 consumer.seek_to_beginning(place)
                 end = int(consumer.end_offsets([place])[place])
-            patience = time.monotonic() + _PATIENCE_S
+            patience = self._clock.monotonic() + _PATIENCE_S
             while consumer.position(place) < end:
                 found = consumer.poll(500, max_records=10_000).get(place, ())
                 yield from (record for record in found if record.offset < end)
                 if found:
-                    patience = time.monotonic() + _PATIENCE_S
-                elif time.monotonic() > patience:
+                    patience = self._clock.monotonic() + _PATIENCE_S
+                elif self._clock.monotonic() > patience:
                     raise KafkaError("NO_TOPIC", f"topic {topic} cannot be read to its end")
         except ClientError as error:
             raise KafkaError("NO_TOPIC", f"topic {topic}: {error}", topic=topic) from error

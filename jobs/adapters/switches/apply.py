@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.switches.derive import Derived
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
 from stackcast.jobs.adapters.switches.results import RefreshResult
@@ -53,6 +53,7 @@ class Applier:
         sessions: the sessions with the switches.
         metrics: counts refreshes.
         still_leads: returns whether this refresher still leads; never waits for a switch.
+        clock: clock of the driver.
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class Applier:
         sessions: SwitchSessions,
         metrics: SwitchMetrics,
         still_leads: Callable[[], bool],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._tables = tables
         self._sessions = sessions
         self._metrics = metrics
         self._still_leads = still_leads
+        self._clock = clock
         self._derived: Derived | None = None
         #: Switches that hold their desired entries, as they were last read.
         self._in_sync: set[str] = set()
@@ -139,7 +142,7 @@ class Applier:
     def _pause_has_ended(self, name: str, disturbed: bool) -> bool:
         ended, pause = self._pauses.get(name, (0.0, 0.0))
         # A full switch that was disturbed may have restarted, and be empty.
-        return time.monotonic() >= ended + (
+        return self._clock.monotonic() >= ended + (
             min(pause, LONGEST_RETRY_SECONDS) if disturbed else pause
         )
 
@@ -182,7 +185,7 @@ class Applier:
         self._schedule(results)
         # The clock is read before the lead is checked, so that rows of a refresher that takes over
         # have later times.
-        checked_at = dt.datetime.now(dt.UTC)
+        checked_at = utc(self._clock)
         if all(result.primary for result in results.values()) or self._still_leads():
             counts = Counter(row["switch"] for row in applied.rows)
             self._tables.append(
@@ -198,7 +201,7 @@ class Applier:
 
     def _schedule(self, results: Mapping[str, RefreshResult]) -> None:
         """Set the pauses of the switches that are not in step. Each is twice the one before."""
-        ended = time.monotonic()
+        ended = self._clock.monotonic()
         for name, result in results.items():
             if result.in_sync:
                 self._pauses.pop(name, None)

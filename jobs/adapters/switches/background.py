@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Generic, TypeVar
+
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 
 #: Switches that are called at the same time.
 PARALLEL = 64
@@ -17,17 +19,18 @@ class Background(Generic[_Result]):
 
     Args:
         name: prefix of the names of the threads.
+        threads: threads of the driver.
     """
 
-    def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(PARALLEL, name)
+    def __init__(self, name: str, threads: Threads = SYSTEM_THREADS) -> None:
+        self._worker = threads.worker(name, PARALLEL)
         self._running: dict[str, Future[_Result]] = {}
 
     def start(self, calls: Mapping[str, Callable[[], _Result]]) -> None:
         """Start the calls, by switch, except where the last call was not collected."""
         for switch, call in calls.items():
             if switch not in self._running:
-                self._running[switch] = self._pool.submit(call)
+                self._running[switch] = self._worker.submit(call)
 
     def collect(self) -> dict[str, _Result]:
         """Return the results of calls that have ended since the last time, by switch."""
@@ -38,4 +41,4 @@ class Background(Generic[_Result]):
 
     def close(self) -> None:
         """Start no further call, and do not wait for those that run."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._worker.close(wait=False)

@@ -10,14 +10,15 @@ import contextlib
 import logging
 import queue
 import re
-import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import grpc
 from google.rpc import code_pb2
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.schemas.p4runtime import p4runtime_pb2, p4runtime_pb2_grpc
 from stackcast.udfs.errors import SwitchError
@@ -100,6 +101,8 @@ def check_target(address: str, device_id: int, election_id: int, name: str = "")
 class Client:
     """A connection to one device. With election id 0 it only reads, and opens no stream.
 
+    It uses the threads and the clock of the machine, because gRPC does so, too.
+
     Raises:
         SwitchError: ``BAD_TARGET`` as `check_target`, and the errors of a first connection.
 
@@ -135,7 +138,7 @@ class Client:
         self._secured = not credentials.plain
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._arbitrations: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._listener: threading.Thread | None = None
+        self._listener: Future[None] | None = None
         self._errors = 0
         self.channel = _channel(address, credentials)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
@@ -172,8 +175,7 @@ class Client:
                 ``UNREACHABLE``.
         """
         self.stream = self.stub.StreamChannel(iter(self._requests.get, None))
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._listener = SYSTEM_THREADS.start("p4runtime-stream", self._listen)
         self.request_mastership()
         if not self.stream.done():
             return
@@ -274,19 +276,20 @@ class Client:
             grpc.RpcError: the switch refused the request, or the connection broke.
         """
         call = self.stub.Read(request, timeout=_READ_SECONDS)
-        responses, ended, silent = [0], threading.Event(), threading.Event()
+        clock = SYSTEM_CLOCK
+        responses, ended, silent = [0], clock.event(), clock.event()
 
         def watch() -> None:
-            before, since = 0, time.monotonic()
+            before, since = 0, clock.monotonic()
             while not ended.wait(_SILENCE_SECONDS):
                 if responses[0] != before:
-                    before, since = responses[0], time.monotonic()
-                elif time.monotonic() - since > _STALL_SECONDS or not self._answers():
+                    before, since = responses[0], clock.monotonic()
+                elif clock.monotonic() - since > _STALL_SECONDS or not self._answers():
                     silent.set()
                     call.cancel()
                     return
 
-        threading.Thread(target=watch, daemon=True).start()
+        SYSTEM_THREADS.start("p4runtime-read", watch)
         try:
             for response in call:
                 responses[0] += 1
@@ -351,10 +354,9 @@ class Client:
         """End the stream, its thread and the channel, within a second."""
         if self._listener is not None:
             self._requests.put(None)
-            self._listener.join(_CLOSE_SECONDS)
-            if self._listener.is_alive():
+            if not SYSTEM_THREADS.wait([self._listener], _CLOSE_SECONDS):
                 self.stream.cancel()
-                self._listener.join(_CLOSE_SECONDS)
+                SYSTEM_THREADS.wait([self._listener], _CLOSE_SECONDS)
         self.channel.close()
 
 

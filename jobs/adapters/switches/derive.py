@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
 from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.filters import NetworkMatch
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
 from stackcast.jobs.adapters.switches.wanted import Rows, Wanted, WantedEntries
@@ -71,6 +71,7 @@ class Deriver:
         match: NetworkMatch | None,
         wanted: WantedEntries,
         metrics: SwitchMetrics,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._tables = tables
         self._network = network
@@ -78,13 +79,14 @@ class Deriver:
         self._match = match
         self._wanted = wanted
         self._metrics = metrics
+        self._clock = clock
         self._derived: Derived | None = None
         #: Versions of the sources that were last derived from, usable or not; none: to be anew.
         self._derived_from: Versions = {}
         #: Version of `switch_entries` that was last read or written.
         self._entries_version = -1
         self._over_capacity: Mapping[str, SwitchError] = {}
-        self._drain = _Drain(tables, versions)
+        self._drain = _Drain(tables, versions, clock)
         #: When that which was refused is tried again, and the pause before that.
         self._again = self._pause = 0.0
 
@@ -141,11 +143,11 @@ class Deriver:
         if self._tables.version("switch_entries") != self._entries_version:
             return True
         if known.refused is not None:
-            return time.monotonic() >= self._again
+            return self._clock.monotonic() >= self._again
         return self._drain.moved(known)
 
     def _derive(self, term: int) -> Derived:
-        began = time.monotonic()
+        began = self._clock.monotonic()
         current = self._network.consistent()
         self._drain.begin()
         self._entries_version = before = self._tables.version("switch_entries")
@@ -169,7 +171,7 @@ class Deriver:
                 self._metrics.refused(error)
             self._derived_from = current
             self._pause = min(2 * self._pause, LONGEST_DRAIN_SECONDS) if told else DRAIN_SECONDS
-            self._again = time.monotonic() + self._pause
+            self._again = self._clock.monotonic() + self._pause
             return derived
         version, rows = self._write(before, wanted)
         if self._match is not None:
@@ -182,7 +184,7 @@ class Deriver:
         log.info(
             "switch_entries@%d derived in %.2f s from %s: %d entries",
             version,
-            time.monotonic() - began,
+            self._clock.monotonic() - began,
             named(current),
             len(rows),
         )
@@ -269,9 +271,10 @@ class _Drain:
     in_use: versions that stacks may name, as last derived from.
     """
 
-    def __init__(self, tables: Tables, versions: NetworkVersions) -> None:
+    def __init__(self, tables: Tables, versions: NetworkVersions, clock: Clock) -> None:
         self._tables = tables
         self._versions = versions
+        self._clock = clock
         self._seen = (-1, -1)
         self._due = self._pause = 0.0
         self.in_use: Sequence[Versions] = ()
@@ -285,7 +288,7 @@ class _Drain:
         waits = any(versions != derived.versions for versions in self.in_use)
         trees = () if derived.source is None else derived.source.trees
         waits = waits or any(tree.state == "retiring" for tree in trees)
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if not waits or now < self._due:
             return False
         seen, self._seen = self._seen, self._now()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.runtime.clock import utc
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.switches.background import Background
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
 from stackcast.jobs.adapters.switches.sessions import SwitchSessions
@@ -30,6 +30,7 @@ class SwitchDrops:
         sessions: the sessions of the refresher.
         metrics: counts the packets.
         on_drops: called with the switches and reasons whose counters have risen.
+        threads: threads of the driver.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class SwitchDrops:
         sessions: SwitchSessions,
         metrics: SwitchMetrics,
         on_drops: Callable[[Collection[tuple[str, str]]], None] = lambda _: None,
+        threads: Threads = SYSTEM_THREADS,
     ) -> None:
+        self._clock = threads.clock
         self._on_drops = on_drops
         self._tables = tables
         self._sessions = sessions
         self._metrics = metrics
-        self._reads: Background[Mapping[str, int] | None] = Background("switch-drops")
+        self._reads: Background[Mapping[str, int] | None] = Background("switch-drops", threads)
         self._next_reading = 0.0
         self._last_counts: dict[tuple[str, str], int] = {}
 
@@ -59,7 +62,7 @@ class SwitchDrops:
                 for reason, packets in (counts or {}).items()
             }
         )
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now >= self._next_reading:
             self._next_reading = now + LOOK_SECONDS
             self._reads.start(self._sessions.drop_reads())
@@ -75,7 +78,7 @@ class SwitchDrops:
         if not differ:
             return
         self._on_drops([key for key, count in differ.items() if count > last.get(key, 0)])
-        now = dt.datetime.now(dt.UTC)
+        now = utc(self._clock)
         rows = [
             {"switch": switch, "reason": reason, "packets": packets, "counted_at": now}
             for (switch, reason), packets in sorted(differ.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 from stackcast import schemas
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.settings import FORMATS, PREFIX, Settings
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.program import P4Program
 from stackcast.jobs.adapters.tables.network_versions import MATCHED
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -67,7 +67,8 @@ class NetworkMatch:
     than hosts see, ``WRONG_WIDTHS`` if it reads headers of other widths; SwitchError ``NO_P4INFO``.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.program = matching_program(settings.format)
         config = P4Program.read(settings.p4_folder, self.program).device_config
         self._publisher = settings.publisher
@@ -113,7 +114,7 @@ class NetworkMatch:
         """
         if self._made is not None and self._made[0] == versions:
             return self._made[1]
-        clock = time.monotonic()
+        began = self._clock.monotonic()
         hosts, only = receiving(network, self._publisher)
         specification, filters = self._of(attributes)
         selected, rejections = select(
@@ -152,7 +153,7 @@ class NetworkMatch:
             len(made),
             len(filtered.entries),
             filtered.passes,
-            time.monotonic() - clock,
+            self._clock.monotonic() - began,
         )
         self._made = dict(versions), made, rejections
         return made

@@ -8,12 +8,11 @@ hold them; then again.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import defaultdict
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.switches.apply import Applied, Applier
 from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.derive import Derived, Deriver
@@ -53,7 +52,8 @@ class Refresher:
 
     Not for several threads at once, but for `wake`: set it, from any thread, to have the next
     `poll` find everything due. stopping: ends what waits. election_id: that of the settings by
-    default. open_session, programs: in place of those of real switches.
+    default. open_session, programs: in place of those of real switches. threads: threads of the
+    driver.
     """
 
     def __init__(
@@ -64,14 +64,16 @@ class Refresher:
         election_id: int | None = None,
         open_session: OpenSession | None = None,
         programs: Programs | None = None,
+        threads: Threads = SYSTEM_THREADS,
     ) -> None:
-        self.wake = threading.Event()
-        self.metrics = SwitchMetrics()
+        self._clock = clock = threads.clock
+        self.wake = clock.event()
+        self.metrics = SwitchMetrics(clock)
         self._tables = tables
         self._stopping = StopRequest() if stopping is None else stopping
         self._patience = float(settings.wait_seconds)
         self._versions = versions = NetworkVersions(tables)
-        match = NetworkMatch(settings) if settings.match == "network" else None
+        match = NetworkMatch(settings, clock) if settings.match == "network" else None
         sources = SOURCES if match is None else (*SOURCES, *match.sources)
         self._network = network = NetworkTables(tables, sources, settings.labels)
         programs = Programs(settings.p4_folder) if programs is None else programs
@@ -84,16 +86,21 @@ class Refresher:
             open_session
             or (
                 lambda target: SwitchSession(
-                    target, credentials, own, self._stopping.is_set, versions.superseded
+                    target, credentials, own, self._stopping.is_set, versions.superseded, clock
                 )
             ),
+            threads,
         )
         self._wanted = WantedEntries(tables, network, versions, match, programs)
-        self._deriver = Deriver(tables, network, versions, match, self._wanted, self.metrics)
-        self._applier = Applier(tables, self._sessions, self.metrics, self._still_leads)
-        self._read_back = ReadBack(self._sessions, self.metrics, settings.read_back_seconds)
-        self._drops = SwitchDrops(tables, self._sessions, self.metrics, self._read_back.suspect)
-        self._publisher = Publisher(tables, network, versions, self.metrics)
+        self._deriver = Deriver(tables, network, versions, match, self._wanted, self.metrics, clock)
+        self._applier = Applier(tables, self._sessions, self.metrics, self._still_leads, clock)
+        self._read_back = ReadBack(
+            self._sessions, self.metrics, settings.read_back_seconds, threads
+        )
+        self._drops = SwitchDrops(
+            tables, self._sessions, self.metrics, self._read_back.suspect, threads
+        )
+        self._publisher = Publisher(tables, network, versions, self.metrics, clock)
         #: Our term, while we lead, and what was last derived in it.
         self._term: int | None = None
         self._derived: Derived | None = None
@@ -101,7 +108,7 @@ class Refresher:
         self._due = 0.0
         #: How many switches answered when we last wanted to lead.
         self._answered = 0
-        self._watch = LeaderWatch(tables, versions)
+        self._watch = LeaderWatch(tables, versions, clock)
 
     def __enter__(self) -> Refresher:
         return self
@@ -121,7 +128,7 @@ class Refresher:
         Tables that cannot be used, switches that do not answer and errors of Spark go to the log
         and are tried again. While another refresher goes before us, nothing is written.
         """
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now < self._due and not self.wake.is_set():
             return
         self.wake.clear()
@@ -231,10 +238,10 @@ class Refresher:
         return True
 
     def _wait_to_lead(self) -> None:
-        deadline = time.monotonic() + self._patience
+        deadline = self._clock.monotonic() + self._patience
         self._term = None
         while not self._leads():
-            if time.monotonic() >= deadline or self._stopping.is_set():
+            if self._clock.monotonic() >= deadline or self._stopping.is_set():
                 raise self._why_not()
             self._stopping.wait(STANDBY_SECONDS)
 

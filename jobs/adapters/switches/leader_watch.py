@@ -7,9 +7,9 @@ its power, for hours.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Hashable
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
 from stackcast.jobs.adapters.tables.tables import Tables
 
@@ -27,7 +27,10 @@ class LeaderWatch:
     with another at once, and reads all switches again, so it is asked only with a reason.
     """
 
-    def __init__(self, tables: Tables, versions: NetworkVersions) -> None:
+    def __init__(
+        self, tables: Tables, versions: NetworkVersions, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._clock = clock
         self._tables = tables
         self._versions = versions
         #: Versions of the tables that who leads writes, and since when they are that.
@@ -43,7 +46,7 @@ class LeaderWatch:
         """Tells whether no other refresher shows that it leads, and has not for a while."""
         if not self._versions.led_by_another():
             return True
-        now = time.monotonic()
+        now = self._clock.monotonic()
         seen = self._tables.version("switch_status"), self._tables.version("network_versions")
         if seen != self._seen:
             self._seen, self._seen_at = seen, now
@@ -56,7 +59,7 @@ class LeaderWatch:
         asked for that alone. undone: names what it would have done by now if it were alive and
         able; None if there is nothing.
         """
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if (twin, undone) != self._why:
             doubted = math.inf if undone is None else now + QUIET_SECONDS
             self._ask_at = now if twin and not self._why[0] else doubted

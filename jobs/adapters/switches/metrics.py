@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter as Tally
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
 from stackcast.jobs.adapters.app.health import Health
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.results import RefreshResult
 from stackcast.udfs.errors import StackcastError
 
@@ -31,7 +31,8 @@ class SwitchMetrics:
     Series of a switch go when the switch does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.leads: bool | None = None
@@ -177,7 +178,7 @@ class SwitchMetrics:
     @contextmanager
     def deriving(self) -> Iterator[None]:
         """Times the derivation of `switch_entries`; counts an error that ends it."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         try:
             yield
         except Exception as error:
@@ -187,7 +188,7 @@ class SwitchMetrics:
                 self._derive_failures.inc()
             raise
         finally:
-            self._derive.observe(time.monotonic() - began)
+            self._derive.observe(self._clock.monotonic() - began)
 
     def refused(self, why: StackcastError) -> None:
         """Says that the newest tables cannot be used, until `derived` says otherwise."""
@@ -210,7 +211,7 @@ class SwitchMetrics:
 
     def polled(self, leads: bool) -> None:
         """Says that the refresher polled just now, and writes the switches or does not."""
-        self.leads, self.polled_at = leads, time.monotonic()
+        self.leads, self.polled_at = leads, self._clock.monotonic()
         self._leads.set(leads)
 
     def health(self) -> Health:
@@ -220,7 +221,7 @@ class SwitchMetrics:
         are not in step are remarks: it tries again by itself. One that waits for another to end is
         well.
         """
-        now = time.monotonic()
+        now = self._clock.monotonic()
         problems, remarks = [], []
         if self.polled_at is None:
             problems.append("the refresher has not polled tables and switches yet")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.switches.derive import Derived
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
@@ -28,7 +29,9 @@ class Publisher:
         network: NetworkTables,
         versions: NetworkVersions,
         metrics: SwitchMetrics,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._tables = tables
         self._network = network
         self._versions = versions
@@ -53,7 +56,7 @@ class Publisher:
     def _say_ready(self, derived: Derived, before: Versions | None) -> None:
         assert derived.version is not None
         committed_at = self._committed_at(derived.versions, before)
-        ready_at = dt.datetime.now(dt.UTC)
+        ready_at = utc(self._clock)
         self._versions.publish(derived.versions, derived.version, committed_at, ready_at)
         changed = derived.versions.items() - (before or {}).items()
         after = ""

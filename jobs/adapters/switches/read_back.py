@@ -9,9 +9,9 @@ from its last refresh, the next refresh repairs it.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping
 
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.switches.background import Background
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
 from stackcast.jobs.adapters.switches.sessions import SwitchSessions
@@ -49,13 +49,21 @@ class ReadBack:
         sessions: the sessions of the refresher.
         metrics: counts the entries that differ.
         seconds: time of a pass over all tables of all switches; 0 reads nothing back.
+        threads: threads of the driver.
     """
 
-    def __init__(self, sessions: SwitchSessions, metrics: SwitchMetrics, seconds: float) -> None:
+    def __init__(
+        self,
+        sessions: SwitchSessions,
+        metrics: SwitchMetrics,
+        seconds: float,
+        threads: Threads = SYSTEM_THREADS,
+    ) -> None:
+        self._clock = threads.clock
         self._sessions = sessions
         self._metrics = metrics
         self._seconds = seconds
-        self._reads: Background[Difference | None] = Background("switch-read-back")
+        self._reads: Background[Difference | None] = Background("switch-read-back", threads)
         self._part = 0
         #: When `ENTRIES_PER_SECOND` permits the next look.
         self._next_look = 0.0
@@ -69,7 +77,7 @@ class ReadBack:
 
     def follow(self) -> None:
         """Report differences that were found, and start a look; never wait for a switch."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         self._report(self._reads.collect(), now)
         if not self._seconds or now < self._next_look:
             return

@@ -9,13 +9,13 @@ tables therefore need no special handling: the next try starts from what the swi
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import RLock
 from typing import Any
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.p4runtime import RefusedUpdate, SwitchConnection
 from stackcast.jobs.adapters.switches.program import P4Program
@@ -71,6 +71,7 @@ class SwitchSession:
         superseded: called, from any thread, when this session has become primary since its last
             read. It returns whether another refresher has led since the desired entries were
             derived; if so, nothing is written.
+        clock: clock of the driver.
 
     Attributes:
         target: the switch.
@@ -85,6 +86,7 @@ class SwitchSession:
         election_id: int = 1,
         given_up: Callable[[], bool] = lambda: False,
         superseded: Callable[[], bool] = lambda: False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.target = target
         self.rival = ""
@@ -99,10 +101,11 @@ class SwitchSession:
         self._election_id = election_id
         self._given_up = given_up
         self._superseded = superseded
-        self._lock = threading.RLock()
+        self._clock = clock
+        self._lock = RLock()
         # Updates that were refused alone in this refresh, by status code.
         self._refusals: Counter[str] = Counter()
-        self._interrupted = threading.Event()
+        self._interrupted = clock.event()
         self._connection: SwitchConnection | None = None
         # The term of this session as primary that the last try belongs to; None before the first
         # try of a connection.
@@ -197,10 +200,10 @@ class SwitchSession:
                 switch that answered once is tried up to `_TRIES` times.
         """
         with self._lock:
-            began = time.monotonic()
+            began = self._clock.monotonic()
             desired_state = _DesiredState(pipeline, tuple(desired))
             result = self._refresh(desired_state, began + patience)
-            return replace(result, seconds=time.monotonic() - began)
+            return replace(result, seconds=self._clock.monotonic() - began)
 
     def _refresh(self, desired: _DesiredState, deadline: float) -> RefreshResult:
         pause, tries, fresh, written = _FIRST_PAUSE, 0, False, 0
@@ -245,7 +248,7 @@ class SwitchSession:
             # The deadline applies until the switch answers for the first time. From then on all
             # tries count, whether they connect or not.
             tries += connected or tries > 0
-            exhausted = tries >= _TRIES if tries else time.monotonic() >= deadline
+            exhausted = tries >= _TRIES if tries else self._clock.monotonic() >= deadline
             if exhausted or self._given_up() or self._interrupted.is_set():
                 return result
             log.warning("switch %s: %s; retrying", self.target.name, reason)
@@ -567,7 +570,7 @@ class SwitchSession:
                 if higher_id is None:
                     raise
                 requested_id = higher_id
-            self._read_in_term, self._probed = None, time.monotonic()
+            self._read_in_term, self._probed = None, self._clock.monotonic()
         return self._connection
 
     def _connect(self, election_id: int) -> SwitchConnection:
@@ -603,17 +606,17 @@ class SwitchSession:
         #   another client is primary, of lower rank or marked dead  -> request
         #   no client is primary                                     -> give the last one time to
         #                                                               return, then request
-        began = time.monotonic()
+        began = self._clock.monotonic()
         while not connection.is_primary:
             next_id = self._next_election_id(connection)
             _, has_primary = connection.rivals
-            waited = time.monotonic() - began
+            waited = self._clock.monotonic() - began
             if next_id is None or waited > 3 * _STAND_IN_SECONDS:
                 raise self._not_primary(connection)
             if has_primary or waited >= _STAND_IN_SECONDS:
                 connection.ask_again(next_id)
             else:
-                time.sleep(0.05)
+                self._clock.sleep(0.05)
         if self._read_in_term != connection.terms:
             # After a connection was opened this is expected. Otherwise another client may have
             # been primary in between.
@@ -645,12 +648,12 @@ class SwitchSession:
         """
         probe = self._probe
         if probe is not None and probe.done():
-            self._probe, self._probed = None, time.monotonic()
+            self._probe, self._probed = None, self._clock.monotonic()
             code = probe.code().name
             if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
                 connection.break_off()
                 return False
-        elif probe is None and time.monotonic() - self._probed > _PROBE_SECONDS:
+        elif probe is None and self._clock.monotonic() - self._probed > _PROBE_SECONDS:
             try:
                 self._probe = connection.probe()
             except ValueError:  # the connection is being closed

@@ -5,11 +5,17 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from stackcast.jobs.adapters.runtime.threads import (
+    SYSTEM_THREADS,
+    Threads,
+    parallel_map,
+    wait_for_all,
+)
 from stackcast.jobs.adapters.switches.background import PARALLEL
 from stackcast.jobs.adapters.switches.program import Programs
 from stackcast.jobs.adapters.switches.results import RefreshResult, SwitchTarget
@@ -39,14 +45,20 @@ class SwitchSessions:
     threads at once.
 
     programs: the compiled programs. open_session: makes the session of a switch. foreign: switches
-    that another client writes, as `leads` last found.
+    that another client writes, as `leads` last found. threads: threads of the driver.
     """
 
-    def __init__(self, programs: Programs, open_session: OpenSession) -> None:
+    def __init__(
+        self,
+        programs: Programs,
+        open_session: OpenSession,
+        threads: Threads = SYSTEM_THREADS,
+    ) -> None:
+        self._threads = threads
         self._programs = programs
         self._open = open_session
         self._standing: dict[str, tuple[_Switch, SwitchSession]] = {}
-        self._pool = ThreadPoolExecutor(PARALLEL)
+        self._worker = threads.worker("switch-refresh", PARALLEL)
         self._running: dict[str, Future[RefreshResult]] = {}
         self.foreign: set[str] = set()
 
@@ -82,7 +94,7 @@ class SwitchSessions:
         """End all connections; a few seconds at most."""
         self._end(self._standing)
         self._standing.clear()
-        self._pool.shutdown(wait=False)
+        self._worker.close(wait=False)
 
     def end_refreshes(self) -> None:
         """Ends the refreshes that run, and their connections: nothing of them is written later."""
@@ -96,8 +108,9 @@ class SwitchSessions:
         sessions = {name: self._standing[name][1] for name in names}
         for name in sessions.keys() & self._running.keys():
             sessions[name].interrupt()
-        wait([self._running.pop(name) for name in sessions.keys() & self._running.keys()])
-        side_by_side(lambda session: session.close(), sessions.values())
+        refreshes = [self._running.pop(name) for name in sessions.keys() & self._running.keys()]
+        wait_for_all(self._threads, refreshes)
+        self._for_each(lambda session: session.close(), sessions.values())
 
     def leads(self, connect: bool) -> dict[str, bool]:
         """Tells of each switch that answers whether we write it, as no other client goes before us.
@@ -106,7 +119,7 @@ class SwitchSessions:
         is a connection to, and none is waited for.
         """
         names = sorted(self._standing.keys() - self._busy())
-        found = side_by_side(lambda name: self._standing[name][1].leads(connect), names)
+        found = self._for_each(lambda name: self._standing[name][1].leads(connect), names)
         answers = {name: ours for name, ours in zip(names, found, strict=True) if ours is not None}
         self.foreign = {name for name, ours in answers.items() if not ours}
         return answers
@@ -195,11 +208,11 @@ class SwitchSessions:
         """
         for name in sorted(desired):
             work = self._standing[name], desired[name], patience
-            self._running[name] = self._pool.submit(self._refresh, name, *work)
+            self._running[name] = self._worker.submit(self._refresh, name, *work)
 
     def ended(self, awaited: Iterable[str], seconds: float | None) -> dict[str, RefreshResult]:
         """Returns how refreshes ended, each once; waits for those ``awaited``, so long at most."""
-        wait([self._running[name] for name in awaited], seconds)
+        wait_for_all(self._threads, [self._running[name] for name in awaited], seconds)
         done = sorted(name for name, future in self._running.items() if future.done())
         return {name: self._running.pop(name).result() for name in done}
 
@@ -230,11 +243,8 @@ class SwitchSessions:
                 return error
 
         names = sorted(self._standing)
-        return dict(zip(names, side_by_side(one, names), strict=True))
+        return dict(zip(names, self._for_each(one, names), strict=True))
 
-
-def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Runs the work on threads; the results are in the order of the items."""
-    waiting = list(items)
-    with ThreadPoolExecutor(max_workers=min(PARALLEL, max(1, len(waiting)))) as pool:
-        return list(pool.map(work, waiting))
+    def _for_each(self, call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+        """Return the results of calls that run at the same time, in the order of the items."""
+        return parallel_map(self._threads, "switches", call, items, PARALLEL)

@@ -7,10 +7,10 @@ does is `stackcast.udfs.states.switch_controller`'s; here it is connected.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.credentials import Credentials
 from stackcast.jobs.adapters.switches.p4runtime import SwitchConnection
 from stackcast.udfs.errors import SwitchError
@@ -41,7 +41,9 @@ class StateController:
         election_id: int = 1,
         credentials: Credentials | None = None,
         name: str = "",
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._address, self._device, self._election = address, device_id, election_id
         self._credentials = replace(credentials or Credentials(), role=STATES_ROLE)
         self._name = name
@@ -58,21 +60,21 @@ class StateController:
                     self._credentials,
                     name=self._name,
                 ) as connection:
-                    _Connected(connection, self._name).run(stopping)
+                    _Connected(connection, self._name, self._clock).run(stopping)
             except SwitchError as error:
                 if str(error) != told:
                     log.warning("%s", error)
                 told = str(error)
-                end = time.monotonic() + _AGAIN_SECONDS
-                while time.monotonic() < end and not stopping():
-                    time.sleep(_STEP_SECONDS)
+                end = self._clock.monotonic() + _AGAIN_SECONDS
+                while self._clock.monotonic() < end and not stopping():
+                    self._clock.sleep(_STEP_SECONDS)
 
 
 class _Connected:
     """The controller while its connection lives."""
 
-    def __init__(self, connection: SwitchConnection, name: str) -> None:
-        self._connection, self._name = connection, name
+    def __init__(self, connection: SwitchConnection, name: str, clock: Clock) -> None:
+        self._connection, self._name, self._clock = connection, name, clock
         links, hosts, lease = self._span()
         rows = {
             _number(entry.match[0][2]): _number(entry.params[0][1])
@@ -80,20 +82,23 @@ class _Connected:
             if entry.table == STATE
         }
         self._held = set(rows)
-        self._controller = SwitchController(links, hosts, lease, rows, _now())
+        self._controller = SwitchController(links, hosts, lease, rows, self._microseconds())
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        look = time.monotonic() + _LOOK_SECONDS
+        look = self._clock.monotonic() + _LOOK_SECONDS
         while not stopping():
             came = self._connection.packet_in(_STEP_SECONDS)
             if came is not None:
                 metadata, frame = came
-                self._do(self._controller.packet_in(metadata["port"], frame, _now()))
-            self._do(self._controller.tick(_now()))
-            if time.monotonic() >= look:
+                self._do(self._controller.packet_in(metadata["port"], frame, self._microseconds()))
+            self._do(self._controller.tick(self._microseconds()))
+            if self._clock.monotonic() >= look:
                 links, hosts, _ = self._span()
-                self._do(self._controller.span(links, hosts, _now()))
-                look = time.monotonic() + _LOOK_SECONDS
+                self._do(self._controller.span(links, hosts, self._microseconds()))
+                look = self._clock.monotonic() + _LOOK_SECONDS
+
+    def _microseconds(self) -> int:
+        return int(self._clock.monotonic() * 1e6)
 
     def _span(self) -> tuple[int, int, int]:
         for entry in self._connection.read_entries(self._name, TREE):
@@ -129,7 +134,3 @@ class _Connected:
 
 def _number(value: bytes) -> int:
     return int.from_bytes(value)
-
-
-def _now() -> int:
-    return time.monotonic_ns() // 1000

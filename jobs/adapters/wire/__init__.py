@@ -1,7 +1,7 @@
 """Sinks for frames: a UDP tunnel, an interface, a pcap file; receive buffers; PEM files for TLS.
 
 Called by streams, by the re-requests, by commands that send, and by all who connect with TLS; it
-calls `app` alone.
+calls `app` and `runtime`.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ import ctypes
 import fcntl
 import socket
 import struct
-import threading
-import time
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.wire.options import SinkOptions
 from stackcast.jobs.adapters.wire.sendmmsg import NO_PERMISSION, FrameSender
 from stackcast.udfs.errors import SinkError
@@ -31,7 +31,8 @@ class PacketSink:
     ``UNSUPPORTED``, ``STALLED``, and what :class:`FrameSender` raises.
     """
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         name = options.interface
         if not hasattr(socket, "AF_PACKET"):
             raise SinkError("UNSUPPORTED", "packet sockets require Linux: use the udp or pcap sink")
@@ -52,7 +53,7 @@ class PacketSink:
                 interface=name,
             ) from error
         self._name, self._patience = name, options.patience
-        self._sender = FrameSender(self._socket, f"interface {name}", options.patience)
+        self._sender = FrameSender(self._socket, f"interface {name}", options.patience, clock=clock)
 
     def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int:
         while True:
@@ -62,15 +63,15 @@ class PacketSink:
                 return sent
 
     def _await_link(self) -> None:
-        deadline = time.monotonic() + self._patience
+        deadline = self._clock.monotonic() + self._patience
         while not self._linked():
-            if time.monotonic() > deadline:
+            if self._clock.monotonic() > deadline:
                 raise SinkError(
                     "STALLED",
                     f"interface {self._name} has had no link for {self._patience:g} s: check the "
                     "cable and the device at its other end",
                 )
-            time.sleep(_LOOK)
+            self._clock.sleep(_LOOK)
 
     def _linked(self) -> bool:
         """Returns whether there is a link, and True where sending will say what is wrong."""
@@ -90,4 +91,4 @@ class PacketSink:
 
     def close(self) -> None:
         # The kernel takes 5 to 15 ms until nobody can hold such a socket, and the task is over.
-        threading.Thread(target=self._socket.close, name="close").start()
+        SYSTEM_THREADS.start("close", self._socket.close)

@@ -16,7 +16,6 @@ import mmap
 import os
 import socket
 import struct
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.wire.af_packet import PacketSink
 from stackcast.jobs.adapters.wire.options import SinkOptions
 
@@ -57,13 +57,13 @@ class XdpSink:
     the log says so. Raises SinkError as `PacketSink`.
     """
 
-    def __init__(self, options: SinkOptions) -> None:
-        self._packets = PacketSink(options)
+    def __init__(self, options: SinkOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._packets = PacketSink(options, clock)
         self._name = options.interface
         self._rings = _idle[_interface(options.interface)]
         self._ring: Ring | None = None
         try:
-            self._ring = self._rings.pop() if self._rings else Ring(options.interface)
+            self._ring = self._rings.pop() if self._rings else Ring(options.interface, clock)
             self._ring.read_mtu(options.interface)
         except OSError as error:
             _tell(self._name, error)
@@ -116,7 +116,8 @@ class Ring:
     Raises OSError where there is none: EBUSY where all are taken.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._socket = socket.socket(_AF_XDP, socket.SOCK_RAW, 0)
         try:
             self._memory = np.frombuffer(mmap.mmap(-1, _MEMORY), np.uint8)
@@ -219,11 +220,11 @@ class Ring:
                 return
             now = int(self._taken[0]), int(self._gone[0])
             if now != before:
-                before, deadline = now, time.monotonic() + _PATIENCE
-            elif time.monotonic() > deadline:
+                before, deadline = now, self._clock.monotonic() + _PATIENCE
+            elif self._clock.monotonic() > deadline:
                 raise OSError(errno.EBUSY, f"it accepted no frame for {_PATIENCE:g} s")
             else:
-                time.sleep(_PAUSE)
+                self._clock.sleep(_PAUSE)
             try:
                 self._socket.send(b"", socket.MSG_DONTWAIT)
             except (BlockingIOError, InterruptedError):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import struct
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -24,6 +23,7 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.wire.options import SinkOptions
 from stackcast.udfs.errors import SinkError, StackError
 from stackcast.udfs.stacks.link_layer import ETHERNET, LINK_TYPES
@@ -50,7 +50,8 @@ class PcapSink:
     Raises SinkError ``BAD_PATH``, ``WRITE_FAILED``.
     """
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         partition, attempt = _task()
         try:
             self._path = Path(options.path.format(partition=partition, attempt=attempt))
@@ -73,7 +74,7 @@ class PcapSink:
         frames = offsets.size - 1
         if frames <= 0:
             return 0
-        records = _records(data, offsets, time.time_ns() // 1_000)
+        records = _records(data, offsets, int(self._clock.wall_time() * 1e6))
         try:
             if self._file is None:
                 self._file, self._path = _create(self._path)

@@ -13,11 +13,11 @@ import errno
 import os
 import select
 import socket
-import time
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.udfs.errors import SinkError
 from stackcast.udfs.stacks.segments import segment_bounds
 
@@ -89,8 +89,14 @@ class FrameSender:
     """
 
     def __init__(
-        self, endpoint: socket.socket, target: str, patience: float, segment: int = 0
+        self,
+        endpoint: socket.socket,
+        target: str,
+        patience: float,
+        segment: int = 0,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         endpoint.setblocking(False)
         self._socket = endpoint
         self._target = target
@@ -147,14 +153,14 @@ class FrameSender:
         """Returns how many messages are out: fewer than all where one should be cut, and is
         refused. From then on none should."""
         done, count = 0, bounds.size - 1
-        last_progress = time.monotonic()
+        last_progress = self._clock.monotonic()
         while done < count:
             address = self._messages.ctypes.data + done * _MMSGHDR.itemsize
             accepted = self._sendmmsg(self._socket.fileno(), address, count - done, 0)
             if accepted > 0:
                 # Fewer than asked: the next call says why.
                 done += accepted
-                last_progress = time.monotonic()
+                last_progress = self._clock.monotonic()
                 continue
             code = ctypes.get_errno()
             if code == errno.EINTR:
@@ -165,7 +171,7 @@ class FrameSender:
             sent = int(bounds[done])
             if code not in _WAIT:
                 raise self._failure(code, sent)
-            if time.monotonic() - last_progress > self._patience:
+            if self._clock.monotonic() - last_progress > self._patience:
                 raise SinkError(
                     "STALLED",
                     f"{self._target} accepted no frame for {self._patience:g} s "
@@ -177,7 +183,7 @@ class FrameSender:
                 poll.register(self._socket, select.POLLOUT)
                 poll.poll(100)
             else:
-                time.sleep(_PAUSE)
+                self._clock.sleep(_PAUSE)
         return done
 
     def _failure(self, code: int, sent: int) -> SinkError:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import select
 import socket
-import time
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.wire.options import SinkOptions
 from stackcast.jobs.adapters.wire.sendmmsg import FrameSender
 from stackcast.udfs.errors import SinkError
@@ -61,7 +61,8 @@ class UdpSink:
     :class:`FrameSender` raises.
     """
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         if options.window < 0:
             raise SinkError("BAD_WINDOW", f"window {options.window} must be 0 or more frames")
         host, port = parse_endpoint(options.endpoint)
@@ -72,9 +73,8 @@ class UdpSink:
         self._window = 0
         if options.window:
             self._window = self._fit_window(options.window)
-        self._sender = FrameSender(
-            self._socket, f"tunnel {options.endpoint}", options.patience, _segment(self._socket)
-        )
+        target, segment = f"tunnel {options.endpoint}", _segment(self._socket)
+        self._sender = FrameSender(self._socket, target, options.patience, segment, clock)
         self._sent = 0
         self._processed = 0
         self._zero: int | None = None
@@ -120,11 +120,11 @@ class UdpSink:
     def _await_answer(self) -> None:
         """Return as soon as more frames are known to be processed."""
         processed = self._processed
-        deadline = time.monotonic() + self._patience
+        deadline = self._clock.monotonic() + self._patience
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while self._processed == processed:
-            left = deadline - time.monotonic()
+            left = deadline - self._clock.monotonic()
             if left <= 0:
                 raise SinkError(
                     "NO_CREDIT",
