@@ -18,7 +18,6 @@ import re
 import secrets
 import socket
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -49,6 +48,7 @@ from stackcast.jobs.adapters.console.records import NewestRecords
 from stackcast.jobs.adapters.console.subscriptions import SubscriptionsView
 from stackcast.jobs.adapters.console.trees import TreesView
 from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.udfs.errors import SettingsError
@@ -107,7 +107,7 @@ def serve(
         config = configuration(made.application, limits, END_SECONDS, made.has_token)
         server = _Server(made.end, config)
         # A signal may reach the JVM alone, which passes it on.
-        threading.Thread(target=_end_with, args=(lifecycle, server), daemon=True).start()
+        SYSTEM_THREADS.start("stop", _end_with, lifecycle, server)
         server.run(sockets=[listening])
     return 0
 

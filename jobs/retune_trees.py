@@ -22,7 +22,6 @@ import argparse
 import datetime as dt
 import logging
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -44,6 +43,7 @@ from stackcast.jobs.adapters.retune.metrics import RetuneMetrics
 from stackcast.jobs.adapters.retune.options import RetuneOptions
 from stackcast.jobs.adapters.retune.planning import Planner, RetunePlan
 from stackcast.jobs.adapters.retune.writing import TreeWriter
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import StackcastError
@@ -110,6 +110,7 @@ def follow(
     tables: Tables,
     lifecycle: Lifecycle,
     metrics: RetuneMetrics,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Retunes whenever more is on record, until it is stopped; an error costs one round.
 
@@ -118,7 +119,7 @@ def follow(
     log.info("the retuning runs until it is stopped, a round in %s at most", every)
     seen: int | None = None
     while not lifecycle.stopping.is_set():
-        end = time.monotonic() + every.total_seconds()
+        end = clock.monotonic() + every.total_seconds()
         try:
             on_record = tables.version(DELIVERIES)
             if on_record != seen:
@@ -132,7 +133,7 @@ def follow(
                 raise
             metrics.ended("failed", one_line(error))
             log.error("not retuned this time: %s", one_line(error))
-        lifecycle.stopping.wait(max(0.0, end - time.monotonic()))
+        lifecycle.stopping.wait(max(0.0, end - clock.monotonic()))
 
 
 def retune(
@@ -189,12 +190,13 @@ def apply(
     lifecycle: Lifecycle,
     fence: Fence,
     metrics: RetuneMetrics,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> int:
     """Write step after step; between them wait for the switches, ``patience`` seconds each time.
 
     Raises TableError FENCED, before a step, where another run has begun since.
     """
-    deadline = time.monotonic() + patience
+    deadline = clock.monotonic() + patience
     number = 0
     while True:
         step = writer.step(wanted, fence.check)
@@ -202,15 +204,15 @@ def apply(
             number += 1
             metrics.wrote(step)
             log.info("step %d: %s", number, _words(step))
-            deadline = time.monotonic() + patience
+            deadline = clock.monotonic() + patience
         for edges in step.unfit:
             log.warning("no switch of %s has room for another tree", _ends(edges))
         if step.left == 0:
             return DONE
-        if lifecycle.stopping.is_set() or time.monotonic() >= deadline:
+        if lifecycle.stopping.is_set() or clock.monotonic() >= deadline:
             log.info("%d trees are left: run again when the switches hold this step", step.left)
             return MORE
-        lifecycle.stopping.wait(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+        lifecycle.stopping.wait(min(POLL_SECONDS, max(0.0, deadline - clock.monotonic())))
 
 
 def _tell(plan: RetunePlan) -> None:

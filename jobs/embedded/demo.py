@@ -10,9 +10,10 @@ from pathlib import Path
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.switches.lead import Refresher
-from stackcast.jobs.embedded.kinds import SessionRun, in_background
+from stackcast.jobs.embedded.kinds import SessionRun
 from stackcast.jobs.embedded.lab import RunningLab, bring_up
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
@@ -52,9 +53,9 @@ def running(
         stop = StopRequest()
         # The topic must be there before the stream looks for it.
         kind.publish(up.settings, None, stop)
-        streaming = in_background(lambda: _stream(up, lifecycle, progress, stop))
-        publishing = in_background(lambda: _publish(up, kind, stop))
-        refreshing = in_background(lambda: _refresh(up, stop))
+        streaming = SYSTEM_THREADS.start("stream", _stream, up, lifecycle, progress, stop)
+        publishing = SYSTEM_THREADS.start("publish", _publish, up, kind, stop)
+        refreshing = SYSTEM_THREADS.start("refresh", _refresh, up, stop)
         try:
             yield up.settings
         finally:

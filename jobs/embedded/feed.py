@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, tee
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
 from stackcast.jobs.adapters.wire import Sink
 from stackcast.lab.traffic.feed import GROUPS, event_frames, feed_frames
 from stackcast.lab.traffic.packets import new_packets, session_of
@@ -89,7 +89,7 @@ def feed(
     sizes of packets.
     Raises SinkError, LabError ``PACKET_TOO_LARGE``, KafkaError ``NOT_PUBLISHED``.
     """
-    began = shown = time.monotonic()
+    began = shown = SYSTEM_CLOCK.monotonic()
     group = int(ipaddress.IPv4Address(settings.group))
     sent: list[tuple[int, int, bytes]] = []
     messages = 0
@@ -105,11 +105,11 @@ def feed(
         _send(sink, list(frames))
         sent += ((share.number, int.from_bytes(packet[10:18]), packet) for packet in payloads)
         messages += sum(len(own) for _, own in several)
-        if time.monotonic() - shown > _PROGRESS_SECONDS:
-            shown = time.monotonic()
+        if SYSTEM_CLOCK.monotonic() - shown > _PROGRESS_SECONDS:
+            shown = SYSTEM_CLOCK.monotonic()
             progress(messages, len(sent))
     sink.flush()
-    return Fed(sent, messages, time.monotonic() - began, topic and topic.topic)
+    return Fed(sent, messages, SYSTEM_CLOCK.monotonic() - began, topic and topic.topic)
 
 
 def feed_events(
@@ -131,7 +131,7 @@ def feed_events(
 
     Raises SinkError, MessageError for a record that is no event.
     """
-    began = shown = time.monotonic()
+    began = shown = SYSTEM_CLOCK.monotonic()
     pace = Speed.parse(speed)
     sent: list[tuple[int, int, bytes]] = []
     named = "attributes.encoding" in settings.given
@@ -148,11 +148,11 @@ def feed_events(
     while several := [frame for frame, _ in islice(frames, at_once)]:
         _send(sink, [each.frame for each in several])
         sent += ((share.number, each.sequence, each.frame) for each in several)
-        if time.monotonic() - shown > _PROGRESS_SECONDS:
-            shown = time.monotonic()
+        if SYSTEM_CLOCK.monotonic() - shown > _PROGRESS_SECONDS:
+            shown = SYSTEM_CLOCK.monotonic()
             progress(len(sent), len(sent))
     sink.flush()
-    return Fed(sent, len(sent), time.monotonic() - began, topic and topic.topic)
+    return Fed(sent, len(sent), SYSTEM_CLOCK.monotonic() - began, topic and topic.topic)
 
 
 def _placed(

@@ -7,10 +7,8 @@ same.
 from __future__ import annotations
 
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -18,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.specifications import registry_of
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire import Sink
 from stackcast.jobs.embedded import feed as network_feed
@@ -198,7 +197,7 @@ class SensorRun(RunKind):
             path.write_bytes(b"".join(record + b"\n" for record in made))
             return path
 
-        yield in_background(write).result
+        yield SYSTEM_THREADS.start("session", write).result
 
     def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
         return deployment.rows(
@@ -259,20 +258,6 @@ class SensorRun(RunKind):
 
     def frame_reader(self) -> verification.RecordReader | None:
         return attribute_reader.frame_reader()
-
-
-def in_background(work: Callable[[], T]) -> Future[T]:
-    """Runs ``work`` on a thread that does not keep the program alive."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,12 @@ from pyspark.sql import SparkSession
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, parallel_map
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded import machine
-from stackcast.jobs.embedded.kinds import RunKind, in_background
+from stackcast.jobs.embedded.kinds import RunKind
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
 from stackcast.lab.fabric.topologies import load_network
@@ -74,7 +74,7 @@ def bring_up(
         lab.clear()
         progress.log_to(folder / "log" / "run.log")
         wait = stack.enter_context(kind.source(settings, folder))
-        spark_and_tables = in_background(lambda: open_tables(settings, progress))
+        spark_and_tables = SYSTEM_THREADS.start("tables", open_tables, settings, progress)
         started = f"{'broker, ' * broker}switches and hosts"
         with progress.stage(f"starting {started}") as stage:
             lab.up()
@@ -168,8 +168,7 @@ def _open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
 
 def fill(tables: Tables, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
     """Writes what the lab's tables hold before its jobs run."""
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(tables.append, rows, rows.values()))
+    parallel_map(SYSTEM_THREADS, "fill", lambda item: tables.append(*item), rows.items(), len(rows))
 
 
 def refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:

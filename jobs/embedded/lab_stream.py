@@ -22,11 +22,11 @@ from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.stream import checks, micro_batches
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
-from stackcast.jobs.embedded.kinds import in_background
 from stackcast.jobs.embedded.lab import fill, refresh
 from stackcast.lab.fabric.network import read_description
 from stackcast.lab.up import deployment
@@ -76,7 +76,9 @@ def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -
     refreshing: list[Future[None]] = []
 
     def started() -> None:
-        refreshing.append(in_background(lambda: _follow(tables, settings, lifecycle, stop)))
+        refreshing.append(
+            SYSTEM_THREADS.start("refresh", _follow, tables, settings, lifecycle, stop)
+        )
         _say(ready=True)
 
     try:

@@ -9,9 +9,7 @@ should have. Events of attributes, and several publishers, have neither.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,8 @@ from typing import Any
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning.specifications import specification_of
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, parallel_map
 from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, Tables
 from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.jobs.embedded.feed import Fed, Share
@@ -126,13 +126,12 @@ def _feed(
                 *(Share(number, len(names)), topic),
             )
 
-    began = time.monotonic()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        each = list(pool.map(send, range(len(names))))
+    began = SYSTEM_CLOCK.monotonic()
+    each = parallel_map(SYSTEM_THREADS, "publish", send, range(len(names)), _AT_ONCE)
     fed = Fed(
         [packet for one in each for packet in one.packets],
         sum(one.messages for one in each),
-        time.monotonic() - began,
+        SYSTEM_CLOCK.monotonic() - began,
         topic and topic.topic,
     )
     log.info(

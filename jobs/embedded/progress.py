@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -18,9 +17,11 @@ from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElap
 from rich.progress import Progress as Bars
 
 from stackcast.jobs.adapters.app.logs import hide_stops
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Poll, Threads
 
 #: Seconds between two lines on a stage in progress, if the output is not a terminal.
-TELL_SECONDS = 5.0
+LINE_SECONDS = 5.0
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Stage:
     began: float
     done: int = 0
     total: int = 0
-    told: float = field(default=0.0)
+    printed: float = 0.0
     bar: TaskID | None = None
 
     def words(self, *, finished: bool = False) -> str:
@@ -52,18 +53,19 @@ class Stage:
 class Parts:
     """The parts of a run, which follow each other without a gap, and the seconds of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._begun: list[tuple[str, float]] = []
 
     def begin(self, name: str) -> None:
         """End the part before, and begin the next one."""
-        self._begun.append((name, time.monotonic()))
+        self._begun.append((name, self._clock.monotonic()))
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds of each part, in their order; the last one ends now."""
         if not self._begun:
             return {}
-        ends = [*(at for _, at in self._begun[1:]), time.monotonic()]
+        ends = [*(at for _, at in self._begun[1:]), self._clock.monotonic()]
         return {name: end - at for (name, at), end in zip(self._begun, ends, strict=True)}
 
 
@@ -71,10 +73,22 @@ class Progress:
     """Prints each stage when it ends, and draws a bar for stages in progress on a terminal.
 
     A context manager, and while it is one, log lines below WARNING go to the file of `log_to`
-    alone. stream: standard error by default. tell: seconds, as `TELL_SECONDS`.
+    alone.
+
+    Args:
+        stream: output; by default standard error.
+        interval: seconds between two lines on a stage in progress.
+        threads: threads of the job.
     """
 
-    def __init__(self, stream: TextIO | None = None, tell: float = TELL_SECONDS) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        interval: float = LINE_SECONDS,
+        threads: Threads = SYSTEM_THREADS,
+    ) -> None:
+        self._threads = threads
+        self._clock = threads.clock
         self._stream = sys.stderr if stream is None else stream
         self._console = Console(file=self._stream, highlight=False, soft_wrap=True)
         self._bars: Bars | None = None
@@ -89,13 +103,13 @@ class Progress:
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
-        self._tell = tell
-        self._began = time.monotonic()
+        self._interval = interval
+        self._began = self._clock.monotonic()
         self._stages: list[Stage] = []
         #: Parts of the run in progress.
         self.parts = Parts()
         self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._reminder: Poll | None = None
         self._handler = _LogLines(self)
         hide_stops(self._handler)
         self._file: logging.FileHandler | None = None
@@ -107,7 +121,7 @@ class Progress:
         if self._bars is not None:
             self._bars.start()
         else:
-            threading.Thread(target=self._remind, name="progress", daemon=True).start()
+            self._reminder = self._threads.poll("progress", self._remind)
         return self
 
     def __exit__(
@@ -116,7 +130,8 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ended.set()
+        if self._reminder is not None:
+            self._reminder.close()
         if self._bars is not None:
             self._bars.stop()
         logging.getLogger().handlers = self._before
@@ -143,7 +158,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Prints a line, with the seconds since the run began."""
-        self.print(f"{time.monotonic() - self._began:5.1f} s  {text}")
+        self.print(f"{self._clock.monotonic() - self._began:5.1f} s  {text}")
 
     def print(self, line: str) -> None:
         """Prints a line as it is, above what is under way."""
@@ -161,14 +176,15 @@ class Progress:
         Yields:
             The stage; its texts may be changed while it runs.
         """
-        stage = Stage(text, finished or text, time.monotonic())
-        stage.told = stage.began
+        stage = Stage(text, finished or text, self._clock.monotonic())
+        stage.printed = stage.began
         if self._bars is not None:
             stage.bar = self._bars.add_task(text, total=None)
         self._stages.append(stage)
         try:
             yield stage
-            self.say(f"{stage.words(finished=True)} ({time.monotonic() - stage.began:.1f} s)")
+            seconds = self._clock.monotonic() - stage.began
+            self.say(f"{stage.words(finished=True)} ({seconds:.1f} s)")
         finally:
             self._stages.remove(stage)
             if self._bars is not None and stage.bar is not None:
@@ -182,12 +198,13 @@ class Progress:
                 stage.bar, description=stage.words(), completed=done, total=total or None
             )
 
-    def _remind(self) -> None:
-        while not self._ended.wait(self._tell / 10):
-            for stage in tuple(self._stages):
-                if time.monotonic() - stage.told >= self._tell:
-                    stage.told = time.monotonic()
-                    self.say(f"still {stage.words()}")
+    def _remind(self) -> float:
+        """Print the stages that have run for an interval since their last line."""
+        for stage in tuple(self._stages):
+            if self._clock.monotonic() - stage.printed >= self._interval:
+                stage.printed = self._clock.monotonic()
+                self.say(f"still {stage.words()}")
+        return self._interval / 10
 
 
 class _LogLines(logging.Handler):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, utc
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Parts
 from stackcast.lab.proof import verification
@@ -104,7 +105,7 @@ class RunProof(ABC):
 
     def _run(self, seconds: float) -> dict[str, Any]:
         """What the page says of the run as such."""
-        began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)
+        began = utc(SYSTEM_CLOCK) - dt.timedelta(seconds=seconds)
         return {
             "began": began.isoformat(timespec="seconds"),
             "version": version("stackcast"),

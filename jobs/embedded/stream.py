@@ -18,11 +18,12 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning.specifications import specification_of
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.jobs.adapters.tables.tables import Tables
-from stackcast.jobs.embedded.kinds import RunKind, in_background
+from stackcast.jobs.embedded.kinds import RunKind
 from stackcast.jobs.embedded.lab import RunningLab, bring_up
 from stackcast.jobs.embedded.progress import Parts, Progress
 from stackcast.jobs.embedded.proof import RunProof, shown_subscriptions
@@ -122,7 +123,7 @@ def drain(
         ending.callback(stop.set)
         sent: list[int] = []
         ended: list[T] = []
-        publishing = in_background(lambda: publish(stop, sent.append))
+        publishing = SYSTEM_THREADS.start("publish", publish, stop, sent.append)
         topics = Topics(up.spark, settings)
 
         @cache

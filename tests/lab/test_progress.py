@@ -8,6 +8,7 @@ import re
 import time
 
 import pytest
+from virtual_time import VirtualTime
 
 from stackcast.jobs.embedded.progress import Parts, Progress
 
@@ -48,15 +49,14 @@ def test_a_failed_stage_is_not_printed():
 
 def test_without_a_terminal_a_stage_in_progress_is_printed_periodically_with_its_count():
     stream = io.StringIO()
+    threads = VirtualTime()
     with (
-        Progress(stream, tell=0.01) as progress,
+        Progress(stream, 5, threads) as progress,
         progress.stage("reading records", "read records") as stage,
     ):
         progress.count(stage, 1_500, 4_000)
-        deadline = time.monotonic() + 600
-        while stream.getvalue().count("still reading records: 1,500 of 4,000") < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        threads.clock.sleep(12)
+        assert stream.getvalue().count("still reading records: 1,500 of 4,000") == 2
         progress.count(stage, 4_000, 4_000)
     assert re.search(r"s  read records: 4,000 of 4,000 \(", stream.getvalue().splitlines()[-1])
     assert "\x1b" not in stream.getvalue()
@@ -95,10 +95,11 @@ def test_log_lines_go_to_a_file_and_only_warnings_are_shown(tmp_path):
 
 
 def test_parts_of_a_run_follow_each_other_and_add_up():
-    parts, began = Parts(), time.monotonic()
+    clock = VirtualTime()
+    parts = Parts(clock)
     assert parts.seconds() == {}
     for name in ("tables", "publishing", "report"):
         parts.begin(name)
+        clock.sleep(len(name))
     seconds = parts.seconds()
-    assert list(seconds) == ["tables", "publishing", "report"]
-    assert min(seconds.values()) >= 0 and sum(seconds.values()) <= time.monotonic() - began
+    assert seconds == {"tables": 6, "publishing": 10, "report": 6}

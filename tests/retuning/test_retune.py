@@ -36,6 +36,7 @@ from stackcast.jobs.adapters.retune.options import RetuneOptions
 from stackcast.jobs.adapters.retune.planning import Planner, RetunePlan
 from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
 from stackcast.jobs.adapters.retune.writing import TreeWriter
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables import local
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
@@ -586,8 +587,10 @@ def test_a_strategy_that_takes_too_long_is_left_out(
     monkeypatch.setattr(trials, "strategies_for", lambda _: {"slow": Slow()})
     record = Record(NETWORK, [Publication(FEED, frozenset(NEAR), 1, 100)])
     situation = Situation(NETWORK, Clients({}), Statistics(record.publications))
-    budget = uniform(NETWORK, 1)
-    (outcome,) = trials.compare(spark, ["slow"], situation, budget, record, 1, StopRequest())
+    budget, engine = uniform(NETWORK, 1), SparkEngine(spark)
+    (outcome,) = trials.compare(
+        spark, engine, ["slow"], situation, budget, record, 1, StopRequest()
+    )
     assert "longer than 1 s" in outcome.error
     # A request to stop ends it at once.
     stopping = StopRequest()
@@ -598,7 +601,7 @@ def test_a_strategy_that_takes_too_long_is_left_out(
 
     thread = threading.Thread(target=stop)
     thread.start()
-    (outcome,) = trials.compare(spark, ["slow"], situation, budget, record, 3600, stopping)
+    (outcome,) = trials.compare(spark, engine, ["slow"], situation, budget, record, 3600, stopping)
     thread.join()
     assert "stop of the retuning was requested" in outcome.error
 

@@ -7,7 +7,6 @@ import json
 import re
 import secrets
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -38,6 +37,7 @@ from stackcast.jobs.adapters.console.subscriptions import (
 )
 from stackcast.jobs.adapters.console.trees import TreesView
 from stackcast.jobs.adapters.planning.rule_edits import EDITED
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.udfs.errors import ConsoleError, StackcastError
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.names import MOST_NAME
@@ -340,7 +340,8 @@ class _Lane:
 class _Shared:
     """A look that all pages share: anew when it is as old as `LOOK_SECONDS`."""
 
-    def __init__(self, look: Callable[[], str]) -> None:
+    def __init__(self, look: Callable[[], str], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._look = look
         self._lock = threading.Lock()
         self._at = -LOOK_SECONDS
@@ -348,8 +349,8 @@ class _Shared:
 
     def read(self) -> str:
         with self._lock:
-            if not self._found or time.monotonic() - self._at >= LOOK_SECONDS / 2:
-                self._found, self._at = self._look(), time.monotonic()
+            if not self._found or self._clock.monotonic() - self._at >= LOOK_SECONDS / 2:
+                self._found, self._at = self._look(), self._clock.monotonic()
             return self._found
 
 

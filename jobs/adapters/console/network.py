@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.console.reading import Folded, Head, Reading, Row
 from stackcast.jobs.adapters.planning.plans import NETWORK
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.tables.tables import DROPS, LIVE, PUBLICATIONS, REREQUESTS, TREES
 from stackcast.udfs.errors import ConsoleError
 from stackcast.udfs.network.drawing import cables, drawing
@@ -65,7 +66,8 @@ class Sent:
 class PublishedSoFar:
     """Follows table ``publication_statistics``. For any thread."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._reading = reading
         self._lock = threading.Lock()
         self._head: Head | None = None
@@ -85,7 +87,7 @@ class PublishedSoFar:
                 counts = row["notifications"], row["messages"], row["datagram_bytes"]
                 self._sums.setdefault(key, Sent()).add(*counts)
                 self._recent.append((row["recorded_at"], key, counts))
-            since = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=NOW_SECONDS)
+            since = utc(self._clock) - dt.timedelta(seconds=NOW_SECONDS)
             while self._recent and self._recent[0][0] < since:
                 self._recent.popleft()
             recent: dict[Key, Sent] = {}

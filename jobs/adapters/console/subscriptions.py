@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from stackcast.jobs.adapters.planning.rule_edits import (
     rule_states,
     write_rule,
 )
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.tables.tables import GRANTS, LIVE, REJECTED, SENIORITY
 from stackcast.udfs.errors import MAX_NAME, ConsoleError, SubscriptionError
 from stackcast.udfs.filters.compiler.compile import Order
@@ -78,7 +78,9 @@ class SubscriptionsView:
         settings: Settings,
         network: Callable[[], Network],
         records: NewestRecords,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._reading = reading
         self._settings = settings
         self._records = records
@@ -288,7 +290,7 @@ class SubscriptionsView:
             "format": self._settings.format,
             "enabled": enabled,
             "updated_by": author,
-            "updated_at": dt.datetime.now(dt.UTC),
+            "updated_at": utc(self._clock),
         }
 
         with self._saving:

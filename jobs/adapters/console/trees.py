@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,6 +15,7 @@ from stackcast.jobs.adapters.console.reading import Reading
 from stackcast.jobs.adapters.retune.options import RetuneOptions
 from stackcast.jobs.adapters.retune.planning import Planner
 from stackcast.jobs.adapters.retune.report import summary
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.udfs.errors import ConsoleError, StackcastError
 from stackcast.udfs.retuning.comparison import Record
 from stackcast.udfs.retuning.steps import rules
@@ -34,8 +34,15 @@ class TreesView:
     """Reads stored trees and tries a retuning, which writes nothing. For any thread."""
 
     def __init__(
-        self, reading: Reading, settings: Settings, network: NetworkView, spark: SparkSession
+        self,
+        reading: Reading,
+        settings: Settings,
+        network: NetworkView,
+        spark: SparkSession,
+        threads: Threads = SYSTEM_THREADS,
     ) -> None:
+        self._threads = threads
+        self._clock = threads.clock
         self._reading = reading
         self._settings = settings
         self._network = network
@@ -60,12 +67,11 @@ class TreesView:
         with self._lock:
             versions = self._network.versions()
             if self._found is None or self._found[1] != versions or self._old(self._found[0]):
-                self._found = time.monotonic(), versions, self._judged()
+                self._found = self._clock.monotonic(), versions, self._judged()
             return self._found[2]
 
-    @staticmethod
-    def _old(since: float) -> bool:
-        return time.monotonic() - since > KEPT_SECONDS
+    def _old(self, since: float) -> bool:
+        return self._clock.monotonic() - since > KEPT_SECONDS
 
     def _judged(self) -> dict[str, Any]:
         network, trees = self._network.network(), self._network.trees()
@@ -113,8 +119,8 @@ class TreesView:
                 raise ConsoleError(
                     "BUSY", "a dry run is already in progress: wait until it has finished"
                 )
-            self._proposal = {"state": "running", "began": time.time()}
-        threading.Thread(target=self._try, name="retuning", daemon=True).start()
+            self._proposal = {"state": "running", "began": self._clock.wall_time()}
+        self._threads.start("retuning", self._try)
         return self._proposal
 
     def _try(self) -> None:
@@ -130,4 +136,4 @@ class TreesView:
             if not self._ended:
                 log.exception("the dry run of a retuning failed")
             found = {"state": "failed", "error": repr(error)}
-        self._proposal = {**found, "began": began, "seconds": time.time() - began}
+        self._proposal = {**found, "began": began, "seconds": self._clock.wall_time() - began}

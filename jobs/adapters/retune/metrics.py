@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
 from stackcast.jobs.adapters.app.health import Health
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.udfs.retuning.steps import TreeStep
 
 #: How a round ended: all that pays is there; steps are left, which wait for the switches; nothing
@@ -23,7 +23,8 @@ FAILURES = 3
 class RetuneMetrics:
     """Metrics of a service, on a registry of their own. For any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._began: float | None = None
@@ -72,12 +73,12 @@ class RetuneMetrics:
     @contextmanager
     def round(self) -> Iterator[None]:
         """Times a round."""
-        began = self._began = time.monotonic()
+        began = self._began = self._clock.monotonic()
         try:
             yield
         finally:
             self._began = None
-            self._seconds.observe(time.monotonic() - began)
+            self._seconds.observe(self._clock.monotonic() - began)
 
     def ended(self, outcome: str, why: str = "") -> None:
         """A round ended in one of `OUTCOMES`; ``why`` it failed, if it did."""
@@ -100,4 +101,4 @@ class RetuneMetrics:
 
     def _running(self) -> float:
         began = self._began
-        return 0.0 if began is None else time.monotonic() - began
+        return 0.0 if began is None else self._clock.monotonic() - began

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,8 @@ from stackcast.jobs.adapters.retune.deployment import Deployment, all_up, read_d
 from stackcast.jobs.adapters.retune.options import RetuneOptions
 from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
 from stackcast.jobs.adapters.retune.trials import compare
+from stackcast.jobs.adapters.runtime.clock import Clock
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.network.publishers import sending, several
@@ -55,6 +56,7 @@ class Planner:
         self, spark: SparkSession, tables: Tables, settings: Settings, options: RetuneOptions
     ) -> None:
         self._spark, self._tables, self._settings = spark, tables, settings
+        self._engine = SparkEngine(spark)
         self._options = options
         self._names = options.names(settings.labels)
 
@@ -114,7 +116,14 @@ class Planner:
         none of them can be used, StopAsked."""
         outcomes: list[StrategyResult] = []
         for outcome in compare(
-            self._spark, self._names, situation, free, record, self._options.seconds, stopping
+            self._spark,
+            self._engine,
+            self._names,
+            situation,
+            free,
+            record,
+            self._options.seconds,
+            stopping,
         ):
             outcomes.append(outcome)
             if outcome.error:
@@ -152,7 +161,8 @@ class Planner:
         what it stays with where stacks name no trees. Raises StopAsked."""
         seconds = self._options.seconds
         if self._names:
-            choice = choose(record, outcomes, free, usable, _until(seconds, stopping))
+            check = _until(seconds, stopping, self._engine.clock)
+            choice = choose(record, outcomes, free, usable, check)
         else:
             choice = ChosenTrees("no trees", {}, now, now.cost)
         if not choice.complete:
@@ -253,13 +263,13 @@ def _check(stopping: StopRequest) -> None:
         raise StopAsked
 
 
-def _until(seconds: float, stopping: StopRequest) -> Callable[[], None]:
+def _until(seconds: float, stopping: StopRequest, clock: Clock) -> Callable[[], None]:
     """Returns a function that raises TimeoutError from then on, and StopAsked after a request."""
-    end = time.monotonic() + seconds
+    end = clock.monotonic() + seconds
 
     def check() -> None:
         _check(stopping)
-        if time.monotonic() >= end:
+        if clock.monotonic() >= end:
             raise TimeoutError
 
     return check

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stackcast.jobs.adapters.retune.planning import RetunePlan
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.udfs.network.drawing import drawing
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.report.page import render
@@ -28,12 +28,18 @@ DONE = "done"
 UNFINISHED = "not finished: run it again"
 
 
-def write(folder: Path, plan: RetunePlan, figures: Mapping[str, Any], outcome: str) -> None:
+def write(
+    folder: Path,
+    plan: RetunePlan,
+    figures: Mapping[str, Any],
+    outcome: str,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
     """Writes ``retune.json`` and ``retune.html``; each is there whole or not at all.
 
     figures: the `summary` of the plan. outcome: what became of it by now, one of those above.
     """
-    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    now = utc(clock).isoformat(timespec="seconds")
     figures = {"outcome": outcome, "at": now, **figures}
     drawn = len(plan.deployment.network.switches) <= MOST_SWITCHES
     if not drawn:

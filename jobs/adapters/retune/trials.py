@@ -1,13 +1,10 @@
-"""Replays of the record under every strategy, side by side on the executors."""
+"""Replays of the record under every strategy, in parallel on the executors."""
 
 from __future__ import annotations
 
 import pickle
-import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +12,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
+from stackcast.jobs.adapters.runtime.clock import Event
+from stackcast.jobs.adapters.runtime.engine import Engine
 from stackcast.udfs.retuning.comparison import Record, StrategyResult, evaluate
 from stackcast.udfs.stop_request import StopRequest
 from stackcast.udfs.trees.strategies.registry import strategies_for
@@ -29,6 +28,7 @@ _AGAIN_SECONDS = 1.0
 
 def compare(
     spark: SparkSession,
+    engine: Engine,
     names: Sequence[str],
     situation: Situation,
     budget: Mapping[str, int],
@@ -36,23 +36,31 @@ def compare(
     seconds: float,
     stopping: StopRequest,
 ) -> Iterator[StrategyResult]:
-    """Yields the result of each strategy, as they come: one job of Spark a strategy, of one task.
+    """Yield the result of each strategy as soon as its Spark job ends, which has one task.
 
-    A task needs the memory of one strategy, whatever executor it is on. One that takes longer than
-    ``seconds`` is cancelled, with its Python worker; the outcome has an error then. So are all
-    after a request to stop.
+    A task needs the memory of one strategy, whatever executor it is on.
+
+    Args:
+        spark: session that runs the jobs.
+        engine: broadcasts the record, and has the threads that wait for the jobs.
+        names: names of the strategies.
+        situation: what the strategies choose trees for.
+        budget: number of trees that each switch can store.
+        record: publications that are replayed.
+        seconds: time after which a job is cancelled, with its Python worker; the result of its
+            strategy is then an error.
+        stopping: cancels all jobs.
     """
     context = spark.sparkContext
     run = uuid.uuid4().hex
-    given = spark.sparkContext.broadcast(
-        pickle.dumps((list(names), situation, dict(budget), record))
-    )
+    # Each task reads a copy of its own, which it may change.
+    inputs = engine.broadcast(pickle.dumps((list(names), situation, dict(budget), record)))
 
     # A function of its own is sent along: nodes need `udfs` and nothing of jobs.
     def work(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         import pandas as pd  # noqa: PLC0415
 
-        names, situation, budget, record = pickle.loads(given.value)
+        names, situation, budget, record = pickle.loads(inputs.value)
         known = strategies_for(situation.network.labels)
         for frame in frames:
             for number in frame["id"]:
@@ -62,7 +70,7 @@ def compare(
     def ask(number: int) -> StrategyResult:
         frame = spark.range(number, number + 1, 1, 1).mapInPandas(work, "outcome binary")
         tag = f"retune-{run}-{number}"
-        with _cancelled_after(context, seconds, tag, stopping) as late:
+        with _cancelled_after(context, engine, seconds, tag, stopping) as late:
             try:
                 (row,) = frame.toArrow().to_pylist()
             except SQL_ERRORS:
@@ -75,43 +83,46 @@ def compare(
         outcome: StrategyResult = pickle.loads(row["outcome"])
         return outcome
 
+    # A job that waits for its turn must not be taken for a slow one.
+    parallel = max(1, min(len(names), context.defaultParallelism))
+    worker = engine.worker("retune", parallel)
     try:
-        # No more at once than run at once: who waits for its turn is not slow.
-        workers = max(1, min(len(names), context.defaultParallelism))
-        with ThreadPoolExecutor(workers) as pool:
-            waiting = [pool.submit(ask, number) for number in range(len(names))]
-            for future in as_completed(waiting):
-                yield future.result()
+        pending = [worker.submit(ask, number) for number in range(len(names))]
+        while pending:
+            engine.wait(pending)
+            ended = [future for future in pending if future.done()]
+            pending = [future for future in pending if not future.done()]
+            yield from (future.result() for future in ended)
     finally:
-        given.unpersist()
+        worker.close()
+        inputs.destroy()
 
 
 @contextmanager
 def _cancelled_after(
-    context: SparkContext, seconds: float, tag: str, stopping: StopRequest
-) -> Iterator[threading.Event]:
-    """Cancels jobs of the block that run after so long, or after a request to stop; the event says
-    that it came to that."""
-    done, late = threading.Event(), threading.Event()
+    context: SparkContext, engine: Engine, seconds: float, tag: str, stopping: StopRequest
+) -> Iterator[Event]:
+    """Cancel the jobs of the block after this time, or after a request to stop.
 
-    def watch() -> None:
-        end = time.monotonic() + seconds
-        while not done.is_set():
-            if stopping.is_set() or time.monotonic() >= end:
-                late.set()
-                # Again and again, as the job may not have begun yet.
-                context.cancelJobsWithTag(tag)
-                left = _AGAIN_SECONDS
-            else:
-                left = min(_AGAIN_SECONDS, end - time.monotonic())
-            done.wait(max(0.0, left))
+    Yields:
+        An event that is set when they are cancelled.
+    """
+    clock = engine.clock
+    deadline, late = clock.monotonic() + seconds, clock.event()
+
+    def cancel_if_due() -> float:
+        left = deadline - clock.monotonic()
+        if stopping.is_set() or left <= 0:
+            late.set()
+            # Repeated, because the job may not have begun yet.
+            context.cancelJobsWithTag(tag)
+            return _AGAIN_SECONDS
+        return min(_AGAIN_SECONDS, left)
 
     context.addJobTag(tag)
-    watcher = threading.Thread(target=watch, name=tag, daemon=True)
-    watcher.start()
+    watch = engine.poll(tag, cancel_if_due)
     try:
         yield late
     finally:
-        done.set()
-        watcher.join()
+        watch.close()
         context.removeJobTag(tag)

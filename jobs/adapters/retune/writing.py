@@ -14,6 +14,7 @@ from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, o
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.retune.deployment import Deployment, read_deployment
 from stackcast.jobs.adapters.retune.options import RetuneOptions
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.tables.conflicts import is_conflict
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
@@ -35,8 +36,15 @@ _TRIES = 5
 class TreeWriter:
     """Writes by `step` until nothing is left."""
 
-    def __init__(self, tables: Tables, settings: Settings, options: RetuneOptions) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        settings: Settings,
+        options: RetuneOptions,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._tables, self._settings, self._options = tables, settings, options
+        self._clock = clock
 
     def look(self, wanted: Wanted) -> TreeStep:
         """Returns what is to be written next, by the tables as they are now."""
@@ -84,7 +92,7 @@ class TreeWriter:
         above = network.labels.max_id - max((tree.id for tree in trees), default=0)
         if len(wanted) <= above:
             return set()
-        long = self._retired_before(dt.datetime.now(dt.UTC) - self._options.quarantine, version)
+        long = self._retired_before(utc(self._clock) - self._options.quarantine, version)
         source = NetworkTables(self._tables, labels=self._settings.labels)
         older = source.older(NetworkVersions(self._tables).in_use(source.consistent()))
         if older.gone:  # they may name any tree
