@@ -111,13 +111,13 @@ def _cancelled_after(
     deadline, late = clock.monotonic() + seconds, clock.event()
 
     def cancel_if_due() -> float:
-        left = deadline - clock.monotonic()
-        if stopping.is_set() or left <= 0:
+        remaining = deadline - clock.monotonic()
+        if stopping.is_set() or remaining <= 0:
             late.set()
             # Repeated, because the job may not have begun yet.
             context.cancelJobsWithTag(tag)
             return _AGAIN_SECONDS
-        return min(_AGAIN_SECONDS, left)
+        return min(_AGAIN_SECONDS, remaining)
 
     context.addJobTag(tag)
     watch = engine.poll(tag, cancel_if_due)

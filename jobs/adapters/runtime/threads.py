@@ -130,8 +130,8 @@ def wait_for_all(
     """Return True after all futures have ended, or False after this time."""
     deadline = None if seconds is None else threads.clock.monotonic() + seconds
     while pending := [future for future in futures if not future.done()]:
-        left = None if deadline is None else deadline - threads.clock.monotonic()
-        if not threads.wait(pending, left):
+        remaining = None if deadline is None else deadline - threads.clock.monotonic()
+        if not threads.wait(pending, remaining):
             return False
     return True
 

@@ -138,8 +138,8 @@ class StatesClient:
         deadline = clock.monotonic() + timeout
         with self._lock:
             while self._program.unacknowledged:
-                left = deadline - clock.monotonic()
-                if not self._lock.wait(left) and clock.monotonic() >= deadline:
+                remaining = deadline - clock.monotonic()
+                if not self._lock.wait(remaining) and clock.monotonic() >= deadline:
                     raise self._not_confirmed(timeout)
 
     def updates(self, timeout: float | None = None) -> Iterator[Update]:
