@@ -116,25 +116,33 @@ def _least(least: int) -> Callable[[str], int]:
 
 
 def sizes(text: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, int]:
-    """``pods=8,racks=4`` as numbers by name. Raises ValueError with what is wrong."""
-    found: dict[str, int] = {}
+    """Read ``pods=8,racks=4`` as numbers by name.
+
+    Raises:
+        ValueError: a name is unknown or missing, or a value is not a number.
+    """
+    values: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
         if name not in needed + optional:
             raise ValueError(f"{name!r} is unknown: use {', '.join(needed + optional)}")
-        if name in found:
+        if name in values:
             raise ValueError(f"{name} is set twice")
         if not (value.isascii() and value.isdecimal()):
             raise ValueError(f"{name} must be a whole number, such as {name}=4")
-        found[name] = int(value)
-    missing = [name for name in needed if name not in found]
+        values[name] = int(value)
+    missing = [name for name in needed if name not in values]
     if missing:
         raise ValueError(f"missing {' and '.join(missing)}")
-    return found
+    return values
 
 
 def address_pattern(text: str) -> str:
-    """The text, if `addresses` can fill it in. Raises ValueError with what is wrong."""
+    """Return a pattern of addresses, if it is valid.
+
+    Raises:
+        ValueError: it is not.
+    """
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as error:

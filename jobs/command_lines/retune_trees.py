@@ -125,14 +125,14 @@ def _positive(text: str) -> int:
 
 def _span(text: str) -> dt.timedelta:
     """Read ``90m``, ``1h`` or ``2d``: a number and s, m, h, d or w."""
-    found = re.fullmatch(r"([1-9]\d{0,5})([smhdw])", text)
-    if found is None:
+    match = re.fullmatch(r"([1-9]\d{0,5})([smhdw])", text)
+    if match is None:
         error = SettingsError(
             "BAD_VALUE",
             f"time span {text!r} must be a number followed by s, m, h, d or w, such as 1d",
         )
         raise argparse.ArgumentTypeError(str(error))
-    return dt.timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def _share(text: str) -> float:

@@ -1,4 +1,4 @@
-"""A stream in real time holds no more after many slices than after few, and delivers exactly.
+"""A stream in real time does not need more resources with every slice, and delivers exactly.
 
 ./spark-submit.sh test --soak MINUTES
 """

@@ -1,7 +1,7 @@
-"""A soak: a stream in real time that runs for minutes, and what it holds while it runs.
+"""A soak: runs a stream in real time for minutes, and samples its resources.
 
 Feed, edits and samples alternate in one thread of the test while the stream runs in others. A
-sample first collects garbage in the driver and in its JVM, so it counts only what is still used.
+sample first collects garbage in the driver and in its JVM, so it counts only memory that is in use.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ RATE = 40
 EDIT_SECONDS = 4.0
 #: Samples of a run, and the shortest time between two of them.
 SAMPLES, SAMPLE_SECONDS = 60, 4.0
-#: A stream that commits no slice for so long has stopped.
+#: A stream that commits no slice for this time has stopped.
 PATIENCE_S = 120.0
 #: Longest window of a quantile of latency, and fewest windows of a run.
 WINDOW_S, WINDOWS = 600.0, 10
-#: After a sample, records may wait for what they would not have to wait for without it.
+#: Time after a sample during which records may be delayed by it.
 RECOVERY_S = 1.0
 
 MEMORY = Limit(0.05, 8)
@@ -173,23 +173,23 @@ class Soak:
         next_edit = next_sample = 0.0
         self.threads.append(thread_names(Path("/proc/self")))
         with feeding(self._deployment):
-            while (now := time.monotonic() - self._began) < self._seconds and self._moves():
-                if now >= next_sample:
+            while (moment := time.monotonic() - self._began) < self._seconds and self._moves():
+                if moment >= next_sample:
                     self._sample(probe)
-                    next_sample = now + interval
-                elif now >= next_edit:
+                    next_sample = moment + interval
+                elif moment >= next_edit:
                     self._edit(self.edits)
                     self.edits += 1
-                    next_edit = now + EDIT_SECONDS
+                    next_edit = moment + EDIT_SECONDS
                 time.sleep(0.1)
         self.threads.append(thread_names(Path("/proc/self")))
         self.slices = self._last_slice - first
 
     def _moves(self) -> bool:
-        last, now = self._deployment.last_slice(), time.monotonic()
+        last, moment = self._deployment.last_slice(), time.monotonic()
         if last != self._last_slice:
-            self._last_slice, self._moved = last, now
-        return now - self._moved < PATIENCE_S
+            self._last_slice, self._moved = last, moment
+        return moment - self._moved < PATIENCE_S
 
     def _sample(self, probe: Probe) -> None:
         begin = time.time()
@@ -209,13 +209,13 @@ class Soak:
 
     def series(self) -> list[Series]:
         """Return all series with their verdicts; call this when the stream has ended."""
-        found = [(name, self.times, values) for name, values in self.samples.items()]
+        measured = [(name, self.times, values) for name, values in self.samples.items()]
         sent, latency = latencies(self._deployment)
         quantiles = windows(sent, latency, self.pauses, self._seconds)
-        found.append((LATENCY, [t - sent[0] for t in quantiles], list(quantiles.values())))
+        measured.append((LATENCY, [t - sent[0] for t in quantiles], list(quantiles.values())))
         return [
             Series(name, times, values, judge(times, values, LIMITS[name], self._warm_at))
-            for name, times, values in found
+            for name, times, values in measured
         ]
 
 
@@ -345,12 +345,12 @@ def descendants(pid: int) -> list[int]:
             except OSError:
                 continue
             parents[int(fields[1])].append(int(folder.name))
-    found, open_ = [], [pid]
-    while open_:
-        children = parents[open_.pop()]
-        found += children
-        open_ += children
-    return found
+    pids, unread = [], [pid]
+    while unread:
+        children = parents[unread.pop()]
+        pids += children
+        unread += children
+    return pids
 
 
 def resident(process: Path) -> int:
