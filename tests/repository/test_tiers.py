@@ -170,3 +170,16 @@ def test_a_unit_test_that_opens_a_server_fails(tmp_path: Path) -> None:
     passed, _, code = run(tmp_path, "-n", "0")
     assert "test_server" not in passed and "test_plain" in passed
     assert code == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_soak_takes_only_its_file_and_enough_time(tmp_path: Path):
+    soak = tmp_path / tiers.SOAK
+    soak.parent.mkdir(parents=True)
+    soak.write_text(LONG)
+    for name, text in (("conftest.py", CONFTEST), ("test_mixed.py", MIXED), ("pytest.ini", "")):
+        (tmp_path / name).write_text(text)
+    passed, line, code = run(tmp_path, "--soak", "2")
+    assert (passed, code) == ({"test_first"}, 0) and "skipped: 1" in line
+    _, line, code = run(tmp_path, "--soak", "1")
+    assert code == pytest.ExitCode.USAGE_ERROR and "expected at least 2 minutes" in line
+    assert (Path(__file__).parents[2] / tiers.SOAK).is_file()
