@@ -63,14 +63,14 @@ def explain(
     from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
     from stackcast.jobs.adapters.replay.explanation import SentExplanation  # noqa: PLC0415
     from stackcast.jobs.adapters.replay.recorded_settings import with_recorded  # noqa: PLC0415
-    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.open_tables import open_tables  # noqa: PLC0415
 
     start_with(properties_file or lab_properties())
     settings = Settings.read(session.properties())
     spark = session.start("stackcast explain")
     quiet(spark)
     try:
-        tables = Tables(spark, settings.tables)
+        tables = open_tables(spark, settings.tables)
         settings = with_recorded(settings, tables, session_)
         explanation = SentExplanation(spark, settings, tables)
         if partition is not None:

@@ -172,12 +172,12 @@ def show(
     from stackcast.jobs.adapters.app import session  # noqa: PLC0415
     from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
     from stackcast.jobs.adapters.states.overview import overview  # noqa: PLC0415
-    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.open_tables import open_tables  # noqa: PLC0415
 
     start_with(properties_file or lab_properties())
     settings = Settings.read(session.properties())
     late_session: Any = session.LateSession("stackcast states show")
-    for row in overview(Tables(late_session, settings.tables), state):
+    for row in overview(open_tables(late_session, settings.tables), state):
         typer.echo(json.dumps(row, default=str) if as_json else text_of(row))
 
 

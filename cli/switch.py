@@ -145,14 +145,15 @@ def shell(
     from stackcast.jobs.adapters.app.settings import Settings  # noqa: PLC0415
     from stackcast.jobs.adapters.switches.credentials import Credentials  # noqa: PLC0415
     from stackcast.jobs.adapters.switches.shell import open_shell  # noqa: PLC0415
-    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.open_tables import open_tables  # noqa: PLC0415
 
     start_with(properties_file or lab_properties())
     settings = Settings.read(session.properties())
     spark = session.start("stackcast switch shell")
     quiet(spark)
     try:
-        switches = {row["switch"]: row for row in Tables(spark, settings.tables).rows("switches")}
+        tables = open_tables(spark, settings.tables)
+        switches = {row["switch"]: row for row in tables.rows("switches")}
     except SQL_ERRORS as error:
         typer.echo(str(table_error(error)), err=True)
         raise typer.Exit(2) from None

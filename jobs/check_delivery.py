@@ -36,7 +36,7 @@ from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.replay.replay import records_gone
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
 from stackcast.jobs.embedded.recorded_batches import RecordedBatches
 from stackcast.lab.proof import verification
@@ -93,7 +93,7 @@ class Evidence:
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._settings = settings
-        tables = Tables(spark, settings.tables)
+        tables = open_tables(spark, settings.tables)
         self._topics = Topics(spark, settings)
         self._topics.wait()
         self._specification = specification_of(settings, tables)

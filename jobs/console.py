@@ -49,7 +49,7 @@ from stackcast.jobs.adapters.console.subscriptions import SubscriptionsView
 from stackcast.jobs.adapters.console.trees import TreesView
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.network.catalogue import geography, topohub_graph
@@ -145,7 +145,7 @@ def console(
     place = Path(settings.tables)
     local = "://" not in settings.tables and place.is_dir()
     spark: Any = session.LateSession("stackcast console")
-    tables = Tables(spark, f"file:{place.absolute()}" if local else settings.tables)
+    tables = open_tables(spark, f"file:{place.absolute()}" if local else settings.tables)
     reading = Reading(tables)
     records = NewestRecords(spark, settings)
     network = NetworkView(reading, settings, geography)

@@ -29,6 +29,8 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.tables.definitions import NAMES, definition
+from stackcast.jobs.adapters.tables.edits import is_empty
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.row_files import read_rows
 from stackcast.jobs.adapters.tables.tables import GRANTS, SENIORITY, Tables
 from stackcast.udfs.errors import TableError
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> int:
 def create(folders: list[Path], settings: Settings, _lifecycle: Lifecycle) -> int:
     # Tables in a folder of this machine mostly need no session, which takes seconds to start.
     spark: Any = session.LateSession("stackcast create_tables")
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     tables.create()
     log.info("%d tables are in %s", len(NAMES), tables.location)
     for folder in folders:
@@ -107,7 +109,7 @@ def fill(tables: Tables, folder: Path) -> None:
     read = {path: read_rows(path, definition(path.stem).columns) for path in paths}
     for path, rows in read.items():
         version = tables.version(path.stem)
-        if tables.is_empty(path.stem):
+        if is_empty(tables, path.stem):
             try:
                 # If two programs fill a table at once, only one of them writes.
                 tables.append(path.stem, rows, transaction=("create_tables", version))

@@ -26,7 +26,7 @@ from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.replay.history import History
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.udfs.errors import SettingsError
 
 
@@ -47,7 +47,7 @@ def deliver(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
     lifecycle.hold_jvm(spark)
     topics = Topics(spark, settings)
     topics.wait(lifecycle.stopping.is_set)
-    history = History(spark, settings, Tables(spark, settings.tables), asked.id)
+    history = History(spark, settings, open_tables(spark, settings.tables), asked.id)
     spans = history.spans(asked.begin, asked.until)
     with LastBatch(spark, topics).ends_with(lifecycle.stopping):
         sums = history.deliver(spans, lifecycle.stopping)

@@ -33,7 +33,7 @@ from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.tables.network_loading import compare, load
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.topologies import (
     Asked,
     addresses,
@@ -88,7 +88,7 @@ def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) 
     )
     spark = session.start("stackcast load_topology")
     lifecycle.hold_jvm(spark)
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     try:
         plan = compare(tables, network, choices)
     except TableError as error:

@@ -34,6 +34,7 @@ from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.results import Comparison
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import SwitchError, printable
 from stackcast.udfs.switches.entry import SwitchEntry
@@ -63,7 +64,7 @@ def work(mode: str, settings: Settings, lifecycle: Lifecycle) -> int:
     """
     spark = session.start("stackcast refresh_switches")
     lifecycle.hold_jvm(spark)
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     own = settings.election_id | (FIRST if mode == "--reconcile" else 0)
     with Refresher(tables, settings, lifecycle.stopping, own) as refresher:
         if mode == "--dry-run":

@@ -40,7 +40,7 @@ from stackcast.jobs.adapters.states.service import ControllerService, serving
 from stackcast.jobs.adapters.states.store import KafkaStore, topics_of
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.stream.micro_batches import await_executors
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 
 log = logging.getLogger("stackcast.replica_controller")
@@ -90,7 +90,7 @@ def follow(
     metrics: ControllerMetrics,
 ) -> StreamingQuery:
     """Starts the stream from the topic of facts into the tables; returns its query."""
-    fact_tables = FactTables(Tables(spark, settings.tables))
+    fact_tables = FactTables(open_tables(spark, settings.tables))
 
     def take(records: DataFrame, batch: int) -> None:
         lifecycle.boundary()

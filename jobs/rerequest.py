@@ -25,7 +25,7 @@ from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.replay.metrics import RerequestMetrics
 from stackcast.jobs.adapters.replay.service import Rerequests
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 
 #: Without a look at the tables for so long while requests wait, the service is not well, seconds.
 STALE_SECONDS = 60.0
@@ -37,7 +37,7 @@ def answer(settings: Settings, lifecycle: Lifecycle) -> int:
     spark = session.start("stackcast rerequest")
     lifecycle.hold_jvm(spark)
     Topics(spark, settings).wait(lifecycle.stopping.is_set)
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     metrics = RerequestMetrics(settings.metrics_hosts)
     service = Rerequests(spark, settings, tables, metrics)
 

@@ -44,6 +44,7 @@ from stackcast.jobs.adapters.retune.options import RetuneOptions
 from stackcast.jobs.adapters.retune.planning import Planner, RetunePlan
 from stackcast.jobs.adapters.retune.writing import TreeWriter
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import StackcastError
@@ -86,7 +87,7 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
     options.names(settings.labels)
     spark = session.start("stackcast retune_trees")
     lifecycle.hold_jvm(spark)
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     fence = Fence(tables, "retuning")
     planner = Planner(spark, tables, settings, options)
     writer = TreeWriter(tables, settings, options)

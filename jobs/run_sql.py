@@ -30,7 +30,7 @@ from stackcast.jobs.command_lines.run_sql import parser
 if __name__ == "__main__":
     parser(__doc__).parse_args()
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error
@@ -39,9 +39,10 @@ from stackcast.jobs.adapters.app.settings import Settings, at_home
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.tables import who_gets
 from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.open_tables import open_tables
+from stackcast.jobs.adapters.tables.spark_errors import storage_errors
 from stackcast.jobs.adapters.tables.sql_answers import WriteReport, answer_text, named_tables
 from stackcast.jobs.adapters.tables.statements import Statement, split
-from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import StackcastError, TableError
 
 #: View that counts what each rule has matched, which is defined when a statement names it.
@@ -150,7 +151,7 @@ class Prompt:
         self._settings = settings
         self._most = most
         self._spark: SparkSession = session.start("stackcast run_sql")
-        self._tables = Tables(self._spark, settings.tables)
+        self._tables = open_tables(self._spark, settings.tables)
         self._tables.attach()
         quiet(self._spark)
         self._spark.sql(f"USE {self._tables.schema}")
@@ -193,7 +194,7 @@ class Prompt:
         report = WriteReport(tables, statement)
         try:
             # A statement that writes does so before it returns.
-            rows = retried(lambda: spark.sql(text))
+            rows = retried(partial(_run, spark, text))
             written = report.text(rows)
             if written is not None:
                 print(written)
@@ -220,6 +221,11 @@ class Prompt:
             # The word may mean something else. If not, Spark reports the table.
             if error.what != "MISSING":
                 raise
+
+
+def _run(spark: SparkSession, statement: str) -> DataFrame:
+    with storage_errors():
+        return spark.sql(statement)
 
 
 def piped_input() -> Path | None:

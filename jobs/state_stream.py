@@ -43,7 +43,7 @@ from stackcast.jobs.adapters.states.row_sources import SafePublisher, TableSourc
 from stackcast.jobs.adapters.states.row_states import StateFilters, StateNames
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.stream.micro_batches import await_executors
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import SettingsError
 
@@ -74,7 +74,7 @@ def publish(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle)
     spark = session.start(f"stackcast state_stream {base}")
     lifecycle.hold_jvm(spark)
     await_executors(spark, settings, lifecycle)
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     filters = StateFilters(tables, base)
     program = f"state_stream {base}"
     metrics = PublisherMetrics()

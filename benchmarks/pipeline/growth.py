@@ -35,7 +35,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.formats import sources
 from stackcast.jobs.adapters.planning.plans import Plans
 from stackcast.jobs.adapters.planning.versions import BatchVersions
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.udfs.delivery.plan import Addressing, Planner
 from stackcast.udfs.delivery.task import Task
 from stackcast.udfs.filters.subscriptions import Subscription
@@ -204,7 +204,7 @@ def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, fl
 
 def milliseconds_of_poll(world: World, settings: Settings) -> float:
     """Times the poll of the tables that each batch begins with: the median of many."""
-    tables = Tables(world.spark, settings.tables)
+    tables = open_tables(world.spark, settings.tables)
     versions = BatchVersions(tables, settings.topic, sources(settings))
     taken = []
     for _ in range(POLLS):
@@ -216,7 +216,7 @@ def milliseconds_of_poll(world: World, settings: Settings) -> float:
 
 def seconds_of_plan(world: World, settings: Settings) -> float:
     """From the tables to a plan, nothing known before."""
-    tables = Tables(world.spark, settings.tables)
+    tables = open_tables(world.spark, settings.tables)
     versions = BatchVersions(tables, settings.topic, sources(settings)).current()
     began = time.monotonic()
     Plans(settings, tables).at(versions)

@@ -24,7 +24,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.formats import sources
 from stackcast.jobs.adapters.planning.plans import Plans
 from stackcast.jobs.adapters.planning.versions import BatchVersions
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.up.broker import default_class_path
 from stackcast.udfs.delivery.plan import Plan
 
@@ -69,7 +69,7 @@ def _run(*command: str) -> None:
 
 def compile_tables(world: World, settings: Settings) -> tuple[Plan, Any]:
     """Return plan and header stacks of the tables of settings, with all stacks computed."""
-    tables = Tables(world.spark, settings.tables)
+    tables = open_tables(world.spark, settings.tables)
     versions = BatchVersions(tables, settings.topic, sources(settings)).current()
     compilation = Plans(settings, tables).at(versions).compilation
     for receivers in compilation.receiver_sets:

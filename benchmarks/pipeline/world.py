@@ -28,7 +28,7 @@ from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.support.results import FOLDER, ROOT
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up.broker import Broker, default_class_path
 from stackcast.lab.up.process import start_tied, stop_process
@@ -155,14 +155,14 @@ class World:
     @cached_property
     def _empty(self) -> Path:
         folder = self.fresh("empty")
-        Tables(self.spark, str(folder)).create()
+        open_tables(self.spark, str(folder)).create()
         return folder
 
     def fill_tables(self, rules: Rules, network: Network) -> Path:
         """Tables of these rules and this network, whose trees are broadcast trees."""
         folder = self.fresh("tables")
         shutil.copytree(self._empty, folder)
-        tables = Tables(self.spark, str(folder))
+        tables = open_tables(self.spark, str(folder))
         # Nobody connects to them: switches take no part in the benchmark.
         addresses = dict.fromkeys(network.switches, "127.0.0.1:9")
         for name, rows in network_to_rows(network, addresses).items():

@@ -236,13 +236,13 @@ def _rows_by_spark(properties_file: Path | None, settings: Settings) -> list[dic
     # A JVM takes seconds to start, and no other part of this module needs one.
     from stackcast.jobs.adapters.app import session  # noqa: PLC0415
     from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
-    from stackcast.jobs.adapters.tables.tables import Tables  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.open_tables import open_tables  # noqa: PLC0415
 
     start_with(properties_file)
     spark = session.start("stackcast attributes export")
     quiet(spark)
     try:
-        return Tables(spark, settings.tables).rows(FORMAT)
+        return open_tables(spark, settings.tables).rows(FORMAT)
     except SQL_ERRORS as error:
         raise table_error(error) from None
     finally:

@@ -29,6 +29,7 @@ from stackcast.jobs.adapters.planning.rule_edits import (
 )
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.tables import writers
+from stackcast.jobs.adapters.tables.changes import committed_at
 from stackcast.jobs.adapters.tables.folder_tables import open_folder
 from stackcast.jobs.adapters.tables.tables import (
     GRANTS,
@@ -240,7 +241,7 @@ class DeployedRules:
                 raise
             return []
         # A stream writes the live rules when its first plan is in use.
-        plan_at = self._tables.committed_at(LIVE, self._tables.version(LIVE))
+        plan_at = committed_at(self._tables, LIVE, self._tables.version(LIVE))
         return [
             row | {"starting": plan_at is not None and plan_at < row["since"]}
             for row in writers.running_streams(self._tables)

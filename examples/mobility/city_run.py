@@ -22,7 +22,7 @@ from sightings import KEPT_MS
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.embedded import machine
 from stackcast.jobs.embedded.kinds import in_background
 from stackcast.jobs.embedded.lab import fill, prepare, refresh
@@ -172,7 +172,7 @@ def _start(
             settings = dataclasses.replace(
                 settings, tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint")
             )
-            tables = Tables(spark, settings.tables)
+            tables = open_tables(spark, settings.tables)
             tables.create()
             addresses = dict.fromkeys(network.switches, lab.p4runtime)
             fill(tables, network_to_rows(network, addresses, REPLICATING[0]))

@@ -17,6 +17,7 @@ from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, parallel_map
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded import machine
 from stackcast.jobs.embedded.kinds import RunKind
@@ -74,7 +75,7 @@ def bring_up(
         lab.clear()
         progress.log_to(folder / "log" / "run.log")
         wait = stack.enter_context(kind.source(settings, folder))
-        spark_and_tables = SYSTEM_THREADS.start("tables", open_tables, settings, progress)
+        spark_and_tables = SYSTEM_THREADS.start("tables", create_tables, settings, progress)
         started = f"{'broker, ' * broker}switches and hosts"
         with progress.stage(f"starting {started}") as stage:
             lab.up()
@@ -150,18 +151,18 @@ def prepare(settings: Settings, options: RunOptions) -> tuple[Path, Network]:
     return folder, load_network(options.network_options(settings.encoding, settings.label_bits))
 
 
-def open_tables(settings: Settings, progress: Progress) -> tuple[SparkSession, Tables]:
+def create_tables(settings: Settings, progress: Progress) -> tuple[SparkSession, Tables]:
     """Start Spark and create the tables. Raises SettingsError, TableError."""
     with progress.stage("starting Spark and creating tables", "started Spark and created tables"):
-        return _open_tables(settings)
+        return _create_tables(settings)
 
 
-def _open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
+def _create_tables(settings: Settings) -> tuple[SparkSession, Tables]:
     spark = session.start("stackcast embedded", defaults=machine.spark_properties())
     if settings.match != "network":
         # One compiles, if it must, and leaves a core to the other starts; all others load.
         warm_up(spark, workers=1)
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     tables.create()
     return spark, tables
 

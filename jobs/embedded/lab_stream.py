@@ -26,6 +26,7 @@ from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.stream import checks, micro_batches
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.lab import fill, refresh
 from stackcast.lab.fabric.network import read_description
@@ -64,7 +65,7 @@ def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -
     # One worker compiles missing kernels, and leaves a core to the other steps.
     warm_up(spark, workers=1)
     _say(stage="creating and filling tables")
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     tables.create()
     count, seed = asked.subscriptions, asked.seed
     rows = deployment.rows(network, state["p4runtime"], count, seed, match=settings.match)

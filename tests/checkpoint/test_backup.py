@@ -13,7 +13,7 @@ from stackcast.jobs import backup as job
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.checkpoint import backup
 from stackcast.jobs.adapters.stream.micro_batches import start
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import TableError
 
@@ -45,7 +45,7 @@ def test_a_stream_goes_on_from_a_backup_on_fresh_folders(deployment, itch, tmp_p
     deployment.set(tables=str(fresh / "tables"), checkpoint=str(fresh / "checkpoint"))
     fresh.mkdir()
     ask(deployment, "--restore", str(copy))
-    deployment.tables = Tables(spark, deployment.settings.tables)
+    deployment.tables = open_tables(spark, deployment.settings.tables)
     deployment.publish(records()[60:80])
     deployment.run()
     batches = [row["batch_id"] for row in deployment.ledger]

@@ -23,7 +23,7 @@ from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.stream.checks import after_failure, before_start
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.micro_batches import start
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up.broker import Broker
 from stackcast.udfs.errors import StackcastError, StreamError
@@ -197,7 +197,7 @@ def test_another_cluster_is_refused(same):
 
 def test_new_tables_and_older_copies_are_refused(same, ran):
     shutil.rmtree(same.folder / "tables" / "links")
-    Tables(same.spark, same.settings.tables).create("links")
+    open_tables(same.spark, same.settings.tables).create("links")
     with pytest.raises(StreamError, match=r"OTHER_TABLES: .*created again: links"):
         look(same)
     # A copy of the same table, from before it was filled.

@@ -15,6 +15,7 @@ from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, Reports, 
 from stackcast.jobs.adapters.planning import versions
 from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.tables.network_versions import SOURCES
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 
 pytestmark = pytest.mark.integration
@@ -77,7 +78,7 @@ def journal(spark: SparkSession, tables: Any, folder: Path) -> Journal:
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     """Only those that are needed here."""
-    made = Tables(spark, str(tmp_path / "tables"))
+    made = open_tables(spark, str(tmp_path / "tables"))
     made.create(*TABLES)
     return made
 
@@ -163,7 +164,7 @@ def test_versions_of_far_away_tables_are_looked_up_a_batch_ahead(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables.create(*SOURCES, "subscriptions", "subscription_seniority", "network_versions")
-    far = Tables(spark, f"file://{tables.location}")
+    far = open_tables(spark, f"file://{tables.location}")
     assert tables.local and not far.local
     stream, plain = BatchVersions(far, "t"), BatchVersions(tables, "t")
 

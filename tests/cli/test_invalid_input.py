@@ -12,7 +12,7 @@ from stackcast.cli.main import app, main
 from stackcast.jobs.adapters.app.session import LateSession
 from stackcast.jobs.adapters.states.overview import overview
 from stackcast.jobs.adapters.states.replica import Replica
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.udfs.errors import EventError, StackError, StateError, TableError
 
 pytestmark = pytest.mark.unit
@@ -46,7 +46,7 @@ def test_host_key_checks_the_name_of_the_host(name: str, fault: str):
 def test_a_missing_table_of_states_is_an_error_with_a_remedy(tmp_path: Path):
     session = LateSession("test")
     with pytest.raises(TableError, match=r"table vnfs does not exist .*: run jobs/create_tables"):
-        overview(Tables(session, str(tmp_path)))
+        overview(open_tables(session, str(tmp_path)))
     assert not session.started
 
 

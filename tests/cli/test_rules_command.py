@@ -20,6 +20,7 @@ from stackcast import schemas
 from stackcast.cli.rules import edits
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning.specifications import specification_of
+from stackcast.jobs.adapters.tables.edits import is_empty
 from stackcast.jobs.adapters.tables.folder_tables import open_folder
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence
@@ -447,7 +448,7 @@ def test_tables_in_a_folder_are_created_and_read_without_spark(tmp_path: Path):
         tables.version("subscriptions")
     assert failure.value.code == "TABLE.MISSING"
     tables.create()
-    assert tables.is_empty("subscriptions")
+    assert is_empty(tables, "subscriptions")
     settings = Settings(tables=tables.location)
     assert "price" in {
         name.rpartition(".")[2] for name in specification_of(settings, tables).fields

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from standalone_cluster import Cluster, release
 from waiting import until
 
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.up.broker import Broker
 
 pytestmark = [pytest.mark.long, pytest.mark.s3]
@@ -100,7 +100,7 @@ def test_a_stream_with_all_that_it_keeps_on_an_object_store_loses_nothing_when_i
     jars: Path,
     tmp_path: Path,
 ) -> None:
-    tables = Tables(spark, f"s3a://{bucket}/tables")
+    tables = open_tables(spark, f"s3a://{bucket}/tables")
     tables.create()
     world = World(spark, broker, tables, tmp_path, latency, SEVERAL, alone=True)
     world.settings["checkpoint"] = f"s3a://{bucket}/checkpoint"

@@ -26,6 +26,8 @@ from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.console.application import Console
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.tables.folder_tables import FolderTables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.language.rule import parse_rule
@@ -95,7 +97,7 @@ def batch(number: int, versions: dict[str, int]) -> dict[str, object]:
 @pytest.fixture
 def filled_tables(tables: Tables, filled: Path) -> Tables:
     shutil.copytree(filled, tables.location, dirs_exist_ok=True)
-    return Tables(tables._spark, tables.location)
+    return open_tables(tables._spark, tables.location)
 
 
 def test_health_tells_batches_switches_and_which_versions_wait(filled_tables: Tables):
@@ -442,19 +444,19 @@ def test_a_rule_that_another_user_saves_during_its_deletion_is_not_deleted(
     filled_tables: Tables, monkeypatch: pytest.MonkeyPatch
 ):
     tables = filled_tables
-    first, second = (client(console(Tables(tables._spark, tables.location))) for _ in range(2))
+    first, second = (client(console(open_tables(tables._spark, tables.location))) for _ in range(2))
     opened = first.get("/api/subscription", params={"id": RULE}).json()
     draft = {"id": RULE, "subscriber": opened["subscriber"], "filter": "price > 33"}
-    replace = Tables.replace_changed
+    merge = FolderTables.merge
     calls: list[int] = []
 
-    def meanwhile(self: Tables, *arguments: Any) -> bool:
+    def meanwhile(self: FolderTables, *arguments: Any) -> bool:
         calls.append(len(calls))
         if len(calls) == 1:
             assert second.post("/api/save", json=draft).status_code == 200
-        return replace(self, *arguments)
+        return merge(self, *arguments)
 
-    monkeypatch.setattr(Tables, "replace_changed", meanwhile)
+    monkeypatch.setattr(FolderTables, "merge", meanwhile)
     answer = first.post("/api/delete", json=deletion(opened))
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONSOLE.CONFLICT")
     rows = {row["id"]: row["filter"] for row in tables.rows("subscriptions")}
@@ -491,18 +493,18 @@ def save_at_once(tables: Tables, patch: pytest.MonkeyPatch, other: dict[str, str
     Returns:
         The answer of the first console.
     """
-    first, second = (client(console(Tables(tables._spark, tables.location))) for _ in range(2))
+    first, second = (client(console(open_tables(tables._spark, tables.location))) for _ in range(2))
     draft = {"id": "mine", "subscriber": "h1", "filter": "price > 20"}
-    replace = Tables.replace_changed
+    merge = FolderTables.merge
     tries: list[int] = []
 
-    def meanwhile(self: Tables, *arguments: Any) -> bool:
+    def meanwhile(self: FolderTables, *arguments: Any) -> bool:
         tries.append(len(tries))
         if len(tries) == 1:
             assert second.post("/api/save", json=draft | other).status_code == 200
-        return replace(self, *arguments)
+        return merge(self, *arguments)
 
-    patch.setattr(Tables, "replace_changed", meanwhile)
+    patch.setattr(FolderTables, "merge", meanwhile)
     return first.post("/api/save", json=draft)
 
 

@@ -19,6 +19,7 @@ from pcap_deployment import NETWORK, RULES
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.console.application import Console
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.names import name_fault, unsafe_character
 
@@ -123,7 +124,7 @@ def served(
 ) -> tuple[Console, Tables]:
     folder = tmp_path_factory.mktemp("fuzzed") / "tables"
     shutil.copytree(filled, folder)
-    tables = Tables(spark, str(folder))
+    tables = open_tables(spark, str(folder))
     return console_of(tables), tables
 
 

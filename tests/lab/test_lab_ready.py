@@ -20,6 +20,7 @@ from waiting import still_runs, until
 
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded import lab_stream
 from stackcast.lab.fabric.topologies import NetworkOptions, load_network
@@ -164,7 +165,7 @@ def test_the_stream_of_a_lab_fills_the_tables_and_delivers_until_it_is_stopped(
             assert len(printed) == 5
             session_of_trades = TradingSession(messages=500, seed=3)
             published = publish(lab.bootstrap_servers, "itch.raw", session_of_trades)
-            tables = Tables(session.start("test"), settings.tables)
+            tables = open_tables(session.start("test"), settings.tables)
             until(lambda: ledger(tables) == published.packets)
             delivered = sum(len(each) for each in receipts(tmp_path).values())
         finally:

@@ -546,9 +546,6 @@ class Site:
     def __init__(self) -> None:
         self.world = World()
         self.tables = self.world.tables
-        if "attributes" not in self.tables._contents:
-            self.tables._contents["attributes"] = [[]]
-            self.tables._ids["attributes"] = "attributes"
         rows = network_to_rows(LINE, dict.fromkeys(LINE.switches, ""))
         rows["switches"] = [row | {"pipeline": ATTRIBUTES} for row in rows["switches"]]
         for name, content in rows.items():

@@ -31,6 +31,7 @@ from stackcast.jobs import attribute_stream, check_delivery
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire import open_sink, sink_options
 from stackcast.jobs.embedded.feed import feed_events
@@ -106,7 +107,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_the_events_that_it_
     with ExitStack() as stack:
         lab = Lab(tmp_path / "lab", NETWORK, broker=False, external=addresses, loss=LOSS)
         stack.enter_context(lab).up()
-        tables = Tables(spark, str(tmp_path / "tables"))
+        tables = open_tables(spark, str(tmp_path / "tables"))
         settings = Settings(
             match="network",
             format="attributes",

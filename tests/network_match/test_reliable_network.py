@@ -37,6 +37,7 @@ from stackcast.jobs import check_delivery
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.jobs.embedded.feed import Share, feed
@@ -174,7 +175,7 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
     with ExitStack() as stack:
         lab = Lab(tmp_path / "lab", NETWORK, broker=False, external=addresses, loss=LOSS)
         stack.enter_context(lab).up()
-        tables = Tables(spark, str(tmp_path / "tables"))
+        tables = open_tables(spark, str(tmp_path / "tables"))
         deployed = Deployment(spark, broker, tables, tmp_path, lab)
         service = Service(deployed)
         stack.callback(service.close)

@@ -20,6 +20,7 @@ from waiting import until
 
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.edits import replace_changed
 from stackcast.jobs.adapters.tables.network_versions import TABLE
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
@@ -96,7 +97,7 @@ class Deployment:
     def edit(self, rule: str, **values: str) -> None:
         rows = self.tables.rows("subscriptions")
         edited = [row | values if row["id"] == rule else row for row in rows]
-        assert self.tables.replace_changed("subscriptions", edited, ("id",), rows)
+        assert replace_changed(self.tables, "subscriptions", edited, ("id",), rows)
 
     def statuses(self) -> list[dict]:
         return self.tables.rows("switch_status")

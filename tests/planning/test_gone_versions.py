@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.udfs.network.network import Switch
 from stackcast.udfs.network.rows import switch_to_row
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 def test_versions_whose_files_or_log_are_gone_are_told_from_errors_that_may_pass(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    tables = Tables(spark, str(tmp_path))
+    tables = open_tables(spark, str(tmp_path))
     tables.create("switches")
     for number in (1, 2):
         row = switch_to_row(Switch(f"s{number}", number), "127.0.0.1:1")

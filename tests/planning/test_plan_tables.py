@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from delta.exceptions import MetadataChangedException
 from waiting import until
 
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions
 from stackcast.jobs.adapters.planning.plan_tables import TRIES, PlanTables
 from stackcast.jobs.adapters.tables.tables import LIVE
@@ -107,16 +107,6 @@ def test_plans_that_were_replaced_before_they_were_written_are_given_up(itch):
     assert tables.written["rejected_subscriptions"][-1] == [49]
 
 
-class Changed(MetadataChangedException):
-    """What Delta raises if another editor changed a table in the meantime."""
-
-    def __init__(self) -> None:
-        pass
-
-    def __str__(self) -> str:
-        return "[DELTA_METADATA_CHANGED] The metadata has been changed by another update"
-
-
 class Contended(SlowTables):
     """Tables of which some cannot be written for some times."""
 
@@ -132,7 +122,9 @@ class Contended(SlowTables):
 
 
 def test_a_table_that_another_stream_writes_at_that_moment_is_written_again(itch, caplog):
-    tables = Contended(Changed(), live_subscriptions=2, filter_leaves=99)
+    tables = Contended(
+        StorageError("the table has changed", conflict=True), live_subscriptions=2, filter_leaves=99
+    )
     to = PlanTables(tables, "feed1")  # type: ignore[arg-type]
     submit(to, itch, 1)
     until(lambda: "matches" in tables.left or "filter_leaves could not" in caplog.text)

@@ -12,7 +12,11 @@ from pyspark.sql import SparkSession
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.plans import sources, switch_sources
 from stackcast.jobs.adapters.planning.versions import LINK_STATES, BatchVersions
+from stackcast.jobs.adapters.tables.changes import committed_at
+from stackcast.jobs.adapters.tables.edits import change_tree_states
 from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from stackcast.jobs.adapters.tables.open_tables import open_tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.switches import rollout
 
@@ -24,7 +28,7 @@ NAMES = (*SOURCES, *RULES, "network_versions", "egress_ledger")
 
 @pytest.fixture(scope="module")
 def held(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    made = Tables(spark, str(tmp_path_factory.mktemp("versions")))
+    made = open_tables(spark, str(tmp_path_factory.mktemp("versions")))
     made.create(*NAMES)
     return made
 
@@ -48,7 +52,7 @@ def batch(tables: Tables, topic: str, number: int, versions: dict[str, int]) -> 
 
 
 def test_a_table_that_somebody_made_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark, str(tmp_path))
+    tables = open_tables(spark, str(tmp_path))
     spark.sql(
         f"CREATE TABLE delta.`{tmp_path}/virtual_trees` (state STRING) USING delta "
         "TBLPROPERTIES ('delta.constraints.state_known' = 'state <> \\'x\\'')"
@@ -67,23 +71,22 @@ def test_only_rows_that_are_as_told_move_on(held: Tables) -> None:
         3: ("retiring", "retired"),
         9: ("installing", "active"),
     }
-    held.move("virtual_trees", "tree_id", "state", moves)
+    change_tree_states(held, moves)
     states = {row["tree_id"]: row["state"] for row in held.rows("virtual_trees")}
     assert states == {1: "active", 2: "retired", 3: "active", 4: "installing"}
-    held.move("virtual_trees", "tree_id", "state", {})
+    change_tree_states(held, {})
     assert held.version("virtual_trees") == before + 1
 
 
 def test_the_time_of_a_commit_is_deltas_own(spark: SparkSession, held: Tables) -> None:
     version = held.version("virtual_trees")
     (told,) = DeltaTable.forPath(spark, f"{held.location}/virtual_trees").history(1).collect()
-    elsewhere = Tables(spark, f"file://{held.location}")
-    far = Tables(spark, held.location)
-    far._local = False
+    elsewhere = open_tables(spark, f"file://{held.location}")
+    far = SparkTables(spark, held.location)
     for tables in (held, elsewhere, far):
-        at = tables.committed_at("virtual_trees", version)
+        at = committed_at(tables, "virtual_trees", version)
         assert abs((at - told["timestamp"].astimezone(dt.UTC)).total_seconds()) < 1
-    assert held.committed_at("virtual_trees", version + 1) is None
+    assert committed_at(held, "virtual_trees", version + 1) is None
 
 
 def test_the_last_batch_of_each_stream_is_found_whatever_was_seen_before(held: Tables) -> None:

@@ -50,7 +50,7 @@ from waiting import until
 from stackcast.cli.explain import text_of
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.replay.recorded_settings import with_recorded
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.up.broker import Broker
 from stackcast.udfs.errors import ReplayError
 from stackcast.udfs.filters.meaning.evaluate import matches
@@ -78,7 +78,7 @@ def stream(
     """Returns a stream that ran twice, with edits of rules and of the network while it ran."""
     folder = tmp_path_factory.mktemp("stream")
     shutil.copytree(empty_tables, folder / "tables")
-    fill(Tables(spark, str(folder / "tables")))
+    fill(open_tables(spark, str(folder / "tables")))
     deployment = Deployment(
         spark,
         broker.bootstrap_servers,
@@ -508,7 +508,7 @@ def counting(
     folder = tmp_path_factory.mktemp("counting")
     shutil.copytree(empty_tables, folder / "tables")
     rules = RULES | {"many": ("h3", "count(60000000000) > 150 and price > 0")}
-    fill(Tables(spark, str(folder / "tables")), rules)
+    fill(open_tables(spark, str(folder / "tables")), rules)
     deployment = Deployment(
         spark,
         broker.bootstrap_servers,

@@ -66,8 +66,11 @@ class Rows:
     def rows(self, _: str, version: int) -> list[dict[str, Any]]:
         return self.all[:version]
 
-    def added(self, _: str, before: int, version: int) -> list[dict[str, Any]]:
-        return self.all[before:version]
+    def commit(self, _: str, version: int) -> list[dict[str, Any]]:
+        return [{"add": {"path": str(version)}}]
+
+    def rows_of_files(self, _: str, files: list[str]) -> list[dict[str, Any]]:
+        return [self.all[int(file) - 1] for file in files]
 
 
 @pytest.fixture

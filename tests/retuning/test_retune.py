@@ -38,8 +38,10 @@ from stackcast.jobs.adapters.retune.record import RecordedPublications, read_rec
 from stackcast.jobs.adapters.retune.writing import TreeWriter
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.switches.lead import Refresher
-from stackcast.jobs.adapters.tables import local
+from stackcast.jobs.adapters.tables.edits import change_tree_states
+from stackcast.jobs.adapters.tables.folder_tables import FolderTables
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
@@ -193,14 +195,14 @@ def networked(
     shutil.copytree(empty_tables, folder)
     rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, switches.p4runtime))
     for name, content in rows.items():
-        Tables(spark, str(folder)).append(name, content)
+        open_tables(spark, str(folder)).append(name, content)
     return folder
 
 
 @pytest.fixture
 def deployment(spark: SparkSession, networked: Path, tmp_path: Path) -> Deployment:
     shutil.copytree(networked, tmp_path / "tables")
-    return Deployment(spark, Tables(spark, str(tmp_path / "tables")), tmp_path)
+    return Deployment(spark, open_tables(spark, str(tmp_path / "tables")), tmp_path)
 
 
 def relabelled_deployment(
@@ -208,7 +210,7 @@ def relabelled_deployment(
 ) -> Deployment:
     """The deployment, in another encoding."""
     shutil.copytree(networked, folder / "tables")
-    tables = Tables(spark, str(folder / "tables"))
+    tables = open_tables(spark, str(folder / "tables"))
     rows = tables.rows("switches")
     tables.overwrite("switches", [row | {"pipeline": form.program} for row in rows])
     return Deployment(spark, tables, folder, form.encoding)
@@ -254,7 +256,7 @@ def test_a_run_that_is_late_with_its_commit_ends_and_leaves_the_trees_of_a_newer
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment.publish(1, NEAR, 500)
-    merge = local.merge
+    merge = FolderTables.merge
     written = []
 
     def late_merge(*arguments: Any, **options: Any) -> Any:
@@ -265,7 +267,7 @@ def test_a_run_that_is_late_with_its_commit_ends_and_leaves_the_trees_of_a_newer
         written.extend([deployment.tables.version("virtual_trees"), deployment.trees()])
         return merge(*arguments, **options)
 
-    monkeypatch.setattr(local, "merge", late_merge)
+    monkeypatch.setattr(FolderTables, "merge", late_merge)
     with pytest.raises(TableError, match="FENCED: another writer took over the retuning"):
         deployment.run("--max-rules", "1")
     version, trees = written
@@ -282,7 +284,7 @@ def test_a_process_that_was_suspended_before_its_commit_ends_and_leaves_the_tree
     report = ["--report", str(deployment.folder / "stopped")]
     older = StoppingJob(
         deployment.folder,
-        "stackcast.jobs.adapters.tables.local:merge",
+        "stackcast.jobs.adapters.tables.folder_tables:FolderTables.merge",
         "retune_trees.py",
         *(*FEW, *report, "--max-rules", "1"),
         conf=conf,
@@ -543,7 +545,7 @@ def test_the_next_run_continues_one_that_did_not_wait(deployment: Deployment) ->
     assert deployment.states() == {"retiring": 1}
     assert deployment.run("--max-rules", "1", "--min-saving", "0") == retune_trees.MORE
     assert deployment.states() == {"retiring": 1}
-    deployment.tables.move("virtual_trees", "tree_id", "state", {1: ("retiring", "retired")})
+    change_tree_states(deployment.tables, {1: ("retiring", "retired")})
     assert deployment.run("--max-rules", "1", "--min-saving", "0") == retune_trees.DONE
     assert deployment.states() == {"retired": 1, "installing": 1}
 
@@ -644,14 +646,14 @@ def test_two_runs_at_once_take_different_ids(
     target = {steiner_tree(NETWORK, NEAR): "relation"}
     foreign = VirtualTree(1, steiner_tree(NETWORK, FAR), "foreign", "installing")
     writer = TreeWriter(deployment.tables, deployment.settings, RetuneOptions())
-    write = deployment.tables.move_and_add
+    write = deployment.tables.merge
 
     def late(*arguments: Any) -> bool:
         monkeypatch.undo()
         deployment.tables.append("virtual_trees", [tree_to_row(foreign)])
         return write(*arguments)
 
-    monkeypatch.setattr(deployment.tables, "move_and_add", late)
+    monkeypatch.setattr(deployment.tables, "merge", late)
     step = writer.step(target)
     assert [tree.id for tree in step.installed] == [2]
     trees = deployment.trees()

@@ -38,6 +38,7 @@ from stackcast.jobs.adapters.planning.versions import LINK_STATES
 from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.edits import change_tree_states, replace_changed
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.jobs.adapters.tables.tables import TREES, Tables
@@ -185,7 +186,7 @@ class World:
             edited = [
                 row | {"filter": f"shares > {least}"} if row["id"] == host else row for row in rows
             ]
-            self.tables.replace_changed("subscriptions", edited, ("id",), rows)
+            replace_changed(self.tables, "subscriptions", edited, ("id",), rows)
 
     def _stream(self, ending: threading.Event) -> None:
         lifecycle = Lifecycle()
@@ -231,7 +232,7 @@ class World:
         changed = [
             row | {"up": up} if {row["switch"], row["neighbor"]} == {*link} else row for row in rows
         ]
-        assert self.tables.replace_changed("links", changed, ("link_id",), rows)
+        assert replace_changed(self.tables, "links", changed, ("link_id",), rows)
         version = self.tables.version("links")
 
         def informed() -> list[int]:
@@ -306,7 +307,7 @@ class World:
 
         def retire() -> None:
             moves = {row["tree_id"]: ("active", "retiring") for row in self.trees()}
-            self.tables.move(TREES, "tree_id", "state", moves)
+            change_tree_states(self.tables, moves)
 
         retried(retire)
         until(lambda: self.runs() and set(self.states()) <= {"retired"})

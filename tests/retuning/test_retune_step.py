@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from delta.exceptions import ProtocolChangedException
-from pyspark.errors import PySparkException
 
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.retune import writing
 from stackcast.jobs.adapters.retune.deployment import Deployment
 from stackcast.jobs.adapters.retune.options import RetuneOptions
@@ -37,23 +35,15 @@ class Trees:
         assert version == self.version(name)
         return [dict(row) for row in self.held.values()]
 
-    def move_and_add(
-        self,
-        name: str,
-        key: str,
-        column: str,
-        moves: Mapping[int, tuple[dict[str, Any], str]],
-        added: list[dict[str, Any]],
-        onto: int,
+    def merge(
+        self, name: str, changed: list[dict[str, Any]], gone: Any, keys: Any, onto: int
     ) -> bool:
         self.commits += 1
         if self.commits == 1:
             self.held[1]["state"] = "retired"
             return False
         assert onto == self.commits - 1
-        for number, (_, after) in moves.items():
-            self.held[number][column] = after
-        self.held |= {row[key]: row for row in added}
+        self.held |= {row[keys[0]]: row for row in changed}
         return True
 
 
@@ -96,28 +86,18 @@ def test_who_may_not_write_any_more_is_asked_each_time_before_it_writes(monkeypa
     assert {n: row["state"] for n, row in trees.held.items()} == {1: "retired"}
 
 
-class ProtocolChanged(ProtocolChangedException):
-    """What Delta raises if the table was upgraded in the meantime."""
-
-    def __init__(self) -> None:
-        pass
-
-    def __str__(self) -> str:
-        return "[DELTA_PROTOCOL_CHANGED] The protocol version of the table has been changed"
-
-
 @pytest.mark.parametrize(
     "error, tries",
     [
-        (ProtocolChanged(), 2),
-        (PySparkException("/data/concurrent/virtual_trees: the disk is full"), 1),
+        (StorageError("another protocol version", conflict=True), 2),
+        (StorageError("/data/concurrent/virtual_trees: the disk is full"), 1),
     ],
 )
 def test_a_commit_is_tried_again_after_a_conflict_and_after_no_other_error(
     error: Exception, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, trees, tree = writer(monkeypatch)
-    write, failed = trees.move_and_add, []
+    write, failed = trees.merge, []
 
     def failing(*arguments: Any) -> bool:
         failed.append(error)
@@ -125,10 +105,10 @@ def test_a_commit_is_tried_again_after_a_conflict_and_after_no_other_error(
             raise error
         return write(*arguments)
 
-    monkeypatch.setattr(trees, "move_and_add", failing)
+    monkeypatch.setattr(trees, "merge", failing)
     trees.commits = 1  # no other run retires the tree
     if tries == 1:
-        with pytest.raises(PySparkException, match="the disk is full"):
+        with pytest.raises(StorageError, match="the disk is full"):
             made.step({tree.edges: "broadcast"})
     else:
         made.step({tree.edges: "broadcast"})

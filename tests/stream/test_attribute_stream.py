@@ -31,7 +31,7 @@ from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.switches.lead import Refresher
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.embedded import stream
 from stackcast.jobs.embedded.kinds import SensorRun
 from stackcast.lab.proof import verification
@@ -198,7 +198,7 @@ def filled(
     """Returns tables with the network, REGISTRY and RULES; the switches are in step with them."""
     folder = tmp_path_factory.mktemp("filled") / "tables"
     shutil.copytree(empty_tables, folder)
-    tables = Tables(spark, str(folder))
+    tables = open_tables(spark, str(folder))
     updated_at = dt.datetime.now(dt.UTC)
     editor = {"updated_by": "test", "updated_at": updated_at}
     contents = {
@@ -238,7 +238,7 @@ class Deployment:
         number = next(self.numbers)
         shutil.copytree(filled, folder / "tables")
         self.spark, self.lab = spark, lab
-        self.tables = Tables(spark, str(folder / "tables"))
+        self.tables = open_tables(spark, str(folder / "tables"))
         self.settings = settings_of(
             lab,
             self.tables.location,

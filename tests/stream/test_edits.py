@@ -7,7 +7,7 @@ from following import polled
 from pcap_deployment import Deployment, records
 from waiting import until
 
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 
 pytestmark = pytest.mark.integration
 
@@ -24,7 +24,7 @@ def place(request: pytest.FixtureRequest, deployment: Deployment) -> str:
         configuration.set("fs.viewfs.mounttable.far.link./tables", "file:" + str(deployment.folder))
         # The test itself reads and edits the folder, as each look through Spark takes a second.
         deployment.set(tables="viewfs://far/tables/tables")
-        assert not Tables(deployment.spark, deployment.settings.tables).local
+        assert not open_tables(deployment.spark, deployment.settings.tables).local
     return request.param
 
 

@@ -28,6 +28,7 @@ from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.switches.lead import Refresher
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.lab.proof import verification
 from stackcast.lab.traffic.packets import groups
@@ -104,7 +105,7 @@ def filled_tables(
     """Returns tables with the lab's network and RULES; its switches are in step with them."""
     folder = tmp_path_factory.mktemp("filled") / "tables"
     shutil.copytree(empty_tables, folder)
-    tables = Tables(spark, str(folder))
+    tables = open_tables(spark, str(folder))
     addresses = dict.fromkeys(NETWORK.switches, lab.p4runtime)
     for name, rows in network_to_rows(NETWORK, addresses).items():
         tables.append(name, rows)
@@ -124,7 +125,7 @@ class Deployment:
         number = next(self.numbers)
         shutil.copytree(filled, folder / "tables")
         self.spark, self.lab = spark, lab
-        self.tables = Tables(spark, str(folder / "tables"))
+        self.tables = open_tables(spark, str(folder / "tables"))
         self.settings = settings_of(
             lab,
             self.tables.location,

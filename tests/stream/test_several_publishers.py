@@ -22,6 +22,7 @@ from stackcast.jobs.adapters.replay import subscription_matches
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.replay.history import History
 from stackcast.jobs.adapters.retune.record import read_record
+from stackcast.jobs.adapters.tables.edits import change_tree_states
 from stackcast.jobs.adapters.wire import Opener, SinkOptions, sink_options
 from stackcast.jobs.embedded.kinds import SessionRun
 from stackcast.jobs.embedded.recorded_batches import RecordedBatches
@@ -284,14 +285,14 @@ def test_hosts_repair_losses_and_trees_are_retuned_for_all_publishers(
     old = {row["tree_id"] for row in deployment.tables.rows("virtual_trees")}
     assert retune() == retune_trees.MORE
     moved = {number: ("retiring", "retired") for number in old}
-    deployment.tables.move("virtual_trees", "tree_id", "state", moved)
+    change_tree_states(deployment.tables, moved)
     assert retune() == retune_trees.DONE
     report = json.loads((tmp_path / "report" / "retune.json").read_text())
     assert report["record"]["publications"] > len({host for _, host in sent})
     new = {row["tree_id"] for row in deployment.tables.rows("virtual_trees")} - old
     assert new
     installed = {number: ("installing", "active") for number in new}
-    deployment.tables.move("virtual_trees", "tree_id", "state", installed)
+    change_tree_states(deployment.tables, installed)
 
     deployment.publish(records()[1::2])
     deployment.run()

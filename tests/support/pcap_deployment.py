@@ -23,6 +23,7 @@ from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.stream.checks import after_failure
 from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent, start
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire.pcap import read_pcap
 from stackcast.lab.proof import verification
@@ -95,7 +96,7 @@ class Deployment:
             "kafka": {"bootstrap.servers": servers},
         }
         self.settings = Settings(**(values | others))
-        self.tables = Tables(spark, self.settings.tables)
+        self.tables = open_tables(spark, self.settings.tables)
         ensure_topic(servers, self.settings.topic, PARTITIONS)
         ensure_topic(servers, self.settings.dead_letter_topic, 1)
 
@@ -318,7 +319,7 @@ def attribute_deployment(
         rules: host and filter of each subscription, by its id.
     """
     shutil.copytree(tables, folder / "tables")
-    fill(Tables(spark, str(folder / "tables")), rules, "attributes")
+    fill(open_tables(spark, str(folder / "tables")), rules, "attributes")
     deployment = Deployment(
         spark,
         servers,

@@ -7,7 +7,6 @@ at random. So what a test finds to hold, holds however these programs interleave
 from __future__ import annotations
 
 import contextlib
-import copy
 import datetime as dt
 import itertools
 from collections import Counter, defaultdict
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 import pytest
+from memory_tables import MemoryTables
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.versions import BatchVersions, network_part
@@ -22,7 +22,6 @@ from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.switches.program import Programs
 from stackcast.jobs.adapters.switches.results import RefreshResult
-from stackcast.jobs.adapters.tables.definitions import NAMES
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.lab.proof.verification import Key, Receipt
 from stackcast.udfs.network.network import Network
@@ -127,126 +126,35 @@ class Later(InOrder):
             self.work()
 
 
-class FakeTables:
-    """Tables in memory, all versions kept; ``between`` is called before every step."""
+class SteppedTables:
+    """Tables in memory; ``between`` is called before every step."""
 
-    local = True
-
-    def __init__(self, between=lambda: None, contents=None):
-        self._contents = {name: [[]] for name in NAMES} if contents is None else contents
+    def __init__(self, between=lambda: None, tables=None):
+        self._tables = tables or MemoryTables()
         self._between = between
-        self.transactions = {}
-        self._ids = {name: name for name in NAMES}
+        self._tables.create()
 
     def through(self, between):
         """The same tables for another program."""
-        other = FakeTables(between, self._contents)
-        other.transactions = self.transactions
-        other._ids = self._ids
-        return other
+        return SteppedTables(between, self._tables)
 
     def recreate(self, name, *versions):
         """Delete the table and create it again, with these rows as versions 1, 2, ..."""
-        self._contents[name] = [[], *copy.deepcopy(list(versions))]
-        self._ids[name] += " again"
-        for key in [key for key in self.transactions if key[0] == name]:
-            del self.transactions[key]
+        self._tables.drop(name)
+        self._tables.create(name)
+        for rows in versions:
+            self._tables.overwrite(name, rows)
 
-    def head(self, name):
-        return self._ids[name], self.version(name)
+    def __getattr__(self, name):
+        member = getattr(self._tables, name)
+        if not callable(member):
+            return member
 
-    def only_added(self, name, before, version):
-        self._between()
-        held = self._contents[name][before : version + 1]
-        return before <= version and all(
-            all(row in after for row in earlier) for earlier, after in itertools.pairwise(held)
-        )
+        def step(*arguments, **options):
+            self._between()
+            return member(*arguments, **options)
 
-    def added(self, _name, _before, _version):
-        return None
-
-    def version(self, name):
-        self._between()
-        return len(self._contents[name]) - 1
-
-    def rows(self, name, version=None, since=None, columns=()):
-        self._between()
-        rows = self._contents[name][-1 if version is None else version]
-        return copy.deepcopy(
-            [
-                {c: row[c] for c in columns} if columns else row
-                for row in rows
-                if all(row[c] >= value for c, value in (since or {}).items())
-            ]
-        )
-
-    def last_of_each(self, name, key, order, column, since):
-        last = {}
-        for row in self.rows(name):
-            if row[order] >= since.get(row[key], row[order]):
-                last[row[key]] = max(last.get(row[key], row), row, key=lambda r: r[order])
-        return [{c: row[c] for c in (key, order, column)} for row in last.values()]
-
-    def committed_at(self, _name, version):
-        return dt.datetime.fromtimestamp(version, dt.UTC)
-
-    def append(self, name, rows, transaction=None):
-        self._between()
-        if transaction is not None:
-            writer, number = transaction
-            if self.transactions.get((name, writer), -1) >= number:
-                return
-            self.transactions[name, writer] = number
-        if rows:
-            self._contents[name].append(self._contents[name][-1] + copy.deepcopy(rows))
-
-    def overwrite(self, name, rows):
-        self._between()
-        self._contents[name].append(copy.deepcopy(rows))
-
-    def replace_changed(self, name, rows, keys, held, onto):
-        """Merge what differs from ``held``, which is of version ``onto``, if that is the newest."""
-        self._between()
-        if len(self._contents[name]) - 1 != onto:
-            return False
-        held, wanted, now = (
-            {tuple(row[key] for key in keys): row for row in each}
-            for each in (held, rows, self._contents[name][-1])
-        )
-        if held == wanted:
-            return False
-        changed = {key: row for key, row in wanted.items() if held.get(key) != row}
-        kept = {key: row for key, row in now.items() if key not in held.keys() - wanted.keys()}
-        merged = kept | changed
-        order = dict.fromkeys([*(key for key in wanted if key in merged), *merged])
-        self._contents[name].append(copy.deepcopy([merged[key] for key in order]))
-        return True
-
-    def merge(self, name, changed, gone, keys, onto):
-        """Insert, update and delete rows by their keys, if ``onto`` is the newest version."""
-        self._between()
-        if len(self._contents[name]) - 1 != onto:
-            return False
-        replaced = {tuple(row[key] for key in keys) for row in (*changed, *gone)}
-        rows = [
-            row
-            for row in self._contents[name][-1]
-            if tuple(row[key] for key in keys) not in replaced
-        ]
-        self._contents[name].append(copy.deepcopy([*rows, *changed]))
-        return True
-
-    def move(self, name, key, column, moves, onto):
-        self._between()
-        if len(self._contents[name]) - 1 != onto:
-            return False
-        rows = copy.deepcopy(self._contents[name][-1])
-        for row in rows:
-            before, after = moves.get(row[key], (None, None))
-            if row[column] == before:
-                row[column] = after
-        self._contents[name].append(rows)
-        return True
+        return step
 
 
 class World:
@@ -258,7 +166,7 @@ class World:
     """
 
     def __init__(self):
-        self.tables = FakeTables()
+        self.tables = SteppedTables()
         self.held = defaultdict(dict)
         self.programs = {}
         self.drops = {}

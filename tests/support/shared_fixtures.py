@@ -21,6 +21,7 @@ from quick_broker import QuickBroker
 
 from stackcast import schemas
 from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.lab.up.broker import Broker, default_class_path
 from stackcast.udfs.messages.specification import Specification, parse_specification
@@ -74,7 +75,7 @@ def spark(
 def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of empty tables. Tests copy it, because its creation takes seconds."""
     return shared_folder(
-        tmp_path_factory, "tables", lambda folder: Tables(spark, str(folder)).create()
+        tmp_path_factory, "tables", lambda folder: open_tables(spark, str(folder)).create()
     )
 
 
@@ -82,7 +83,7 @@ def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 def tables(spark: SparkSession, empty_tables: Path, tmp_path: Path) -> Tables:
     """Fresh, empty tables of one deployment."""
     shutil.copytree(empty_tables, tmp_path / "tables")
-    return Tables(spark, str(tmp_path / "tables"))
+    return open_tables(spark, str(tmp_path / "tables"))
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +101,7 @@ def filled(
 
     def create(folder: Path) -> None:
         shutil.copytree(empty_tables, folder, dirs_exist_ok=True)
-        fill(Tables(spark, str(folder)))
+        fill(open_tables(spark, str(folder)))
 
     return shared_folder(tmp_path_factory, "filled", create)
 

@@ -37,7 +37,7 @@ from stackcast.jobs.adapters.switches.results import SwitchTarget
 from stackcast.jobs.adapters.switches.session import SwitchSession
 from stackcast.jobs.adapters.switches.sessions import SwitchSessions
 from stackcast.jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.up.process import Child
 from stackcast.udfs.errors import NetworkError
 from stackcast.udfs.network.rows import network_to_rows, tree_to_row
@@ -64,7 +64,7 @@ class Deployment:
         """folder: contains empty tables."""
         self._ready: tuple[dict[str, int], dict[str, int] | None] | None = None
         self.spark, self.p4runtime, self.ingress = spark, p4runtime, ingress
-        self.tables = Tables(spark, str(folder / "tables"))
+        self.tables = open_tables(spark, str(folder / "tables"))
         self.settings = Settings(
             tables=self.tables.location, wait_seconds=60, p4_folder=str(COMPILED_P4)
         )

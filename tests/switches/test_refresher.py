@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
 from rollout_world import FakeSession, World, hasty, refresher
 
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.switches.results import RefreshResult
 from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from stackcast.udfs.errors import SwitchError
@@ -146,7 +146,7 @@ def behind_by_one_tree(site):
 def test_a_read_that_fails_once_takes_nothing_off_that_a_batch_may_use(site, caplog):
     used = behind_by_one_tree(site)
     again = site.job()
-    error = PySparkException("java.net.SocketTimeoutException: Read timed out")
+    error = StorageError("java.net.SocketTimeoutException: Read timed out")
     failing(again, "virtual_trees", used["virtual_trees"], error, times=3)
     for _ in range(12):
         again.poll()
@@ -162,7 +162,7 @@ def test_while_versions_in_use_are_gone_for_good_nothing_leaves_the_switches(sit
     used = behind_by_one_tree(site)
     site.trees(tree(6, "retiring"), tree(7))
     again = site.job()
-    failing(again, "virtual_trees", used["virtual_trees"], AnalysisException(GONE))
+    failing(again, "virtual_trees", used["virtual_trees"], StorageError(GONE, gone=True))
     polls(again, 12)
     assert site.holds(5) and site.holds(6) and site.holds(7)
     assert site.state(6) == "retiring"
@@ -180,7 +180,7 @@ def test_a_tree_in_use_by_gone_versions_alone_is_not_retired(site):
     site.batch(used, 1)
     site.trees(tree(5, "retiring"))
     again = site.job()
-    failing(again, "virtual_trees", used["virtual_trees"], AnalysisException(GONE))
+    failing(again, "virtual_trees", used["virtual_trees"], StorageError(GONE, gone=True))
     polls(again, 12)
     assert site.state(5) == "retiring" and site.holds(5)
 
@@ -192,7 +192,7 @@ def test_a_bad_edit_is_told_and_switches_are_mended_though_the_last_good_is_gone
     site.batch(good, 1)
     site.trees(tree(5), tree(7, edges=(("h1", "h2"),)))
     again = site.job()
-    failing(again, "virtual_trees", good["virtual_trees"], AnalysisException(GONE))
+    failing(again, "virtual_trees", good["virtual_trees"], StorageError(GONE, gone=True))
     site.world.held[RACK].clear()
     polls(again)
     assert site.holds(5)
@@ -206,7 +206,7 @@ def test_a_bad_edit_is_told_though_storage_does_not_answer_for_the_last_good(sit
     good = site.current()
     site.tables.overwrite("hosts", [])
     again = site.job()
-    failing(again, "hosts", good["hosts"], PySparkException("timed out"), times=2)
+    failing(again, "hosts", good["hosts"], StorageError("timed out"), times=2)
     site.world.held[RACK].clear()
     again.poll()
     assert caplog.text.index("the tables cannot be used") < caplog.text.index("timed out")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from pyspark.errors import AnalysisException
 from rollout_world import OneProgram, World, hasty, refresher
 
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.switches.wanted import WantedEntries
 from stackcast.jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from stackcast.udfs.errors import SwitchError
@@ -133,7 +133,9 @@ def test_a_refusal_is_told_though_the_last_ready_rows_of_switches_are_gone(site,
 
     def read(name, version=None, since=None):
         if (name, version) == ("switches", ready):
-            raise AnalysisException("[DELTA_VERSION_NOT_FOUND] Cannot time travel to version 1.")
+            raise StorageError(
+                "[DELTA_VERSION_NOT_FOUND] Cannot time travel to version 1.", gone=True
+            )
         return real(name, version, since)
 
     monkeypatch.setattr(site.job._tables, "rows", read)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.tables import who_gets
 from stackcast.jobs.adapters.tables.attribute_registry import register
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.filters.compiler.compile import compile_texts
 from stackcast.udfs.filters.explanation.sql import _value
@@ -88,7 +89,7 @@ def test_sql_names_the_receivers_of_an_event_in_units_of_its_attributes(
 def attributes(spark: SparkSession, empty_tables: Path, tmp_path: Path) -> Tables:
     folder = tmp_path / "somebody's tables"
     shutil.copytree(empty_tables / "attributes", folder / "attributes")
-    return Tables(spark, str(folder))
+    return open_tables(spark, str(folder))
 
 
 def test_two_jobs_at_once_give_no_id_and_no_name_twice(attributes: Tables) -> None:

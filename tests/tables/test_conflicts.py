@@ -9,12 +9,14 @@ import delta.exceptions
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from pyspark.errors import PySparkException
+from memory_tables import MemoryTables
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.tables import attribute_registry
-from stackcast.jobs.adapters.tables.conflicts import is_conflict, retried
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.app.storage_errors import StorageError
+from stackcast.jobs.adapters.tables.attribute_registry import register
+from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.open_tables import open_tables
+from stackcast.jobs.adapters.tables.spark_errors import storage_errors
 from stackcast.udfs.messages.attributes.registry import Registry
 
 pytestmark = pytest.mark.integration
@@ -29,15 +31,19 @@ CLASSES = [
 def test_every_conflict_that_delta_raises_is_one() -> None:
     assert len(CLASSES) >= 8
     # Only its name and text matter here; none is raised by a JVM.
-    assert all(is_conflict(each.__new__(each)) for each in CLASSES)
-    assert not is_conflict(ValueError("not a conflict"))
+    for each in CLASSES:
+        with pytest.raises(StorageError) as conflict, storage_errors():
+            raise each.__new__(each)
+        assert conflict.value.conflict and not conflict.value.gone
+    with pytest.raises(ValueError, match="no error of Spark"), storage_errors():
+        raise ValueError("no error of Spark")
 
 
 def test_a_spark_edit_is_tried_again_after_an_append_that_came_meanwhile(
     spark: SparkSession, filled: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(filled, tmp_path / "tables")
-    tables = Tables(spark, str(tmp_path / "tables"))
+    tables = open_tables(spark, str(tmp_path / "tables"))
     place, appended = f"{tables.location}/subscriptions", tmp_path / "appended"
     row = {"id": "other", "subscriber": "h2", "format": "itch", "filter": "shares > 0"}
 
@@ -54,7 +60,8 @@ def test_a_spark_edit_is_tried_again_after_an_append_that_came_meanwhile(
 
     def edit() -> None:
         tries.append(len(tries))
-        spark.sql(f"UPDATE delta.`{place}` SET enabled = meanwhile(id) WHERE id = 'high'")
+        with storage_errors():
+            spark.sql(f"UPDATE delta.`{place}` SET enabled = meanwhile(id) WHERE id = 'high'")
 
     retried(edit)
     assert len(tries) == 2
@@ -74,26 +81,21 @@ def test_another_error_is_not_tried_again() -> None:
     assert tries == [0]
 
 
-@pytest.mark.parametrize("error", [CLASSES[-1], PySparkException])
+@pytest.mark.parametrize("conflict", [True, False])
 def test_attributes_are_registered_after_a_conflict_and_after_no_other_error(
-    error: type[Exception],
-    spark: SparkSession,
-    empty_tables: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    conflict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(empty_tables / "attributes", tmp_path / "attributes")
-    tables = Tables(spark, str(tmp_path))
+    tables = MemoryTables()
+    tables.create("attributes")
     _, new = Registry(()).with_new({"hum": "unsigned"})
-    merge = attribute_registry._merge
 
-    def refused(*_: object) -> None:
-        monkeypatch.setattr(attribute_registry, "_merge", merge)
-        raise error("attributes could not be written: /data/concurrent has no room")
+    def refused(*_: object, **__: object) -> bool:
+        monkeypatch.undo()
+        raise StorageError("/data/concurrent has no room", conflict=conflict)
 
-    monkeypatch.setattr(attribute_registry, "_merge", refused)
-    if error is PySparkException:
-        with pytest.raises(PySparkException, match="no room"):
-            attribute_registry.register(tables, new, "test")
+    monkeypatch.setattr(tables, "merge", refused)
+    if conflict:
+        assert "hum" in register(tables, new, "test").by_name
         return
-    assert "hum" in attribute_registry.register(tables, new, "test").by_name
+    with pytest.raises(StorageError, match="no room"):
+        register(tables, new, "test")

@@ -14,13 +14,16 @@ import pyarrow as pa
 import pytest
 from console_server import TOKEN, console, serving
 from deltalake import write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
 from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.stream.micro_batches import start
-from stackcast.jobs.adapters.tables.conflicts import is_conflict, retried
+from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.spark_errors import storage_errors
 from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.long
@@ -44,18 +47,30 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
     failures: list[BaseException] = []
     ends = time.monotonic() + SECONDS
 
+    def write(edit: Callable[[], object]) -> None:
+        """Write as other programs do, again after a conflict."""
+
+        def attempt() -> None:
+            try:
+                with storage_errors():
+                    edit()
+            except CommitFailedError as error:
+                raise StorageError(str(error), conflict=True) from error
+
+        retried(attempt)
+
     def append(name: str) -> None:
         """Add a rule by deltalake, as the tutorial does."""
         row = {"id": name, "subscriber": "h2", "format": "itch", "filter": "shares > 0"}
         rows = pa.Table.from_pylist([row | {"enabled": True}])
-        retried(lambda: write_deltalake(place, rows, mode="append", schema_mode="merge"))
+        write(lambda: write_deltalake(place, rows, mode="append", schema_mode="merge"))
 
     def change(name: str) -> None:
         """Add a rule, and change it, as `jobs/run_sql.py` does."""
         values = f"'{name}', 'h1', 'itch', 'shares > 1', false"
         columns = "(id, subscriber, format, filter, enabled)"
-        retried(lambda: spark.sql(f"INSERT INTO delta.`{place}` {columns} VALUES ({values})"))
-        retried(lambda: spark.sql(f"UPDATE delta.`{place}` SET enabled = true WHERE id = '{name}'"))
+        write(lambda: spark.sql(f"INSERT INTO delta.`{place}` {columns} VALUES ({values})"))
+        write(lambda: spark.sql(f"UPDATE delta.`{place}` SET enabled = true WHERE id = '{name}'"))
 
     def save(name: str) -> None:
         """Add a rule in the console."""
@@ -72,8 +87,8 @@ def test_the_rules_that_editors_wrote_are_those_in_the_table_and_those_that_are_
                 try:
                     kind(name)
                     acknowledged.add(name)
-                except Exception as error:
-                    if not is_conflict(error):
+                except StorageError as error:
+                    if not error.conflict:
                         raise
                     # After two minutes the editor gets the error.
                     refused.add(name)

@@ -4,7 +4,6 @@ never a mixture; and a load that broke off anywhere is mended by doing it again.
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,24 +43,16 @@ class Memory:
     def version(self, _name: str) -> int:
         return len(self.seen)
 
-    def rows(self, name: str) -> list[dict[str, Any]]:
+    def rows(self, name: str, _: int | None = None) -> list[dict[str, Any]]:
         return copy.deepcopy(self.held[name])
-
-    def read(self, name: str) -> Any:
-        columns = {"switches": "switch device_id address pipeline layer max_rules max_groups rack"}
-        columns["hosts"] = "host switch port mac ipv4 role"
-        columns["links"] = "link_id switch port neighbor neighbor_port weight up"
-        return SimpleNamespace(schema=SimpleNamespace(names=columns[name].split()))
 
     def overwrite(self, name: str, rows: list[dict[str, Any]]) -> None:
         self._write(name, rows)
 
-    def move(self, name: str, key: str, column: str, moves: dict[int, tuple[str, str]]) -> None:
-        moved = [
-            row | {column: moves[row[key]][1]} if row[key] in moves else row
-            for row in self.held[name]
-        ]
-        self._write(name, moved)
+    def merge(self, name: str, changed: list[dict[str, Any]], gone: Any, keys: Any, _: int) -> bool:
+        merged = {row[keys[0]]: row for row in [*self.held[name], *changed]}
+        self._write(name, list(merged.values()))
+        return True
 
     def _write(self, name: str, rows: list[dict[str, Any]]) -> None:
         if not self._left:

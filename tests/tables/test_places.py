@@ -13,7 +13,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream import checks
 from stackcast.jobs.adapters.stream.watch import StreamWatch
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.integration
@@ -33,17 +33,17 @@ def far(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def test_tables_are_where_spark_looks_for_them(spark, far, tmp_path):
-    tables = Tables(far, str(tmp_path))
+    tables = open_tables(far, str(tmp_path))
     assert not tables.local and tables.location == f"{FAR}{tmp_path}"
     # One that says it is here is here.
-    here = Tables(far, f"file:{tmp_path}")
+    here = open_tables(far, f"file:{tmp_path}")
     assert here.local and here.location == str(tmp_path)
-    assert Tables(far, "s3a://bucket/tables").location == "s3a://bucket/tables"
-    assert Tables(far, "catalog.schema").location == "catalog.schema"
+    assert open_tables(far, "s3a://bucket/tables").location == "s3a://bucket/tables"
+    assert open_tables(far, "catalog.schema").location == "catalog.schema"
 
 
 def test_on_a_default_file_system_of_this_machine_a_path_is_of_it(spark, tmp_path):
-    tables = Tables(spark, f"{tmp_path}/t/")
+    tables = open_tables(spark, f"{tmp_path}/t/")
     assert tables.local and tables.location == f"{tmp_path}/t"
 
 

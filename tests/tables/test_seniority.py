@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from stackcast import schemas
 from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.seniority import Seniority
 from stackcast.jobs.adapters.tables.tables import SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.udfs.filters.selection import select
@@ -88,7 +89,7 @@ def test_an_edit_of_a_row_keeps_its_place_and_a_row_that_was_away_comes_last(
 
 
 def test_streams_that_share_tables_agree(tables: Tables, spark: SparkSession) -> None:
-    streams = [Seniority(Tables(spark, tables.location)) for _ in range(3)]
+    streams = [Seniority(open_tables(spark, tables.location)) for _ in range(3)]
     found: list[dict[str, int]] = []
     with ThreadPoolExecutor() as pool:
         for number in range(6):
@@ -116,7 +117,7 @@ def test_in_a_copy_that_counts_versions_anew_the_order_goes_on(
         tables.overwrite(SUBSCRIPTIONS, tables.rows(SUBSCRIPTIONS))
     tables.append(SUBSCRIPTIONS, [rule("b", "h1")])
     Seniority(tables).versions()
-    copy = Tables(spark, str(tmp_path / "copy"))
+    copy = open_tables(spark, str(tmp_path / "copy"))
     copy.create(SUBSCRIPTIONS, SENIORITY)
     for name in (SUBSCRIPTIONS, SENIORITY):
         copy.append(name, tables.rows(name))

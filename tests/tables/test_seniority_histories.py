@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -42,13 +41,17 @@ class Commits:
         order = self.orders[version]
         return [{"id": i, "subscriber": s, "since_version": v} for (i, s), v in order.items()]
 
-    def only_added(self, name: str, before: int, version: int) -> bool:
-        return all(old <= new for old, new in pairwise(self.pairs[max(before, 0) : version + 1]))
+    def commit(self, name: str, version: int) -> list[dict[str, Any]]:
+        before, after = self.pairs[version - 1], self.pairs[version]
+        added = [{"add": {"path": str(version)}}] if after - before or before == after else []
+        return [{"commitInfo": {}}, *added, *([] if before <= after else [{"remove": {}}])]
 
-    def added(self, name: str, before: int, version: int) -> list[dict[str, Any]] | None:
-        if not self.only_added(name, before, version):
-            return None
-        return [{"id": i, "subscriber": s} for i, s in self.pairs[version] - self.pairs[before]]
+    def rows_of_files(self, name: str, files: list[str]) -> list[dict[str, Any]]:
+        return [
+            {"id": i, "subscriber": s}
+            for file in files
+            for i, s in self.pairs[int(file)] - self.pairs[int(file) - 1]
+        ]
 
     def merge(self, name: str, changed: Any, gone: Any, keys: Any, onto: int) -> bool:
         if self.version(name) != onto:

@@ -22,6 +22,7 @@ from stackcast.jobs.adapters.app import application
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, table_error
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.lab.traffic.subscriptions import subscriptions
 from stackcast.udfs.errors import TableError
@@ -101,7 +102,7 @@ def filled(
 def test_create_tables_fills_each_table_from_its_file(
     filled: Settings, spark: SparkSession
 ) -> None:
-    tables = Tables(spark, filled.tables)
+    tables = open_tables(spark, filled.tables)
     for name, content in deployment().items():
         assert len(tables.rows(name)) == len(content) > 0
 
@@ -305,7 +306,7 @@ def copied(spark: SparkSession, empty_tables: Path, folder: Path, *names: str) -
     """Returns a deployment with these empty tables only."""
     for name in names:
         shutil.copytree(empty_tables / name, folder / "tables" / name)
-    return Tables(spark, str(folder / "tables"))
+    return open_tables(spark, str(folder / "tables"))
 
 
 def test_only_empty_tables_are_filled_and_the_log_says_which(
@@ -335,7 +336,7 @@ def test_two_programs_that_fill_a_table_at_once_write_its_rows_once(
     def append_second(self: Tables, name: str, *arguments: Any, **options: Any) -> bool:
         calls.append(name)
         if len(calls) == 1:
-            create_tables.fill(Tables(spark, tables.location), folder)
+            create_tables.fill(open_tables(spark, tables.location), folder)
         return append(self, name, *arguments, **options)
 
     monkeypatch.setattr(Tables, "append", append_second)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.network.rows import link_to_row
@@ -29,7 +30,7 @@ def test_sql_names_follow_the_deployment_that_was_attached(
     )
     assert [row["weight"] for row in tables.rows("links")] == [2.5]
     # The names now belong to a second deployment in the same session; no row is lost.
-    second = Tables(spark, str(tmp_path / "second"))
+    second = open_tables(spark, str(tmp_path / "second"))
     second.create("links")
     assert second.rows("links") == []
     with pytest.raises(TableError) as failure:
@@ -69,7 +70,7 @@ def test_a_table_of_another_owner_is_never_dropped_for_its_name(
 def test_the_error_of_a_missing_table_names_it_and_the_remedy(
     spark: SparkSession, tmp_path: Path, where: str
 ) -> None:
-    nothing = Tables(spark, where.format(tmp_path / "nothing"))
+    nothing = open_tables(spark, where.format(tmp_path / "nothing"))
     for call in (lambda: nothing.version("hosts"), nothing.attach):
         with pytest.raises(TableError) as failure:
             call()
@@ -83,7 +84,7 @@ def test_the_error_of_a_missing_table_names_it_and_the_remedy(
 def test_tables_can_live_in_a_schema_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"CREATE SCHEMA lake LOCATION '{tmp_path}/lake'")
     try:
-        named = Tables(spark, "lake")
+        named = open_tables(spark, "lake")
         named.create("links")
         named.create("links")
         assert named.version("links") == 0

@@ -14,7 +14,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.jobs.adapters.tables.log import LocalLog, actions, only_adds
+from stackcast.jobs.adapters.tables.changes import added_files, only_adds
+from stackcast.jobs.adapters.tables.log import FolderLog, parse_commit
 
 pytestmark = pytest.mark.unit
 
@@ -71,7 +72,7 @@ STEPS = st.lists(
 def test_version_and_table_are_those_that_a_listing_shows(steps):
     with tempfile.TemporaryDirectory() as folder:
         table = Table(Path(folder))
-        log = LocalLog(Path(folder))
+        log = FolderLog(Path(folder))
         cleaned = False
         for step, number in [*steps, ("look", 0)]:
             if step == "commit":
@@ -99,9 +100,9 @@ def test_a_long_log_is_listed_once(tmp_path, monkeypatch):
     (table.log / "_last_checkpoint").write_text("{}")
     (table.log / f"{0:020d}.{9:020d}.compacted.json").write_text("")
     listed = []
-    every = LocalLog._listed
-    monkeypatch.setattr(LocalLog, "_listed", lambda log: listed.append(1) or every(log))
-    log = LocalLog(tmp_path)
+    every = FolderLog._newest_listed
+    monkeypatch.setattr(FolderLog, "_newest_listed", lambda log: listed.append(1) or every(log))
+    log = FolderLog(tmp_path)
     for number in range(29, 40):
         assert log.version() == number and log.id() == "1"
         table.commit()
@@ -116,19 +117,18 @@ def test_a_long_log_is_listed_once(tmp_path, monkeypatch):
 
 def test_commits_that_take_rows_away_are_told_from_those_that_add():
     def commit(*found):
-        return "\n".join(json.dumps(action) for action in found) + "\n"
+        return parse_commit("\n".join(json.dumps(action) for action in found) + "\n")
 
     info, add = {"commitInfo": {"operation": "x"}}, {"add": {"dataChange": True}}
     assert only_adds(commit(info, add, add))
     assert only_adds(commit(info, add, {"remove": {"dataChange": False}}))
     assert not only_adds(commit(info, {"remove": {"dataChange": True}}, add))
     assert not only_adds(commit(info, {"remove": {}}))
-    for damaged in (None, "", '{"add": {}}\n{"rem'):
-        assert not only_adds(damaged)
-    assert actions("{") == []
+    for damaged in ("", '{"add": {}}\n{"rem'):
+        assert not only_adds(parse_commit(damaged)) and added_files(parse_commit(damaged)) is None
 
 
 def test_without_a_table_there_is_no_version(tmp_path):
     for place in (tmp_path, tmp_path / "none"):
-        log = LocalLog(place)
-        assert log.version() is None and log.id() is None and log.commit(0) is None
+        log = FolderLog(place)
+        assert log.version() is None and log.id() is None and not log.commit(0)

@@ -25,8 +25,12 @@ from stackcast.jobs.adapters.checkpoint.files import KEPT
 from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
 from stackcast.jobs.adapters.checkpoint.told import ToldHosts
-from stackcast.jobs.adapters.tables import local
-from stackcast.jobs.adapters.tables.definitions import LAYOUT, NAMES
+from stackcast.jobs.adapters.tables.changes import rows_added
+from stackcast.jobs.adapters.tables.definitions import LAYOUT, NAMES, definition
+from stackcast.jobs.adapters.tables.edits import change_tree_states, replace_changed
+from stackcast.jobs.adapters.tables.folder_tables import FolderTables, NeedsSparkError
+from stackcast.jobs.adapters.tables.open_tables import open_tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
 from stackcast.udfs.delivery.told import Told
 from stackcast.udfs.errors import StreamError, TableError
@@ -47,7 +51,7 @@ def shared_tables(
     """Tables that the tests of this file share, in a path with a space and a quote."""
     folder = tmp_path_factory.mktemp("of") / "somebody's tables"
     shutil.copytree(empty_tables, folder, ignore=shutil.ignore_patterns("hosts"))
-    tables = Tables(spark, str(folder))
+    tables = open_tables(spark, str(folder))
     tables.create("hosts")
     return tables
 
@@ -104,10 +108,10 @@ def test_a_table_of_a_newer_version_is_refused_and_the_error_says_what_to_do(
     spark: SparkSession, tables: Tables
 ) -> None:
     place = f"delta.`{tables.location}/links`"
-    assert Tables(spark, tables.location).version("links") == 0
+    assert open_tables(spark, tables.location).version("links") == 0
     newer = LAYOUT + 1
     spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('stackcast.layout' = '{newer}')")
-    later = Tables(spark, tables.location)
+    later = open_tables(spark, tables.location)
     for _ in range(2):
         with pytest.raises(
             TableError, match=rf"links .* layout {newer}, .* up to {LAYOUT}: use"
@@ -188,7 +192,7 @@ def test_a_version_is_deltas_own_and_can_be_read_for_ever(
 def test_a_path_with_a_scheme_has_the_same_versions(
     spark: SparkSession, shared_tables: Tables
 ) -> None:
-    same = Tables(spark, f"file://{shared_tables.location}")
+    same = open_tables(spark, f"file://{shared_tables.location}")
     assert same.version("hosts") == shared_tables.version("hosts")
 
 
@@ -250,7 +254,8 @@ def test_spark_and_delta_rs_read_the_same_rows_from_each_other(
         for number in range(6)
     ]
     path = f"{tables.location}/{name}"
-    assert local.write(path, rows[:3], "append")
+    folder = FolderTables(tables.location)
+    folder.append(name, rows[:3])
     frame = spark.createDataFrame([tuple(row.values()) for row in rows[3:]], schema)
     frame.write.format("delta").mode("append").save(path)
 
@@ -259,14 +264,16 @@ def test_spark_and_delta_rs_read_the_same_rows_from_each_other(
 
     for version, count in ((1, 3), (2, 6)):
         expected = by_first_column(rows[:count])
-        assert by_first_column(local.rows(path, version)) == expected
+        assert by_first_column(folder.rows(name, version)) == expected
         assert by_first_column(rows_of_spark(version)) == expected
-    assert by_first_column(tables.added(name, 1, 2)) == by_first_column(rows[3:])
+    assert by_first_column(rows_added(tables, name, 1, 2)) == by_first_column(rows[3:])
 
 
 def test_no_thread_of_arrow_runs_python_when_a_program_ends(shared_tables: Tables) -> None:
     """With delta-rs's own file system, one in ten programs that read a table aborted at its end."""
-    files = local.dataset(f"{shared_tables.location}/hosts").filesystem
+    folder = FolderTables(shared_tables.location)
+    table = deltalake.DeltaTable(f"{shared_tables.location}/hosts")
+    files = folder._dataset("hosts", table).filesystem
     assert files.type_name == "subtree" and files.base_fs.type_name == "local"
 
 
@@ -279,7 +286,8 @@ def test_rows_that_a_deletion_vector_marks_as_deleted_are_not_read(
     place = f"delta.`{path}`"
     spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM {place} WHERE entry_key = 'second'")
-    assert local.rows(path) is None, "delta-rs does not read deletion vectors, so Spark does"
+    with pytest.raises(NeedsSparkError):
+        FolderTables(tables.location).rows("switch_entries")
 
     def keys() -> list[str]:
         return sorted(row["entry_key"] for row in tables.rows("switch_entries"))
@@ -290,40 +298,41 @@ def test_rows_that_a_deletion_vector_marks_as_deleted_are_not_read(
 
 
 def test_the_last_row_of_each_is_the_same_for_spark_and_delta_rs(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tables: Tables
 ) -> None:
-    fields = tables.read(LEDGER).schema.fields
+    fields = definition(LEDGER).columns.names
+    schema = open_tables(spark, tables.location).read(LEDGER).schema
     rows = [
-        {f.name: a_value(f.dataType, number) for f in fields} | {"topic": f"t{number % 3}"}
+        {f.name: a_value(f.dataType, number) for f in schema.fields} | {"topic": f"t{number % 3}"}
         for number in (4, 1, 0, 6, 2, 3, 5)
     ]
+    assert rows[0].keys() == set(fields)
     tables.append(LEDGER, rows)
 
-    def answers() -> list[list[dict[str, Any]]]:
+    def answers(tables: Tables) -> list[list[dict[str, Any]]]:
         return [
             sorted(
-                tables.last_of_each(LEDGER, "topic", "batch_id", "versions", since),
+                tables.last_rows(LEDGER, "topic", "batch_id", "versions", since),
                 key=lambda row: row["topic"],
             )
             for since in ({}, {"t0": rows[4]["batch_id"], "t1": 1 << 62})
         ]
 
-    by_delta_rs = answers()
-    monkeypatch.setattr(local, "last_of_each", lambda *_: None)
-    assert answers() == by_delta_rs
+    by_delta_rs = answers(FolderTables(tables.location))
+    assert answers(SparkTables(spark, tables.location)) == by_delta_rs
     topics = [[row["topic"] for row in answer] for answer in by_delta_rs]
     assert topics == [["t0", "t1", "t2"], ["t0", "t2"]]
 
 
 def test_a_prepared_overwrite_replaces_also_what_others_wrote_since(
-    shared_tables: Tables, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, shared_tables: Tables
 ) -> None:
-    monkeypatch.setattr(shared_tables, "_local", False)
-    shared_tables.overwrite("hosts", [host("h1")])
-    shared_tables.prepare_overwrite("hosts")
-    shared_tables.append("hosts", [host("h2")])
-    shared_tables.overwrite("hosts", [host("h3")])
-    assert shared_tables.rows("hosts") == [host("h3")]
+    tables = SparkTables(spark, shared_tables.location)
+    tables.overwrite("hosts", [host("h1")])
+    tables.prepare_overwrite("hosts")
+    tables.append("hosts", [host("h2")])
+    tables.overwrite("hosts", [host("h3")])
+    assert tables.rows("hosts") == [host("h3")]
 
 
 def test_a_commit_counts_once_where_its_log_can_have_no_checkpoint(
@@ -339,7 +348,7 @@ def test_a_commit_counts_once_where_its_log_can_have_no_checkpoint(
     (log / "_last_checkpoint" / "x").mkdir(parents=True)
     before = tables.version(name)
     tables.append(name, [host("once")])
-    tables.replace_changed(name, [host("once", port=2), host("more")], keys)
+    replace_changed(tables, name, [host("once", port=2), host("more")], keys)
     assert tables.version(name) == before + 2
     assert sorted((row["host"], row["port"]) for row in tables.rows(name)) == [
         ("more", 1),
@@ -373,12 +382,12 @@ def test_only_rows_that_differ_are_in_the_change_feed(
     spark: SparkSession, shared_tables: Tables
 ) -> None:
     keys = ("switch", "entry_key")
-    shared_tables.replace_changed(
-        "switch_entries", [entry("same"), entry("other"), entry("gone")], keys
+    replace_changed(
+        shared_tables, "switch_entries", [entry("same"), entry("other"), entry("gone")], keys
     )
     before = shared_tables.version("switch_entries")
     rows = [entry("same"), entry("other", value=b"\x02"), entry("new")]
-    shared_tables.replace_changed("switch_entries", rows, keys)
+    replace_changed(shared_tables, "switch_entries", rows, keys)
 
     def feed(first: int) -> list[tuple[str, str]]:
         changes = (
@@ -398,7 +407,7 @@ def test_only_rows_that_differ_are_in_the_change_feed(
     by_key = {row["entry_key"]: row for row in shared_tables.rows("switch_entries")}
     assert by_key == {row["entry_key"]: row for row in rows}
     after = shared_tables.version("switch_entries")
-    shared_tables.replace_changed("switch_entries", rows, keys)
+    replace_changed(shared_tables, "switch_entries", rows, keys)
     assert shared_tables.version("switch_entries") == after
 
 
@@ -406,7 +415,7 @@ def test_a_writer_knows_which_version_is_its_own(shared_tables: Tables) -> None:
     """Another writer may have written the same rows, or some of them, just before."""
     keys, name = ("switch", "entry_key"), "switch_entries"
     rows = [entry("same"), entry("gone")]
-    shared_tables.replace_changed(name, rows, keys)
+    replace_changed(shared_tables, name, rows, keys)
     for written_before, target in (
         ([entry("same")], rows),
         ([entry("same")], [entry("same")]),
@@ -416,7 +425,7 @@ def test_a_writer_knows_which_version_is_its_own(shared_tables: Tables) -> None:
         shared_tables.overwrite(name, rows)
         before = shared_tables.version(name)
         shared_tables.overwrite(name, written_before)
-        wrote = shared_tables.replace_changed(name, target, keys, rows)
+        wrote = replace_changed(shared_tables, name, target, keys, rows)
         assert shared_tables.version(name) == before + 1 + wrote
 
 
@@ -425,7 +434,7 @@ def test_rows_computed_from_an_older_version_are_not_written(
     spark: SparkSession, shared_tables: Tables, place: str
 ) -> None:
     """delta-rs writes to a folder; Spark writes to a URL."""
-    tables = Tables(spark, place.format(shared_tables.location))
+    tables = open_tables(spark, place.format(shared_tables.location))
     name, keys = "virtual_trees", ("tree_id",)
 
     def tree(number: int, state: str) -> dict[str, Any]:
@@ -439,16 +448,16 @@ def test_rows_computed_from_an_older_version_are_not_written(
     newest = tables.version(name)
     moved = {1: ("installing", "active")}
     more = [tree(3, "active")]
-    assert not tables.move(name, "tree_id", "state", moved, before)
-    assert not tables.move_and_add(name, "tree_id", "state", {1: (rows[0], "x")}, more, before)
-    assert not tables.replace_changed(name, [*rows, *more], keys, rows, before)
-    assert not tables.replace_changed(name, more, keys, [], before)
+    assert not change_tree_states(tables, moved, before)
+    assert not tables.merge(name, [rows[0] | {"state": "x"}], [], keys, before)
+    assert not replace_changed(tables, name, [*rows, *more], keys, rows, before)
+    assert not replace_changed(tables, name, more, keys, [], before)
     assert tables.version(name) == newest
     # Rows computed from the newest version are written.
-    assert tables.move(name, "tree_id", "state", moved, newest)
-    assert tables.move_and_add(name, "tree_id", "state", {}, more, newest + 1)
+    assert change_tree_states(tables, moved, newest)
+    assert tables.merge(name, more, [], keys, newest + 1)
     stored = tables.rows(name)
-    assert tables.replace_changed(name, stored[1:], keys, stored, newest + 2)
+    assert replace_changed(tables, name, stored[1:], keys, stored, newest + 2)
     assert tables.version(name) == newest + 3
     assert len(tables.rows(name)) == 2
 
@@ -628,7 +637,7 @@ def test_a_network_is_loaded_once_and_replaced_only_with_the_option_replace(
 
 
 def test_a_network_needs_its_tables(spark: SparkSession, tmp_path: Path) -> None:
-    nothing = Tables(spark, str(tmp_path / "nothing"))
+    nothing = open_tables(spark, str(tmp_path / "nothing"))
     assert loaded(nothing, "--topohub", "sndlib/polska", "--dry-run") == 0
     with pytest.raises(TableError, match=r"MISSING.*create_tables"):
         loaded(nothing, "--topohub", "sndlib/polska")

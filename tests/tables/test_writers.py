@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 from waiting import until
 
-from stackcast.jobs.adapters.tables import local
-from stackcast.jobs.adapters.tables.log import SparkLog
+from stackcast.jobs.adapters.tables import folder_tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
+from stackcast.jobs.adapters.tables.spark_log import SparkLog
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import TABLE, Fence
 from stackcast.udfs.errors import TableError
@@ -37,13 +38,13 @@ def folder(empty_tables: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def local_tables(spark: SparkSession, folder: Path) -> Tables:
-    return Tables(spark, str(folder))
+    return open_tables(spark, str(folder))
 
 
 @pytest.fixture(params=["{}", pytest.param("file://{}", marks=pytest.mark.long)])
 def anywhere(request: pytest.FixtureRequest, spark: SparkSession, folder: Path) -> Tables:
     """Tables in a folder, and behind a URL, which only Spark reads."""
-    return Tables(spark, request.param.format(folder))
+    return open_tables(spark, request.param.format(folder))
 
 
 def fence(tables: Tables) -> Fence:
@@ -107,7 +108,7 @@ def test_after_a_take_over_the_first_writer_sends_and_commits_nothing(anywhere):
 def test_a_commit_in_progress_does_not_count_once_the_place_is_taken(anywhere, monkeypatch):
     first, second = fence(anywhere), fence(anywhere)
     first.claim("one", "local-17")
-    step = (local, "_shaped") if anywhere.local else (SparkLog, "_numbered")
+    step = (folder_tables, "_shaped") if anywhere.local else (SparkLog, "_numbered")
     original = getattr(*step)
 
     def late(*arguments: Any) -> Any:

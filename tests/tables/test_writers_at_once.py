@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.tables.edits import replace_changed
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 
 pytestmark = pytest.mark.integration
@@ -30,7 +32,7 @@ def test_of_two_writers_of_one_new_key_at_once_only_one_writes(
 ) -> None:
     """The second writer commits after the first one has read the table, before it writes."""
     name, keys = "hosts", ("host",)
-    first, second = (Tables(spark, place.format(tables.location)) for _ in range(2))
+    first, second = (open_tables(spark, place.format(tables.location)) for _ in range(2))
     rows = [host("before")] if filled else []
     if rows:
         tables.append(name, rows)
@@ -39,25 +41,25 @@ def test_of_two_writers_of_one_new_key_at_once_only_one_writes(
 
     def meanwhile(self: Tables, *arguments: Any) -> bool:
         if self is first:
-            assert second.replace_changed(name, [*rows, host("new", port=2)], keys, rows, version)
+            assert replace_changed(second, name, [*rows, host("new", port=2)], keys, rows, version)
         return merge(self, *arguments)
 
     monkeypatch.setattr(Tables, "merge", meanwhile)
-    assert not first.replace_changed(name, [*rows, host("new")], keys, rows, version)
+    assert not replace_changed(first, name, [*rows, host("new")], keys, rows, version)
     stored = tables.rows(name)
     assert sorted(row["host"] for row in stored) == ["before"] * filled + ["new"]
     assert {row["port"] for row in stored if row["host"] == "new"} == {2}
 
 
 def test_many_writers_of_one_new_key_leave_one_row(spark: SparkSession, tables: Tables) -> None:
-    writers = [Tables(spark, tables.location) for _ in range(4)]
+    writers = [open_tables(spark, tables.location) for _ in range(4)]
     version = tables.version("hosts")
     together = threading.Barrier(len(writers))
 
     def write(number: int) -> bool:
         together.wait(600)
         rows = [host("new", port=number + 1)]
-        return writers[number].replace_changed("hosts", rows, ("host",), [], version)
+        return replace_changed(writers[number], "hosts", rows, ("host",), [], version)
 
     with ThreadPoolExecutor(len(writers)) as pool:
         wrote = list(pool.map(write, range(len(writers))))

@@ -11,10 +11,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.udfs.errors import TableError
 
 #: Everything that a statement, a read or a write can raise; Delta's own reach Python unconverted.
-SQL_ERRORS = (PySparkException, Py4JError)
+SQL_ERRORS = (PySparkException, Py4JError, StorageError)
 
 #: The log has no such version (any more), or a data file of it was removed.
 _GONE = re.compile(
@@ -80,7 +81,8 @@ def table_error(error: BaseException, doing: str = "") -> TableError:
     doing: what failed, as a statement; the message begins with it.
     """
     told = one_line(error)
-    if isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(told):
+    cause = error.__cause__ if isinstance(error, StorageError) else error
+    if isinstance(cause, Py4JError) and _NO_ANSWER.fullmatch(told):
         text = "the job's JVM does not respond: it has exited or was killed"
         return TableError("NO_ANSWER", f"{doing}: {text}" if doing else text)
     condition = _CONDITION.match(told)
@@ -100,6 +102,8 @@ def gone_for_good(error: BaseException) -> bool:
     """
     if isinstance(error, TableError) and error.what == "VERSION_GONE":
         return True
+    if isinstance(error, StorageError):
+        return error.gone
     return any(_GONE.search(text) for text in (str(error), *_causes(error)))
 
 

@@ -20,6 +20,7 @@ from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.files import LocalFolder, open_folder
 from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.tables.definitions import NAMES
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import TableError
@@ -105,7 +106,7 @@ def restore(spark: SparkSession, settings: Settings, folder: Path) -> dict[str, 
 
 
 def _places(spark: SparkSession, settings: Settings) -> tuple[Tables, dict[str, Path]]:
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     checkpoint = open_folder(spark, settings.checkpoint)
     if not tables.local or not isinstance(checkpoint, LocalFolder):
         raise TableError(

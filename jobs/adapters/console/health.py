@@ -15,6 +15,7 @@ from typing import Any
 from stackcast.jobs.adapters.console.alerts import Alert, read_metrics
 from stackcast.jobs.adapters.console.reading import Reading
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.tables.changes import committed_at
 from stackcast.jobs.adapters.tables.tables import LEDGER
 
 #: Batches that a page shows.
@@ -101,7 +102,7 @@ class HealthView:
             table = "links" if name == LINK_STATES else name
             newest = self._reading.tables.version(table)
             pending = newest > version
-            since = self._reading.tables.committed_at(table, version + 1) if pending else None
+            since = committed_at(self._reading.tables, table, version + 1) if pending else None
             found.append({"name": name, "version": version, "newest": newest, "since": since})
         return found
 

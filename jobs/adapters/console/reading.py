@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from stackcast.jobs.adapters.tables.tables import MOST_COMMITS, Tables
+from stackcast.jobs.adapters.tables.changes import MOST_COMMITS, rows_added
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 
 Row = dict[str, Any]
 #: Delta's id of a table, and its version.
@@ -21,7 +22,7 @@ class Reading:
     Who gets rows must leave them as they are.
     """
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: SparkTables) -> None:
         self.tables = tables
         self._locks: dict[str, threading.RLock] = {}
         self._kept: dict[str, tuple[object, Any]] = {}
@@ -37,7 +38,7 @@ class Reading:
         def read() -> list[Row]:
             version = self.tables.version(table)
             for before in range(version, 0, -1):
-                added = self.tables.added(table, before - 1, before)
+                added = rows_added(self.tables, table, before - 1, before)
                 if added is None:
                     break
                 if added:
@@ -54,7 +55,7 @@ class Reading:
         if head == before:
             return head, [], False
         if before is not None and before[0] == head[0] and 0 <= head[1] - before[1] <= MOST_COMMITS:
-            added = self.tables.added(table, before[1], head[1])
+            added = rows_added(self.tables, table, before[1], head[1])
             if added is not None:
                 return head, added, False
         return head, self.tables.rows(table, head[1]), True

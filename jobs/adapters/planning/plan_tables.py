@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_texts import one_line
 from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions
-from stackcast.jobs.adapters.tables.conflicts import is_conflict
 from stackcast.jobs.adapters.tables.network_versions import MATCHED
 from stackcast.jobs.adapters.tables.tables import LIVE, REJECTED, Tables
 from stackcast.udfs.delivery.plan import Compilation
@@ -176,8 +176,8 @@ def _try(table: str, compilation: Compilation, write: Callable[[], object]) -> N
         try:
             write()
             return
-        except (*SQL_ERRORS, StackcastError) as error:
-            if tries < TRIES and is_conflict(error):
+        except (StorageError, StackcastError) as error:
+            if tries < TRIES and isinstance(error, StorageError) and error.conflict:
                 continue
             log.error(
                 "table %s could not be written for the plan of %s: %s",

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
 from stackcast.jobs.adapters.tables.network_versions import MATCHED, SOURCES
@@ -207,8 +207,8 @@ def _kept(table: str, version: int | None) -> Iterator[None]:
     """Around a read: say it plainly where Delta has that version no more."""
     try:
         yield
-    except SQL_ERRORS as error:
-        if not gone_for_good(error):
+    except StorageError as error:
+        if not error.gone:
             raise
         raise TableError(
             "VERSION_GONE",

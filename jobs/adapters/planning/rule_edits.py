@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from stackcast.jobs.adapters.app.settings import FORMATS
 from stackcast.jobs.adapters.tables.conflicts import retried
+from stackcast.jobs.adapters.tables.edits import replace_changed
 from stackcast.jobs.adapters.tables.tables import LIVE, REJECTED, SUBSCRIPTIONS, Tables
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.grants import Grants
@@ -125,7 +126,7 @@ def write_rule(
         if [row for row in rows if row["id"] == name] != list(before):
             return None
         others = [row for row in rows if row["id"] != name]
-        return tables.replace_changed(SUBSCRIPTIONS, [*others, *after], ("id",), rows, version)
+        return replace_changed(tables, SUBSCRIPTIONS, [*others, *after], ("id",), rows, version)
 
     if list(before) != list(after):
         # The write does nothing if another row was committed after the table was read.

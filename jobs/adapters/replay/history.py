@@ -23,7 +23,8 @@ from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.input import ByConnector
 from stackcast.jobs.adapters.stream.report import BatchReport
-from stackcast.jobs.adapters.tables.tables import LIVE, SENIORITY, SUBSCRIPTIONS, Tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
+from stackcast.jobs.adapters.tables.tables import LIVE, SENIORITY, SUBSCRIPTIONS
 from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.udfs.columns import REPORT, deliver
 from stackcast.udfs.delivery.partition_states import needs_arrival
@@ -59,7 +60,9 @@ class History:
     from offsets, so they are those of then. A rule with state begins without any.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings, tables: Tables, name: str) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, tables: SparkTables, name: str
+    ) -> None:
         # Summaries tell what a host should have of the stream, and this is beside it.
         self._settings = dataclasses.replace(settings, summary_port=0)
         self._engine = SparkEngine(spark)
@@ -229,7 +232,7 @@ class History:
 class _Alone(Plans):
     """Plans of one subscription."""
 
-    def __init__(self, settings: Settings, tables: Tables, name: str) -> None:
+    def __init__(self, settings: Settings, tables: SparkTables, name: str) -> None:
         super().__init__(settings, tables)
         self._name = name
 

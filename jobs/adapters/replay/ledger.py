@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.settings import INGRESSES
 from stackcast.jobs.adapters.kafka.client import NO_EPOCH
+from stackcast.jobs.adapters.tables.changes import MOST_COMMITS, rows_added
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
-from stackcast.jobs.adapters.tables.tables import LEDGER, MOST_COMMITS, Tables
+from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
 from stackcast.udfs.messages.sequence import MAX_OFFSET, Topic, session_id
 from stackcast.udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
 
@@ -100,7 +101,7 @@ class SentLedger:
         rows: list[dict[str, Any]] = []
         for at in range(before, version, MOST_COMMITS):
             try:
-                some = self._tables.added(LEDGER, at, min(version, at + MOST_COMMITS))
+                some = rows_added(self._tables, LEDGER, at, min(version, at + MOST_COMMITS))
             except SQL_ERRORS:
                 return None  # files that are gone since were put together: read the table
             if some is None:

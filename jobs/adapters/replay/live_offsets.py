@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import functions
 
-from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
+from stackcast.jobs.adapters.tables.tables import LEDGER
 from stackcast.udfs.messages.sequence import Topic
 
 
@@ -25,7 +26,7 @@ class LiveOffsets:
     end: Mapping[int, int]
 
     @classmethod
-    def of_ledger(cls, tables: Tables, topic: Topic) -> LiveOffsets:
+    def of_ledger(cls, tables: SparkTables, topic: Topic) -> LiveOffsets:
         """Returns what the batches on record say of a topic, in all of its generations."""
         ledger = tables.read(LEDGER).where(
             (functions.col("topic") == topic.name) & (functions.col("topic_id") == topic.id)

@@ -10,14 +10,15 @@ from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.plans import Plans
 from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
-from stackcast.jobs.adapters.tables.tables import LIVE, Tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
+from stackcast.jobs.adapters.tables.tables import LIVE
 from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.replay.match_counts import SCHEMA, MatchCounts
 
 VIEW = "subscription_matches"
 
 
-def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
+def define(spark: SparkSession, tables: SparkTables, settings: Settings) -> None:
     """Makes the view ``subscription_matches`` in this session: of each live subscription its id,
     subscriber, filter, since_version and since, as in `live_subscriptions`, and messages: how many
     messages of the records that batches have read since it is live it matched. NULL for a rule with

@@ -17,7 +17,7 @@ from stackcast.jobs.adapters.retune.record import RecordedPublications, read_rec
 from stackcast.jobs.adapters.retune.trials import compare
 from stackcast.jobs.adapters.runtime.clock import Clock
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.udfs.errors import SettingsError
 from stackcast.udfs.network.publishers import sending, several
 from stackcast.udfs.retuning.change import TreeChange, plan_change
@@ -53,7 +53,7 @@ class Planner:
     """Plans what to change, and writes nothing."""
 
     def __init__(
-        self, spark: SparkSession, tables: Tables, settings: Settings, options: RetuneOptions
+        self, spark: SparkSession, tables: SparkTables, settings: Settings, options: RetuneOptions
     ) -> None:
         self._spark, self._tables, self._settings = spark, tables, settings
         self._engine = SparkEngine(spark)

@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
-from stackcast.jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
+from stackcast.jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS
 from stackcast.udfs.trees.publications import Publication
 
 
@@ -29,7 +30,7 @@ class RecordedPublications:
 
 
 def read_record(
-    tables: Tables,
+    tables: SparkTables,
     most: int,
     window: dt.timedelta | None = None,
     as_of: int | None = None,

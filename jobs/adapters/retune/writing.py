@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from stackcast.jobs.adapters.app.error_texts import one_line
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.retune.deployment import Deployment, read_deployment
 from stackcast.jobs.adapters.retune.options import RetuneOptions
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
-from stackcast.jobs.adapters.tables.conflicts import is_conflict
+from stackcast.jobs.adapters.tables.changes import committed_at
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions
 from stackcast.jobs.adapters.tables.tables import TREES, Tables
@@ -67,18 +68,15 @@ class TreeWriter:
             trees = [tree_from_row(row) for row in rows.values()]
             free = self._free_ids(now.network, trees, wanted, version)
             step = next_step(now.network, trees, wanted, now.budget, free)
-            moves = {n: (rows[n], after) for n, (_, after) in step.moved.items()}
-            new = [self._row(tree, rows) for tree in step.installed if tree.id not in rows]
-            for tree in step.installed:
-                if tree.id in rows:  # given again
-                    row = self._row(tree, rows) | {"state": rows[tree.id]["state"]}
-                    moves[tree.id] = row, tree.state
+            changed = {n: rows[n] | {"state": after} for n, (_, after) in step.moved.items()}
+            changed |= {tree.id: self._row(tree, rows) for tree in step.installed}
             may_write()
             try:
-                if self._tables.move_and_add(TREES, "tree_id", "state", moves, new, version):
+                written = [*changed.values()]
+                if not written or self._tables.merge(TREES, written, [], ("tree_id",), version):
                     return step
-            except SQL_ERRORS as error:
-                if tried == _TRIES - 1 or not is_conflict(error):
+            except StorageError as error:
+                if tried == _TRIES - 1 or not error.conflict:
                     raise
                 log.warning("another writer changed table %s: %s", TREES, one_line(error))
             log.warning("another writer changed table %s, which is read again", TREES)
@@ -104,7 +102,7 @@ class TreeWriter:
         first, after = 0, version + 1
         while first < after:
             between = (first + after) // 2
-            committed = self._tables.committed_at(TREES, between)
+            committed = committed_at(self._tables, TREES, between)
             if committed is None or committed <= time:
                 first = between + 1
             else:
@@ -113,8 +111,8 @@ class TreeWriter:
             return {}
         try:
             rows = self._tables.rows(TREES, first - 1)
-        except SQL_ERRORS as error:
-            if not gone_for_good(error):
+        except StorageError as error:
+            if not error.gone:
                 raise
             return {}
         found = [tree_from_row(row) for row in rows]

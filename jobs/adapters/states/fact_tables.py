@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.functions import col, lit, when
 
+from stackcast.jobs.adapters.tables.edits import replace_changed
 from stackcast.jobs.adapters.tables.tables import Tables
 
 Row = dict[str, Any]
@@ -109,7 +110,7 @@ class FactTables:
     def _merge(self, kind: _Kind, facts: list[Row], *, whole: bool) -> None:
         changed = [_row(kind, fact) for fact in facts if not fact["ended"]]
         if whole:
-            self._tables.replace_changed(kind.table, changed, kind.keys)
+            replace_changed(self._tables, kind.table, changed, kind.keys)
             return
         ended = [fact for fact in facts if fact["ended"] and not kind.is_history]
         gone = [dict(zip(kind.keys, _numbers(fact), strict=False)) for fact in ended]

@@ -23,7 +23,7 @@ from stackcast.jobs.adapters.states.row_states import (
     touched,
 )
 from stackcast.jobs.adapters.tables.definitions import NAMES
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.udfs.errors import StateError, TableError
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class TableSource:
         names: StateNames,
         filters: StateFilters,
         publisher: SafePublisher,
-        tables: Tables,
+        tables: SparkTables,
     ) -> None:
         self._spark, self._name, self._tables = spark, name, tables
         self._names, self._filters, self._publisher = names, filters, publisher

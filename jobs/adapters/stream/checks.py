@@ -35,6 +35,7 @@ from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.slices import beginnings
 from stackcast.jobs.adapters.stream.truncation import Leaders, Truncation
 from stackcast.jobs.adapters.tables.definitions import NAMES
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.recorded_topics import ReadBefore, read_before
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
 from stackcast.udfs.errors import KafkaError, SettingsError, StackcastError, StreamError
@@ -265,7 +266,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
         return no_room(_located(spark, settings), str(error), _spill(spark))
     if _OURS.search(str(error)) and not any(code in str(error) for code in _GONE):
         return error
-    tables, topics = Tables(spark, settings.tables), Topics(spark, settings)
+    tables, topics = open_tables(spark, settings.tables), Topics(spark, settings)
     try:
         held = IdentityFile(spark, settings.checkpoint).read()
         stands = position(spark, settings.checkpoint)

@@ -25,7 +25,8 @@ from stackcast.jobs.adapters.stream.slices import Slices, cut_off
 from stackcast.jobs.adapters.stream.truncation import OPTION
 from stackcast.jobs.adapters.stream.warm_up import load_plan, warm_up
 from stackcast.jobs.adapters.stream.watch import StreamWatch
-from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS, Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
+from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import SettingsError, StreamError
@@ -156,7 +157,7 @@ def _start(
     watch.open()
     await_executors(spark, settings, lifecycle)
     topics.wait(lifecycle.stopping.is_set)
-    tables = Tables(spark, settings.tables)
+    tables = open_tables(spark, settings.tables)
     tables.head(SUBSCRIPTIONS)
     # Broker and tables come first: Spark logs each task that is cut off by an error of theirs.
     warming = warm_up(spark)

@@ -30,7 +30,7 @@ from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.slices import Slices
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ class StreamWatch:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
-        tables = Tables(spark, settings.tables)
+        tables = open_tables(spark, settings.tables)
         self._places = {
             "tables": tables.location,
             "checkpoint": qualified(spark, settings.checkpoint),

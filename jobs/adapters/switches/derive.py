@@ -12,6 +12,7 @@ from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.filters import NetworkMatch
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
 from stackcast.jobs.adapters.switches.wanted import Rows, Wanted, WantedEntries
+from stackcast.jobs.adapters.tables.edits import replace_changed
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.jobs.adapters.tables.network_versions import TABLE, NetworkVersions
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
@@ -255,7 +256,7 @@ class Deriver:
                     "another refresher became primary while these entries were computed, so they "
                     "were not written",
                 )
-            wrote = self._tables.replace_changed("switch_entries", rows, keys, held, before)
+            wrote = replace_changed(self._tables, "switch_entries", rows, keys, held, before)
             version = self._tables.version("switch_entries")
             if version == before + wrote:
                 break

@@ -10,6 +10,8 @@ from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.switches.derive import Derived
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
+from stackcast.jobs.adapters.tables.changes import committed_at
+from stackcast.jobs.adapters.tables.edits import change_tree_states
 from stackcast.jobs.adapters.tables.network_tables import NetworkTables
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions, waited
 from stackcast.jobs.adapters.tables.tables import TREES, Tables
@@ -74,10 +76,10 @@ class Publisher:
         """Returns when the oldest edit that ``versions`` bring was committed; without any before
         them, the newest."""
         if before is None:
-            times = [self._tables.committed_at(name, v) for name, v in versions.items()]
+            times = [committed_at(self._tables, name, v) for name, v in versions.items()]
             return max((time for time in times if time), default=None)
         times = [
-            self._tables.committed_at(name, before[name] + 1)
+            committed_at(self._tables, name, before[name] + 1)
             for name, version in versions.items()
             if version > before[name]
         ]
@@ -95,7 +97,7 @@ class Publisher:
         if not moved:
             return
         moves = {tree: (due[tree], state) for tree, state in moved.items()}
-        if not self._tables.move(TREES, "tree_id", "state", moves, versions[TREES]):
+        if not change_tree_states(self._tables, moves, versions[TREES]):
             return  # somebody edits them: what was derived from is old
         for tree, state in sorted(moved.items()):
             log.info("virtual tree %d is %s; %s", tree, state, named(versions))

@@ -17,6 +17,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, functions
 
 from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.tables.edits import replace_changed
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 
 #: What asks a broker, which is not there.
@@ -28,7 +30,7 @@ def main() -> None:
     """Runs a bit of everything, and returns when the JVM has ended."""
     spark = session.start("class data")
     with tempfile.TemporaryDirectory() as folder:
-        tables = Tables(spark, f"{folder}/tables")
+        tables = open_tables(spark, f"{folder}/tables")
         tables.create("hosts", "subscriptions")
         _edit(spark, tables)
         _stream(spark, tables, Path(folder))
@@ -43,7 +45,7 @@ def main() -> None:
 def _edit(spark: SparkSession, tables: Tables) -> None:
     for number in range(3):
         tables.append("hosts", [HOST | {"host": f"h{number}"}])
-    tables.replace_changed("hosts", [HOST], ("host",))
+    replace_changed(tables, "hosts", [HOST], ("host",))
     path = f"{tables.location}/hosts"
     spark.sql(f"UPDATE delta.`{path}` SET port = 2 WHERE host = 'h'")
     DeltaTable.forPath(spark, path).delete("port = 2")

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import Schema
 
 from stackcast import schemas
 
-#: Every table, those that people write first.
+#: All tables, beginning with those that people edit.
 NAMES = (
     "subscriptions",
     "subscription_seniority",
@@ -68,11 +67,27 @@ _TYPES = {
     "TIMESTAMP": "timestamp",
     "BINARY": "binary",
 }
+#: Types in Spark's JSON without parameters, and those of Arrow.
+_ARROW_TYPES = {
+    "string": pa.string(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "binary": pa.binary(),
+}
 
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """Definition of a table: its schema in Spark's JSON, its comment and its properties."""
+    """Definition of a table.
+
+    Attributes:
+        schema: the columns in Spark's JSON.
+        comment: description of the table.
+        properties: properties of the table, such as its constraints.
+    """
 
     schema: str
     comment: str
@@ -80,16 +95,35 @@ class TableDefinition:
 
     @functools.cached_property
     def columns(self) -> pa.Schema:
-        """The schema as one of Arrow."""
-        return pa.schema(Schema.from_json(self.schema).to_arrow())
+        """The columns as a schema of Arrow."""
+        return pa.schema(_arrow_fields(json.loads(self.schema)))
+
+
+def _arrow_fields(struct: Mapping[str, Any]) -> list[pa.Field]:
+    return [
+        pa.field(field["name"], _arrow_type(field["type"]), field["nullable"], field["metadata"])
+        for field in struct["fields"]
+    ]
+
+
+def _arrow_type(kind: Any) -> pa.DataType:
+    """Return the type of Arrow for a type in Spark's JSON."""
+    if isinstance(kind, str):
+        decimal = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
+        return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW_TYPES[kind]
+    if kind["type"] == "array":
+        return pa.list_(pa.field("element", _arrow_type(kind["elementType"])))
+    if kind["type"] == "map":
+        return pa.map_(_arrow_type(kind["keyType"]), _arrow_type(kind["valueType"]))
+    return pa.struct(_arrow_fields(kind))
 
 
 def statement(name: str, target: str) -> str:
-    """Returns the SQL statement that creates a table if it does not exist.
+    """Return the SQL statement that creates a table if it does not exist.
 
     Args:
         name: the table, one of `NAMES`.
-        target: what the statement calls it.
+        target: its name in the statement.
     """
     text = string.Template(schemas.read_text(f"tables/{name}.sql"))
     return text.substitute(table=target, layout=LAYOUT)
@@ -97,7 +131,7 @@ def statement(name: str, target: str) -> str:
 
 @functools.cache
 def definition(name: str) -> TableDefinition:
-    """Returns the definition of a table, one of `NAMES`."""
+    """Return the definition of a table, one of `NAMES`."""
     tokens = _Tokens(statement(name, name))
     for word in ("CREATE", "TABLE", "IF", "NOT", "EXISTS", name, "("):
         tokens.take(word)
@@ -118,7 +152,7 @@ def definition(name: str) -> TableDefinition:
 
 
 def _field(tokens: _Tokens, colon: bool = False) -> dict[str, Any]:
-    """Reads a column, or with a colon after its name the field of a struct."""
+    """Read a column, or with a colon after its name the field of a struct."""
     name = tokens.next()
     if colon:
         tokens.take(":")
@@ -164,7 +198,7 @@ def _property(tokens: _Tokens) -> tuple[str, str]:
 
 
 class _Tokens:
-    """The tokens of a statement. An unexpected token is a ValueError: only our files are read."""
+    """The tokens of a statement. An unexpected token in one of our files is a ValueError."""
 
     def __init__(self, statement: str) -> None:
         self._tokens = [match[1] for match in _TOKEN.finditer(statement)]
@@ -176,7 +210,7 @@ class _Tokens:
         return self._tokens.pop()
 
     def skip(self, token: str) -> bool:
-        """Takes a token if it is the next one, and returns whether it was."""
+        """Remove a token if it is the next one, and return True if it was."""
         if self._tokens and self._tokens[-1] == token:
             self._tokens.pop()
             return True
@@ -187,7 +221,7 @@ class _Tokens:
             raise ValueError(f"expected {token}, but found {following}")
 
     def text(self) -> str:
-        """Takes a string literal and returns its text."""
+        """Remove a string literal and return its text."""
         literal = self.next()
         if literal[0] != "'":
             raise ValueError(f"expected a string literal, but found {literal}")

@@ -1,12 +1,14 @@
-"""Tables that people edit: checks of the columns and keys of a version that is read."""
+"""Tables that people edit: checks of columns and keys, and the condition of a merge."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
+from stackcast.jobs.adapters.tables.definitions import definition
 from stackcast.udfs.errors import TableError
 
 #: Tables that people edit. Their columns are checked when a version is read.
@@ -26,37 +28,58 @@ EDITED: Final = (
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {"grants": ("id",)}
 
 
-def check_columns(table: str, expected: Mapping[str, str], columns: Mapping[str, str]) -> None:
-    """Refuses a version of a table in which a column is missing or has another type.
+def check_columns(label: str, name: str, schema: Callable[[], str]) -> None:
+    """Refuse a version of an edited table in which a column is missing or has another type.
+
+    An edit may rewrite the schema of a table. Its values would then have another meaning: the text
+    'false' is true.
 
     Args:
-        table: table and version, for the message.
-        expected: types of the columns that must be there, as `column_types` returns them.
-        columns: types of the columns that are there.
+        label: table and version, for the message.
+        name: name of the table.
+        schema: returns the schema of the version in Spark's JSON.
 
     Raises:
         TableError: WRONG_COLUMNS.
     """
+    if name not in EDITED:
+        return
+    columns = column_types(schema())
     wrong = [
         f"column {column} has type {columns[column]} instead of {kind}"
         if column in columns
         else f"column {column} of type {kind} is missing"
-        for column, kind in expected.items()
+        for column, kind in _expected_types(name).items()
         if columns.get(column) != kind
     ]
     if wrong:
         raise TableError(
             "WRONG_COLUMNS",
-            f"{table}: {'; '.join(wrong)}. Restore the previous version (RESTORE TABLE), or "
+            f"{label}: {'; '.join(wrong)}. Restore the previous version (RESTORE TABLE), or "
             "write the table again with these columns and types",
         )
 
 
-def check_keys(table: str, key: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Refuses rows of a table of which two have the same key.
+def check_rows(label: str, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse rows of which two have the same key, if the key of their table is in `KEYS`.
 
     Args:
-        table: table and version, for the message.
+        label: table and version, for the message.
+        name: name of the table.
+        rows: rows of the version, with all columns.
+
+    Raises:
+        TableError: DUPLICATE_KEY.
+    """
+    if name in KEYS:
+        check_keys(label, KEYS[name], rows)
+
+
+def check_keys(label: str, key: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse rows of which two have the same key.
+
+    Args:
+        label: table and version, for the message.
         key: columns of the key.
         rows: rows of the version.
 
@@ -66,22 +89,33 @@ def check_keys(table: str, key: Sequence[str], rows: Iterable[Mapping[str, Any]]
     counts = Counter(tuple(row[column] for column in key) for row in rows)
     for values, count in counts.items():
         if count > 1:
-            shown = zip(key, values, strict=True)
-            named = " and ".join(f"{column} {value!r}" for column, value in shown)
+            pairs = zip(key, values, strict=True)
+            described = " and ".join(f"{column} {value!r}" for column, value in pairs)
             raise TableError(
                 "DUPLICATE_KEY",
-                f"{table}: {count} rows have {named}. Delete all but one of them, or give them "
+                f"{label}: {count} rows have {described}. Delete all but one of them, or give them "
                 "other names",
             )
 
 
+def merge_condition(keys: Sequence[str], unique: Sequence[str]) -> str:
+    """Return the condition in SQL under which a row of a merge matches one of the table."""
+    same_key = " AND ".join(f"target.{key} = source.{key}" for key in keys)
+    return " OR ".join([same_key, *(f"target.{column} = source.{column}" for column in unique)])
+
+
+@cache
+def _expected_types(name: str) -> Mapping[str, str]:
+    return column_types(definition(name).schema)
+
+
 def column_types(schema: str) -> dict[str, str]:
-    """Returns the types by column, as text, of a schema in Spark's JSON."""
+    """Return the types of the columns of a schema in Spark's JSON as text."""
     return {field["name"]: _text(field["type"]) for field in json.loads(schema)["fields"]}
 
 
 def _text(kind: Any) -> str:
-    """Returns a type of Spark's JSON as text, without what may be null."""
+    """Return a type of Spark's JSON as text, without nullability."""
     if isinstance(kind, str):
         return kind
     if kind["type"] == "array":

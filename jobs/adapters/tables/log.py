@@ -1,29 +1,27 @@
-"""The log of a Delta table: its version, which table it is, and what its commits say."""
+"""The log of a Delta table in a folder of this machine: its version, its id and its commits."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
-from delta.exceptions import ConcurrentTransactionException
-from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from stackcast.jobs.adapters.tables.tables import Action
 
-#: Length of a commit's name: a number of 20 digits and ``.json``.
-_NAME = 25
+#: Length of the name of a commit: a number of 20 digits and ``.json``.
+_NAME_LENGTH = 25
 
 
-class LocalLog:
-    """The log of a table in a folder of this machine; no Spark is asked. For several threads.
+class FolderLog:
+    """The log of a table. For several threads.
 
-    The first look lists the log; further ones go on from the last known commit, whatever the log's
-    length. The table may be deleted and made anew at any time, and old commits cleaned away.
+    The first call lists the log. Later calls continue from the last known commit, so their time
+    does not depend on the length of the log. The table may be deleted and created again at any
+    time, and old commits may be removed.
+
+    Args:
+        table: folder of the table.
     """
 
     def __init__(self, table: Path) -> None:
@@ -34,44 +32,44 @@ class LocalLog:
         self._id: str | None = None
 
     def version(self) -> int | None:
-        """Number of the newest commit; None without a table."""
+        """Return the number of the newest commit, or None if there is no table."""
         with self._lock:
-            return self._look()
+            return self._update()
 
     def id(self) -> str | None:
-        """Delta's id of the table, as its first commit says it; None where that is gone."""
+        """Return Delta's id of the table from its first commit, or None if that was removed."""
         with self._lock:
-            if self._look() is not None and self._id is None:
-                for action in actions(self.commit(0) or ""):
+            if self._update() is not None and self._id is None:
+                for action in self.commit(0):
                     self._id = action.get("metaData", {}).get("id", self._id)
             return self._id
 
-    def commit(self, version: int) -> str | None:
-        """The text of a commit; None where it is gone or was never made."""
+    def commit(self, version: int) -> Sequence[Action]:
+        """Return the actions of a commit; empty if it does not exist or is damaged."""
         try:
-            return self._path(version).read_text()
+            return parse_commit(self._path(version).read_text())
         except (OSError, ValueError):
-            return None
+            return ()
 
-    def _look(self) -> int | None:
-        known = self._version
-        # A commit is written once: if it is the same file, it is the same table.
-        if known is None or self._mark_of(known) != self._mark:
+    def _update(self) -> int | None:
+        version = self._version
+        # Each commit is written once: if the file is the same, the table is the same.
+        if version is None or self._mark_of(version) != self._mark:
             self._id = None
-            known = self._listed()
-        while known is not None and self._path(known + 1).exists():
-            known += 1
-        self._version = known
-        self._mark = None if known is None else self._mark_of(known)
-        return known
+            version = self._newest_listed()
+        while version is not None and self._path(version + 1).exists():
+            version += 1
+        self._version = version
+        self._mark = None if version is None else self._mark_of(version)
+        return version
 
-    def _listed(self) -> int | None:
+    def _newest_listed(self) -> int | None:
         try:
             names = [path.name for path in self._folder.iterdir() if path.suffix == ".json"]
         except (FileNotFoundError, NotADirectoryError):
             return None
-        numbers = (n.removesuffix(".json") for n in names if len(n) == _NAME)
-        return max((int(n) for n in numbers if n.isdigit()), default=None)
+        numbers = (name.removesuffix(".json") for name in names if len(name) == _NAME_LENGTH)
+        return max((int(number) for number in numbers if number.isdigit()), default=None)
 
     def _mark_of(self, version: int) -> tuple[int, ...] | None:
         try:
@@ -84,108 +82,9 @@ class LocalLog:
         return self._folder / f"{version:020d}.json"
 
 
-class SparkLog:
-    """The log of a table anywhere, as Delta's Java classes see it: each look asks the storage.
-
-    where: a path, or an identifier of Spark's Java classes.
-    """
-
-    def __init__(self, spark: SparkSession, where: Any) -> None:
-        self._jvm: Any = spark._jvm
-        self._session: Any = spark._jsparkSession
-        self._where = where
-
-    def version(self) -> int | None:
-        """Number of the newest commit; None without a table."""
-        snapshot = self.snapshot()
-        return None if snapshot is None else int(snapshot.version())
-
-    def head(self) -> tuple[str, int] | None:
-        """Delta's id of the table, and the version; None without a table."""
-        snapshot = self.snapshot()
-        return snapshot and (str(snapshot.metadata().id()), int(snapshot.version()))
-
-    def commit(self, version: int) -> str | None:
-        """The text of a commit; None where it is gone or was never made."""
-        try:
-            folder = self._delta_log().logPath()
-            path = self._jvm.org.apache.hadoop.fs.Path(folder, f"{version:020d}.json")
-            hadoop = self._session.sessionState().newHadoopConf()
-            stream = path.getFileSystem(hadoop).open(path)
-            try:
-                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
-        except (Py4JError, AnalysisException):
-            return None
-
-    def snapshot(self) -> Any:
-        """Delta's newest snapshot; None without a table."""
-        none = self._jvm.scala.Option.empty
-        try:
-            snapshot = self._delta_log().update(False, none(), none())
-        except AnalysisException:
-            return None
-        return snapshot if int(snapshot.version()) >= 0 else None
-
-    def append(
-        self, frame: DataFrame, transaction: tuple[str, int] | None, epoch: tuple[str, int]
-    ) -> bool:
-        """Appends a frame with the table's columns, in one commit with both numbers.
-
-        As `Tables.append`, which Spark's own writer does not do, as it has room for one number.
-        """
-        given = [epoch] if transaction is None else [epoch, transaction]
-        none = self._jvm.scala.Option.empty
-        write = getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$Write")
-        how = write(self._jvm.org.apache.spark.sql.SaveMode.Append, *[none() for _ in range(8)])
-        while True:
-            under_way = self._delta_log().startTransaction()
-            # Where another commit of one of these comes in between, Delta refuses this one.
-            counted = {writer: int(under_way.txnVersion(writer)) for writer, _ in given}
-            if counted[epoch[0]] > epoch[1]:
-                return False
-            if transaction is not None and counted[transaction[0]] >= transaction[1]:
-                return True
-            actions = self._numbered(under_way.writeFiles(frame._jdf), given)
-            with contextlib.suppress(ConcurrentTransactionException):
-                under_way.commit(actions, how)
-                return True
-
-    def _numbered(self, actions: Any, given: Sequence[tuple[str, int]]) -> Any:
-        """Returns the actions of a commit with the numbers of those who write."""
-        none = self._jvm.scala.Option.empty
-        kind = self._jvm.org.apache.spark.sql.delta.actions.SetTransaction
-        for writer, number in given:
-            actions = actions.appended(kind(writer, number, none()))
-        return actions
-
-    def _delta_log(self) -> Any:
-        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, self._where)
-
-
-def actions(commit: str) -> Iterable[dict[str, Any]]:
-    """The actions of a commit, from its text; none where the text is damaged."""
+def parse_commit(text: str) -> Sequence[Action]:
+    """Return the actions in the text of a commit; empty if the text is damaged."""
     try:
-        return [json.loads(line) for line in commit.splitlines() if line]
+        return [json.loads(line) for line in text.splitlines() if line]
     except ValueError:
-        return []
-
-
-def only_adds(commit: str | None) -> bool:
-    """Tells whether all rows that were there before a commit are there after it."""
-    found = actions(commit or "")
-    return bool(found) and not any(
-        action["remove"].get("dataChange", True) for action in found if "remove" in action
-    )
-
-
-def added_files(commit: str | None) -> list[str] | None:
-    """The files of new rows in a commit, as paths from the table's folder on; None where files
-    alone do not say which rows are new."""
-    found = actions(commit or "")
-    added = [action["add"] for action in found if "add" in action]
-    new = [each for each in added if each.get("dataChange", True)]
-    if not found or any(each.get("deletionVector") or each.get("partitionValues") for each in new):
-        return None
-    return [unquote(each["path"]) for each in new]
+        return ()

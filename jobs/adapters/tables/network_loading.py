@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from stackcast.jobs.adapters.tables.definitions import definition
+from stackcast.jobs.adapters.tables.edits import change_tree_states
 from stackcast.jobs.adapters.tables.tables import TREES, Tables
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.network.network import Network
@@ -57,12 +59,12 @@ def load(tables: Tables, plan: Succession, replace: bool = False) -> None:
         for write in writes:
             write.result()
     moves = {number: (state, "retired") for number, state in plan.retired.items()}
-    tables.move(TREES, "tree_id", "state", moves)
+    change_tree_states(tables, moves)
     # Last: with it, the tables make a network again.
     if covered or hosts:
         _write(tables, "hosts", plan.rows["hosts"])
 
 
 def _write(tables: Tables, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    columns = tables.read(name).schema.names
+    columns = definition(name).columns.names
     tables.overwrite(name, [{column: row.get(column) for column in columns} for row in rows])

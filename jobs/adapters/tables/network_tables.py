@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.tables.network_versions import SOURCES
 from stackcast.jobs.adapters.tables.seniority import Seniority
 from stackcast.jobs.adapters.tables.tables import SENIORITY, Tables
@@ -117,8 +117,8 @@ class NetworkTables:
         for versions in in_use:
             try:
                 found.sources.append(self.source(versions))
-            except SQL_ERRORS as error:
-                if not gone_for_good(error):
+            except StorageError as error:
+                if not error.gone:
                     raise
                 found.gone.append(versions)
                 self._tell(
@@ -127,7 +127,7 @@ class NetworkTables:
                     "entry is removed from switches and no tree is retired until egress_ledger "
                     "contains a batch of newer versions. If no stream that used them is running "
                     "any longer, delete its rows from egress_ledger and network_versions",
-                    one_line(error),
+                    error,
                 )
             except NetworkError as error:
                 self._tell(versions, "versions %s cannot be used: %s", error)

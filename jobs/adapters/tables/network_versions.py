@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from stackcast.jobs.adapters.tables.changes import only_added
 from stackcast.jobs.adapters.tables.tables import GRANTS, LEDGER, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.udfs.switches import rollout
 from stackcast.udfs.switches.rollout import Versions
@@ -213,7 +214,7 @@ class NetworkVersions:
         since = {}
         if self._goes_on(LEDGER, self._ledger_seen, now):
             since = {topic: row["started_at"] for topic, row in self._last.items()}
-        rows = self._tables.last_of_each(LEDGER, "topic", "started_at", "versions", since)
+        rows = self._tables.last_rows(LEDGER, "topic", "started_at", "versions", since)
         if not since:
             self._last.clear()
         for row in rows:
@@ -224,7 +225,7 @@ class NetworkVersions:
         """Tells whether a table has all rows that it had when it was ``seen``."""
         if seen is None or seen[0] != now[0]:
             return False
-        return self._tables.only_added(name, seen[1], now[1])
+        return only_added(self._tables, name, seen[1], now[1])
 
 
 def waited(committed_at: dt.datetime, ready_at: dt.datetime) -> float:

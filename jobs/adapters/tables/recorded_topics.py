@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyspark.sql import functions
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from stackcast.jobs.adapters.tables import local
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
 from stackcast.udfs.messages.sequence import Topic
 
@@ -41,14 +41,15 @@ def read_before(tables: Tables, name: str, topic_id: str) -> ReadBefore:
     Raises:
         TableError: MISSING.
     """
-    if tables.local and local.has_no_files(f"{tables.location}/{LEDGER}"):
-        # The first query of a Spark takes seconds, in which a new deployment would wait.
+    ledger = tables.arrow(LEDGER, columns=("topic", "topic_id", "generation", "partitions"))
+    mine = ledger.filter((pc.field("topic") == name) & (pc.field("topic_id") == topic_id))
+    if not len(mine):
         return ReadBefore(0, {})
-    ledger = tables.read(LEDGER)
-    mine = ledger.where((functions.col("topic") == name) & (functions.col("topic_id") == topic_id))
-    read = mine.select("generation", functions.inline("partitions"))
-    last = functions.max(functions.struct("until_offset", "leader_epoch")).alias("last")
-    rows = read.groupBy("generation", "partition").agg(last).collect()
-    generation = max((row.generation for row in rows), default=0)
-    newest = [row for row in rows if row.generation == generation]
-    return ReadBefore(generation, {row.partition: tuple(row.last) for row in newest})
+    generation = pc.max(mine["generation"]).as_py()
+    newest = mine.filter(pc.field("generation") == generation)
+    offsets = pa.Table.from_struct_array(pc.list_flatten(newest["partitions"]))
+    offsets = offsets.select(["partition", "until_offset", "leader_epoch"])
+    order = [("until_offset", "ascending"), ("leader_epoch", "ascending")]
+    offsets = offsets.take(pc.sort_indices(offsets, order, null_placement="at_start"))
+    partitions, *last = (column.to_pylist() for column in offsets.columns)
+    return ReadBefore(generation, dict(zip(partitions, zip(*last, strict=True), strict=True)))

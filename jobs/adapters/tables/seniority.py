@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
+from stackcast.jobs.adapters.app.storage_errors import StorageError
+from stackcast.jobs.adapters.tables.changes import only_added, rows_added
 from stackcast.jobs.adapters.tables.conflicts import retried
 from stackcast.jobs.adapters.tables.tables import SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.udfs.errors import TableError
@@ -45,7 +46,7 @@ class Seniority:
 
         Raises:
             TableError: MISSING, OLDER_LAYOUT, NEWER_LAYOUT.
-            Exception: Spark's and Delta's errors.
+            StorageError: a table could not be read or written.
         """
         while True:
             # In this order, the rows that the table was written from are not newer than those that
@@ -75,14 +76,14 @@ class Seniority:
             self._cached = ordered, {_pair(row): row["since_version"] for row in rows}
         since_versions = self._cached[1]
         # Most edits only add rows, and then only these are read.
-        rows_added = None
+        added_rows = None
         if self._complete is not None and self._complete[1] == ordered:
-            rows_added = self._tables.added(SUBSCRIPTIONS, self._complete[0], version)
+            added_rows = rows_added(self._tables, SUBSCRIPTIONS, self._complete[0], version)
         pairs: set[_Pair] | None
-        if rows_added is None:
+        if added_rows is None:
             pairs = self._pairs_at(version)
         else:
-            pairs = since_versions.keys() | _pairs(rows_added)
+            pairs = since_versions.keys() | _pairs(added_rows)
         if pairs is None:
             # No plan can be made of this version, so that it decides nothing.
             self._complete = None
@@ -118,7 +119,7 @@ class Seniority:
         first_versions: dict[_Pair, int] = {}
         while len(pairs) > 1 and version - before > 1:
             middle = version - 1
-            if self._tables.only_added(SUBSCRIPTIONS, before, version):
+            if only_added(self._tables, SUBSCRIPTIONS, before, version):
                 # None of the pairs was removed in between, so that a bisection finds them.
                 middle = (before + version) // 2
             later = pairs - (self._pairs_at(middle) or set())
@@ -134,8 +135,8 @@ class Seniority:
         except TableError as error:
             if error.what != "WRONG_COLUMNS":
                 raise
-        except SQL_ERRORS as error:
-            if not gone_for_good(error):
+        except StorageError as error:
+            if not error.gone:
                 raise
         return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from stackcast.jobs.adapters.tables.changes import commit_info
 from stackcast.jobs.adapters.tables.definitions import NAMES
 from stackcast.jobs.adapters.tables.statements import Statement
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -112,7 +113,7 @@ class WriteReport:
         assert after is not None
         operation = _OPERATIONS.get(self._word, self._word.upper())
         for version in range(self._before + 1, after + 1):
-            info = self._tables.commit_info(self._target, version)
+            info = commit_info(self._tables, self._target, version)
             counts = _counts(info)
             # Another editor may have committed, too.
             if info.get("operation") != operation or not _fits(counts, affected):

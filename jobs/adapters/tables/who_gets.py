@@ -11,7 +11,7 @@ from itertools import product
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
-from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.filters.explanation.sql import (
     FUNCTION,
@@ -52,7 +52,7 @@ def asks(statements: Iterable[str]) -> bool:
     return any(_NAMED.search(statement) for statement in statements)
 
 
-def define(spark: SparkSession, tables: Tables, specification: Specification) -> None:
+def define(spark: SparkSession, tables: SparkTables, specification: Specification) -> None:
     """Make the view ``filter_ranges`` and the function ``who_gets`` in this session.
 
     The tables must be attached. Answers are of the tables as they are now: to ask later ones,

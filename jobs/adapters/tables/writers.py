@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import StackcastError, TableError
 
@@ -172,12 +172,12 @@ class Fence:
             return
         try:
             self._tables.append(TABLE, [row | {"ended_at": dt.datetime.now(dt.UTC)}])
-        except (*SQL_ERRORS, StackcastError, OSError) as error:
+        except (StorageError, StackcastError, OSError) as error:
             log.warning(
                 "%s: another checkpoint needs --take-over, because the end of this writer could "
                 "not be recorded: %s",
                 self._role,
-                one_line(error),
+                error,
             )
 
     @property
