@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +177,8 @@ def test_a_merge_onto_an_old_version_writes_nothing(tables: Tables) -> None:
 
 def test_a_merge_with_unique_columns_only_adds_rows(tables: Tables) -> None:
     def attribute(number: int, name: str) -> dict[str, Any]:
-        row = {"id": number, "name": name, "type": "unsigned", "scale": 1, "offset": 0}
-        return row | {"registered_by": "test", "registered_at": None}
+        row = {"id": number, "name": name, "type": "unsigned", "scale": Decimal(1)}
+        return row | {"offset": Decimal(0), "registered_by": "test", "registered_at": None}
 
     assert tables.merge("attributes", [attribute(1, "a")], [], ("id",), unique=("name",))
     more = [attribute(1, "b"), attribute(2, "a"), attribute(3, "c")]

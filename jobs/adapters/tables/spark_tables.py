@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from delta.exceptions import ConcurrentTransactionException
 from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
@@ -142,7 +143,12 @@ class SparkTables:
         since: Mapping[str, Any] | None = None,
         columns: Sequence[str] = (),
     ) -> pa.Table:
-        frame = self.read(name, version)
+        try:
+            frame = self.read(name, version)
+        except AnalysisException:
+            # Raises MISSING if that is the reason.
+            self._snapshot(name)
+            raise
         label = layouts.label(name, self.location, version)
         edited.check_columns(label, name, frame.schema.json)
         for column, value in (since or {}).items():
