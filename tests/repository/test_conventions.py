@@ -16,6 +16,12 @@ pytestmark = pytest.mark.unit
 BIN = Path(sys.executable).parent
 
 MAX_LINES = 700
+#: Calls that wait for real time or start threads, which a virtual clock cannot control.
+REAL_TIME = re.compile(
+    r"\bthreading\.(?:Thread|Event|Timer)\b|\bThreadPoolExecutor\b|\bdatetime\.(?:now|utcnow|today)\("
+)
+#: Packages of jobs/adapters that do not use the clock and the threads of `runtime` everywhere yet.
+WITHOUT_CLOCK = ("app", "checkpoint", "planning", "stream", "tables")
 #: Folders that exist on one machine only. Files must name paths relative to the clone.
 MACHINE_PATH = re.compile(rb"(?<![\w.~-])/(?:work|root|farm)/")
 
@@ -61,6 +67,17 @@ def test_no_file_names_a_folder_of_one_machine():
         if MACHINE_PATH.search(line)
     ]
     assert not places
+
+
+def test_only_the_runtime_package_starts_threads_and_reads_the_date():
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for path in tracked("jobs/*.py")
+        if REAL_TIME.search(path.read_text(encoding="utf-8"))
+    }
+    assert "jobs/adapters/runtime/threads.py" in users
+    expected = tuple(f"jobs/adapters/{package}/" for package in ("runtime", *WITHOUT_CLOCK))
+    assert sorted(path for path in users if not path.startswith(expected)) == []
 
 
 def test_no_module_is_too_long():
