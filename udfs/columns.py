@@ -9,8 +9,6 @@ never the frames themselves.
 from __future__ import annotations
 
 import gc
-import sys
-import time
 import uuid
 import warnings
 import weakref
@@ -22,12 +20,10 @@ import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.functions import arrow_udf, pandas_udf
+from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
-    DoubleType,
-    LongType,
     StringType,
     StructField,
     StructType,
@@ -45,7 +41,7 @@ from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.record_batches import next_offset, read_records
 from stackcast.udfs.messages.sequence import Topic
-from stackcast.udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
+from stackcast.udfs.trees.header_stacks import warm_up
 
 MATCHED = StructType(
     [StructField(name, ArrayType(StringType())) for name in ("rules", "receivers")]
@@ -98,32 +94,6 @@ REPORT = pa.schema(
         ("sample", pa.binary()),
         ("cells", pa.binary()),
         ("told", pa.string()),
-    ]
-)
-
-#: Columns of `work_out` for a receiver set: rows of `stackcast.udfs.trees.header_stacks.Stack`, the
-#: hosts that are cut off, and the seconds of a core that it took.
-STACKS = StructType(
-    [
-        StructField(
-            "parts",
-            ArrayType(
-                StructType(
-                    [
-                        StructField("labels", ArrayType(LongType())),
-                        StructField("receivers", ArrayType(StringType())),
-                        StructField("receiver_set", ArrayType(StringType())),
-                    ]
-                )
-            ),
-        ),
-        StructField(
-            "cut_off",
-            ArrayType(
-                StructType([StructField("host", StringType()), StructField("why", StringType())])
-            ),
-        ),
-        StructField("seconds", DoubleType()),
     ]
 )
 
@@ -392,54 +362,6 @@ def _matcher(name: str, fields: pa.Schema, rules: Sequence[Subscription]) -> Row
             _MATCHERS.pop(next(iter(_MATCHERS)))
         _MATCHERS[name, fields] = RowMatcher(fields, rules)
     return _MATCHERS[name, fields]
-
-
-def work_out(header_stacks: StacksHandle) -> Any:
-    """Returns a pandas UDF from a column of receiver sets, arrays of host names, to header stacks
-    (`STACKS`)."""
-
-    def stacks(receivers: pd.Series) -> pd.DataFrame:
-        known = header_stacks.value
-        began = time.thread_time()
-        made = [known.of(tuple(each)) for each in receivers]
-        seconds = (time.thread_time() - began) / max(1, len(made))
-        return pd.DataFrame(
-            {
-                "parts": [
-                    [{"labels": [*p.labels], "receivers": [*p.receivers]} for p in each.parts]
-                    for each in made
-                ],
-                "cut_off": [
-                    [{"host": host, "why": why} for host, why in each.cut_off] for each in made
-                ],
-                "seconds": seconds,
-            }
-        )
-
-    return pandas_udf(stacks, STACKS)
-
-
-def worked_out(rows: Iterable[Mapping[str, Any]]) -> dict[Receivers, Stacks]:
-    """Reads the results of `work_out` from rows with columns ``receivers`` and ``stacks``.
-
-    Names that are equal are one object: each is in many sets.
-    """
-    made = {}
-    for row in rows:
-        receivers = _names(row["receivers"])
-        parts = []
-        for part in row["stacks"]["parts"]:
-            reached = _names(part["receivers"])
-            parts.append(
-                Stack(tuple(part["labels"]), receivers if reached == receivers else reached)
-            )
-        cut_off = tuple((sys.intern(cut["host"]), cut["why"]) for cut in row["stacks"]["cut_off"])
-        made[receivers] = Stacks(tuple(parts), cut_off)
-    return made
-
-
-def _names(hosts: Iterable[str]) -> Receivers:
-    return tuple(map(sys.intern, hosts))
 
 
 #: Columns of `deliver`, and those that some plans need.

@@ -6,7 +6,6 @@ Oracle: the forwarding model of the switches.
 from __future__ import annotations
 
 import dataclasses
-import json
 import pickle
 import random
 import sys
@@ -18,7 +17,6 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stackcast.udfs.columns import STACKS, worked_out
 from stackcast.udfs.errors import NetworkError, StackError
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.topology import fabric
@@ -28,6 +26,7 @@ from stackcast.udfs.trees.broadcast import broadcast_trees
 from stackcast.udfs.trees.encode import Encoder
 from stackcast.udfs.trees.header_stacks import HeaderStacks, Stack, Stacks
 from stackcast.udfs.trees.kernels.encode import encode
+from stackcast.udfs.trees.stack_task import StackTask
 
 pytestmark = pytest.mark.unit
 
@@ -204,39 +203,26 @@ def test_what_is_learnt_takes_no_more_memory_than_is_said_either(wide, monkeypat
     assert {each for each in sets if stacks.known(each)} == {last, other}
 
 
-def test_hosts_of_the_same_name_are_one_object_in_stacks_of_another_process():
-    """They are many, and each would take some 50 bytes in every set that it is in."""
-    row = {
-        "receivers": json.loads('["h1", "h2"]'),
-        "stacks": {
-            "parts": [{"labels": [0x4001], "receivers": json.loads('["h1", "h2"]')}],
-            "cut_off": [],
-        },
-    }
-    ((receivers, stacks),) = worked_out([row]).items()
-    (part,) = stacks.parts
-    assert part.receivers is receivers
-    ((again, _),) = worked_out([row | {"receivers": json.loads('["h1", "h2"]')}]).items()
-    assert all(one is other for one, other in zip(receivers, again, strict=True))
+class Uneven:
+    """Header stacks of which a task has its own copy."""
+
+    value = property(lambda self: self)
+
+    def of(self, receivers: tuple[str, ...]) -> Stacks:
+        parts = tuple(Stack((0x4001,), (host,)) for host in receivers[:-1])
+        return Stacks(parts, ((receivers[-1], "why"),))
 
 
-def test_rows_of_spark_are_the_stacks_that_they_were_made_from():
-    made = Stacks(
-        (Stack((0x4001, 0x8002), ("h1",)), Stack((1 << 31 | 5,), ("h2", "h3"))), (("h4", "why"),)
-    )
-    row = {
-        "receivers": ["h1", "h2", "h3", "h4"],
-        "stacks": {
-            "parts": [
-                {"labels": [0x4001, 0x8002], "receivers": ["h1"]},
-                {"labels": [1 << 31 | 5], "receivers": ["h2", "h3"]},
-            ],
-            "cut_off": [{"host": "h4", "why": "why"}],
-            "seconds": 0.001,
-        },
-    }
-    assert worked_out([row]) == {("h1", "h2", "h3", "h4"): made}
-    assert set(row["stacks"]) == set(STACKS.names)
+def test_tasks_compute_the_stacks_of_all_sets_and_equal_names_are_one_object():
+    """Names are many, and each would take some 50 bytes in every set that contains it."""
+    sets = [tuple(f"h{n}" for n in range(count + 1)) for count in range(7)]
+    task: StackTask = pickle.loads(pickle.dumps(StackTask(Uneven(), sets, 3)))
+    results = pickle.loads(pickle.dumps([task(number) for number in range(3)]))
+    assert all(seconds >= 0 for _, seconds in results)
+    stacks = task.read_stacks(stacks for stacks, _ in results)
+    assert stacks == {receivers: Uneven().of(receivers) for receivers in sets}
+    names = [n for found in stacks.values() for part in found.parts for n in part.receivers]
+    assert len({id(name) for name in names}) == len(set(names)) == 6
 
 
 def test_a_fault_of_the_encoder_is_told_with_the_receiver_set(monkeypatch):

@@ -14,6 +14,7 @@ from waiting import until
 
 from stackcast.jobs.adapters.planning import header_stacks
 from stackcast.jobs.adapters.planning.header_stacks import StackJobs
+from stackcast.jobs.adapters.runtime.threads import SystemThreads
 from stackcast.udfs.delivery.plan import Compilation, Planner
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.readers import Packets
@@ -34,11 +35,12 @@ class Jobs(StackJobs):
         self.broken = False
         #: What a set takes of a core.
         self.seconds = 0.0
-        context = SimpleNamespace(defaultParallelism=slots + 1, broadcast=self.broadcast)
+        engine: Any = SystemThreads()
+        engine.broadcast = self.broadcast
         tables = SimpleNamespace(
             overwrite=lambda _, rows: self.written.append(rows), rows=lambda _: list(kept)
         )
-        super().__init__(SimpleNamespace(sparkContext=context), tables, "feed1")
+        super().__init__(engine, slots + 1, tables, "feed1")
 
     def broadcast(self, value: object) -> SimpleNamespace:
         self.sent.append(value)

@@ -9,23 +9,17 @@ itself. They go into the next plan, so that no worker works them out again, and 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from typing import Any
 
-import pyarrow as pa
-from pyspark import Broadcast
-from pyspark.sql import SparkSession
-
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.logs import named
-from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
+from stackcast.jobs.adapters.app.storage_errors import StorageError
+from stackcast.jobs.adapters.runtime.engine import Engine, Shared
 from stackcast.jobs.adapters.tables.tables import Tables
-from stackcast.udfs.columns import work_out, worked_out
 from stackcast.udfs.delivery.plan import Compilation
 from stackcast.udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+from stackcast.udfs.trees.stack_task import StackTask
 
 log = logging.getLogger(__name__)
 
@@ -53,26 +47,27 @@ class StackJobs:
     the stream waits in `await_known`. `submit` is for one thread. Call `close` at the end.
     """
 
-    def __init__(self, spark: SparkSession, tables: Tables, publisher: str) -> None:
-        self._spark = spark
+    def __init__(self, engine: Engine, slots: int, tables: Tables, publisher: str) -> None:
+        self._engine = engine
+        self._slots = slots
         self._tables = tables
         self._publisher = publisher
         self._newest: Compilation | None = None
         self._running: Future[None] | None = None
-        self._handle: tuple[HeaderStacks, Broadcast[HeaderStacks]] | None = None
-        self._replaced: Broadcast[HeaderStacks] | None = None
-        self._closing = threading.Event()
+        self._handle: tuple[HeaderStacks, Shared[HeaderStacks]] | None = None
+        self._replaced: Shared[HeaderStacks] | None = None
+        self._closing = engine.clock.event()
         #: Set once all stacks of the newest plan are known, or cannot be worked out ahead.
-        self._known = threading.Event()
+        self._known = engine.clock.event()
         #: Number of slots that are left to the stream.
         self._spared = 1
         self._size = _LEAST
         self._written: list[dict[str, Any]] | None = None
         self._restored = False
         self._told: tuple[HeaderStacks, set[str]] | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="header-stacks")
+        self._thread = engine.worker("header-stacks")
 
-    def handle(self, compilation: Compilation) -> Broadcast[HeaderStacks]:
+    def handle(self, compilation: Compilation) -> Shared[HeaderStacks]:
         """The plan's header stacks as workers take them: sent once for a network and its trees."""
         header_stacks = compilation.header_stacks
         if self._handle is None or self._handle[0] is not header_stacks:
@@ -81,7 +76,7 @@ class StackJobs:
                 # before this one; unpersist alone would leave its file.
                 self._thread.submit(self._replaced.destroy)
             self._replaced = None if self._handle is None else self._handle[1]
-            self._handle = header_stacks, SparkEngine(self._spark).broadcast(header_stacks)
+            self._handle = header_stacks, self._engine.broadcast(header_stacks)
         return self._handle[1]
 
     def submit(self, compilation: Compilation) -> Future[None]:
@@ -98,11 +93,11 @@ class StackJobs:
             seconds: limit of the wait.
             given_up: ends the wait when it returns True.
         """
-        deadline = time.monotonic() + seconds
+        deadline = self._engine.clock.monotonic() + seconds
         self._spared = 0
         try:
             while not self._known.wait(_LOOK_SECONDS):
-                if time.monotonic() >= deadline or given_up():
+                if self._engine.clock.monotonic() >= deadline or given_up():
                     return
         finally:
             self._spared = 1
@@ -117,13 +112,13 @@ class StackJobs:
         if self._newest is not None and self._newest.plan.publishers is not None:
             self._running = self._thread.submit(self._write, self._newest)
         if self._running is not None:
-            wait([self._running], _LAST_SECONDS)
+            self._engine.wait([self._running], _LAST_SECONDS)
         self._closing.set()
-        self._thread.shutdown(wait=True)
+        self._thread.close()
         if self._replaced is not None:
             self._replaced.destroy()
 
-    def _work(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
+    def _work(self, compilation: Compilation, handle: Shared[HeaderStacks]) -> None:
         try:
             try:
                 self._work_out(compilation, handle)
@@ -132,12 +127,12 @@ class StackJobs:
                     self._known.set()
             if not self._given_up(compilation):
                 self._write(compilation)
-        except SQL_ERRORS as error:
+        except StorageError as error:
             # Batches work out what they use; the next plan brings the rest up again.
             log.error(
                 "header stacks of %s could not be computed in advance: %s",
                 named(compilation.versions),
-                one_line(error),
+                error,
             )
         except Exception:
             log.exception(
@@ -161,14 +156,14 @@ class StackJobs:
                 "the used header stacks of %s could not be determined", named(compilation.versions)
             )
 
-    def _work_out(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
+    def _work_out(self, compilation: Compilation, handle: Shared[HeaderStacks]) -> None:
         if not self._restored:
             self._restored = True
             self._restore(compilation, handle)
         waiting = compilation.unknown()
-        total, clock = len(waiting), time.monotonic()
+        total, clock = len(waiting), self._engine.clock.monotonic()
         while waiting and not self._given_up(compilation):
-            slots = max(1, self._spark.sparkContext.defaultParallelism - self._spared)
+            slots = max(1, self._slots - self._spared)
             some, waiting = waiting[: self._size * slots], waiting[self._size * slots :]
             made, seconds = self._run(some, min(slots, len(some)), handle)
             if not compilation.header_stacks.learn(made):
@@ -188,18 +183,18 @@ class StackJobs:
             log.info(
                 "computed the header stacks of %d receiver sets in %.2f s; %s",
                 total,
-                time.monotonic() - clock,
+                self._engine.clock.monotonic() - clock,
                 named(compilation.versions),
             )
         self._tell(compilation)
 
-    def _restore(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
+    def _restore(self, compilation: Compilation, handle: Shared[HeaderStacks]) -> None:
         """Takes what the run before wrote into the table, if this one makes the same of it."""
-        clock = time.monotonic()
+        clock = self._engine.clock.monotonic()
         try:
             rows = self._tables.rows(TABLE)
-        except SQL_ERRORS as error:
-            log.warning("table %s could not be read: %s", TABLE, one_line(error))
+        except StorageError as error:
+            log.warning("table %s could not be read: %s", TABLE, error)
             return
         kept = compilation.stacks_of(rows, self._publisher)
         # The longest among them, which other settings or encoders would make otherwise first.
@@ -220,21 +215,17 @@ class StackJobs:
             "loaded the header stacks of %d receiver sets from table %s in %.2f s; %s",
             len(kept),
             TABLE,
-            time.monotonic() - clock,
+            self._engine.clock.monotonic() - clock,
             named(compilation.versions),
         )
 
     def _run(
-        self, receiver_sets: list[Receivers], tasks: int, handle: Broadcast[HeaderStacks]
+        self, receiver_sets: list[Receivers], tasks: int, handle: Shared[HeaderStacks]
     ) -> tuple[dict[Receivers, Stacks], float]:
         """Stacks by receiver set, and the seconds of a core that they took."""
-        column = pa.array(receiver_sets, pa.list_(pa.string()))
-        frame = self._spark.createDataFrame(pa.table({"receivers": column}))
-        made = frame.coalesce(tasks).select(
-            "receivers", work_out(handle)("receivers").alias("stacks")
-        )
-        rows = made.toArrow().to_pylist()
-        return worked_out(rows), sum(row["stacks"]["seconds"] for row in rows)
+        task = StackTask(handle, receiver_sets, tasks)
+        stacks, seconds = zip(*self._engine.run(task, tasks), strict=True)
+        return task.read_stacks(stacks), sum(seconds)
 
     def _given_up(self, compilation: Compilation) -> bool:
         return self._closing.is_set() or self._newest is not compilation
@@ -259,13 +250,13 @@ class StackJobs:
             return
         try:
             self._tables.overwrite(TABLE, rows)
-        except SQL_ERRORS as error:
+        except StorageError as error:
             # They explain frames and make none: the next plan writes them anew.
             log.error(
                 "table %s could not be written for the plan of %s: %s",
                 TABLE,
                 named(compilation.versions),
-                one_line(error),
+                error,
             )
             return
         self._written = rows

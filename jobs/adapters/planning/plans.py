@@ -12,6 +12,7 @@ from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.runtime.memo import Memo
 from stackcast.jobs.adapters.tables.network_versions import MATCHED, SOURCES
 from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.wire import ingresses_of
@@ -57,11 +58,15 @@ class Planned(NamedTuple):
 
 
 class Plans:
-    """Makes the plan for any versions of the tables, and writes nothing.
+    """Makes plans for versions of the tables, and writes nothing. For one thread.
 
-    What did not change since the plan before is not read, compiled or worked out again: ask for
-    versions in their order where there is a choice. For one thread. summary_key: the master key of
-    summaries, if they are authenticated.
+    Parts that did not change since the last plan are not read, compiled or computed again, so that
+    plans in the order of their versions are fastest.
+
+    Args:
+        settings: settings of the stream.
+        tables: the tables.
+        summary_key: master key of summaries, if they are authenticated.
     """
 
     def __init__(
@@ -70,15 +75,13 @@ class Plans:
         self._settings = settings
         self._tables = tables
         self._summary_key = summary_key
-        self._form: tuple[int | None, Format] | None = None
         self._planner: Planner | None = None
-        self._selected: (
-            tuple[tuple[int | None, ...], tuple[list[Subscription], list[Rejection]]] | None
-        ) = None
-        self._active: tuple[int, list[VirtualTree]] | None = None
-        self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
-        self._granted: tuple[int, Sequence[Grant] | None] | None = None
-        self._network: tuple[tuple[int, ...], Network] | None = None
+        self._formats = Memo[Format]()
+        self._selections = Memo[tuple[list[Subscription], list[Rejection]]]()
+        self._active_trees = Memo[list[VirtualTree]]()
+        self._advertisement_rows = Memo[Sequence[Mapping[str, Any]]]()
+        self._selected_grants = Memo[Sequence[Grant] | None]()
+        self._networks = Memo[Network]()
         self._addressing = Addressing(
             publisher=settings.publisher,
             group=_group(settings),
@@ -92,10 +95,12 @@ class Plans:
         )
 
     def at(self, versions: Mapping[str, int]) -> Planned:
-        """The plan of these versions, as `stackcast.jobs.adapters.planning.versions` names them.
+        """Return the plan for versions, as `stackcast.jobs.adapters.planning.versions` names them.
 
-        Raises TableError VERSION_GONE where Delta has a version no more, StackcastError where the
-        tables cannot be used, Spark's errors where they cannot be read.
+        Raises:
+            TableError: VERSION_GONE if a version was deleted.
+            StackcastError: the tables cannot be used.
+            StorageError: the tables cannot be read.
         """
         subscriptions, rejected = self._subscriptions(versions)
         if refused := self._refused(versions):
@@ -118,10 +123,12 @@ class Plans:
 
     def _form_at(self, versions: Mapping[str, int]) -> Format:
         version = versions.get(ATTRIBUTES)
-        if self._form is None or self._form[0] != version:
-            with _kept(ATTRIBUTES, version):
-                self._form = version, formats.format_of(self._settings, self._tables, versions)
-        return self._form[1]
+
+        def read() -> Format:
+            with _existing(ATTRIBUTES, version):
+                return formats.format_of(self._settings, self._tables, versions)
+
+        return self._formats.get(version, read)
 
     def _planner_at(self, versions: Mapping[str, int]) -> Planner:
         form = self._form_at(versions)
@@ -133,7 +140,7 @@ class Plans:
         return self._planner
 
     def _rows(self, name: str, version: int) -> list[dict[str, Any]]:
-        with _kept(name, version):
+        with _existing(name, version):
             return self._tables.rows(name, version)
 
     def _subscriptions(
@@ -143,8 +150,9 @@ class Plans:
         # Texts are parsed only to count against a quota.
         attributes = versions.get(ATTRIBUTES) if quota else None
         key = versions[SUBSCRIPTIONS], versions[SENIORITY], attributes
-        if self._selected is None or self._selected[0] != key:
-            found = select(
+
+        def read() -> tuple[list[Subscription], list[Rejection]]:
+            return select(
                 self._rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS]),
                 self._settings.format,
                 FORMATS,
@@ -152,27 +160,25 @@ class Plans:
                 partial(self._rows, SENIORITY, versions[SENIORITY]),
                 quota,
             )
-            self._selected = key, found
-        return self._selected[1]
+
+        return self._selections.get(key, read)
 
     def _trees(self, version: int) -> list[VirtualTree]:
-        if self._active is None or self._active[0] != version:
-            found = map(tree_from_row, self._rows("virtual_trees", version))
-            self._active = version, [tree for tree in found if tree.state == "active"]
-        return self._active[1]
+        def read() -> list[VirtualTree]:
+            trees = map(tree_from_row, self._rows("virtual_trees", version))
+            return [tree for tree in trees if tree.state == "active"]
+
+        return self._active_trees.get(version, read)
 
     def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
         version = versions["advertisements"]
-        if self._announced is None or self._announced[0] != version:
-            self._announced = version, self._rows("advertisements", version)
-        return self._announced[1]
+        return self._advertisement_rows.get(version, lambda: self._rows("advertisements", version))
 
     def _grants(self, versions: Mapping[str, int]) -> Sequence[Grant] | None:
-        version = versions[GRANTS]
-        if self._granted is None or self._granted[0] != version:
-            rows = self._rows(GRANTS, version)
-            self._granted = version, select_grants(rows, self._settings.format)
-        return self._granted[1]
+        def read() -> Sequence[Grant] | None:
+            return select_grants(self._rows(GRANTS, versions[GRANTS]), self._settings.format)
+
+        return self._selected_grants.get(versions[GRANTS], read)
 
     def _refused(self, versions: Mapping[str, int]) -> list[Rejection]:
         """Returns the rejections of rules that switches do not hold."""
@@ -182,9 +188,9 @@ class Plans:
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
         key = tuple(versions[name] for name in (*NETWORK, LINK_STATES))
-        if self._network is None or self._network[0] != key:
-            self._network = key, network_at(versions, self._rows, self._settings.labels)
-        return self._network[1]
+        return self._networks.get(
+            key, lambda: network_at(versions, self._rows, self._settings.labels)
+        )
 
 
 def network_at(
@@ -203,8 +209,12 @@ def network_at(
 
 
 @contextmanager
-def _kept(table: str, version: int | None) -> Iterator[None]:
-    """Around a read: say it plainly where Delta has that version no more."""
+def _existing(table: str, version: int | None) -> Iterator[None]:
+    """Convert the error of a read of a deleted version.
+
+    Raises:
+        TableError: VERSION_GONE.
+    """
     try:
         yield
     except StorageError as error:

@@ -7,17 +7,14 @@ worked out beside the stream, and the tables that explain it are written.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
-
-from pyspark import Broadcast
-from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.planning.header_stacks import StackJobs
 from stackcast.jobs.adapters.planning.plan_tables import PlanTables
 from stackcast.jobs.adapters.planning.plans import Plans
+from stackcast.jobs.adapters.runtime.engine import Engine, Shared
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.delivery.plan import Compilation
 from stackcast.udfs.trees.header_stacks import HeaderStacks
@@ -41,23 +38,25 @@ class StreamPlan:
 
     def __init__(
         self,
-        spark: SparkSession,
+        engine: Engine,
+        slots: int,
         tables: Tables,
         publisher: str,
         plans: Plans,
         metrics: PlanMetrics,
         rejections: bool = True,
     ) -> None:
+        self._clock = engine.clock
         self._plans = plans
         self._metrics = metrics
-        self._stacks = StackJobs(spark, tables, publisher)
+        self._stacks = StackJobs(engine, slots, tables, publisher)
         self._tables = PlanTables(tables, publisher, rejections)
 
     def make(self, versions: Mapping[str, int]) -> Compilation:
         """Returns the plan of these versions. Raises as `Plans.at`; nothing has changed then."""
-        clock = time.monotonic()
+        clock = self._clock.monotonic()
         compilation, subscriptions, network = self._plans.at(versions)
-        seconds = time.monotonic() - clock
+        seconds = self._clock.monotonic() - clock
         self._metrics.planned(compilation, seconds)
         for rejection in compilation.rejections:
             log.warning(
@@ -100,7 +99,7 @@ class StreamPlan:
             return compilation
         return compilation.with_known()
 
-    def stacks(self, compilation: Compilation) -> Broadcast[HeaderStacks]:
+    def stacks(self, compilation: Compilation) -> Shared[HeaderStacks]:
         """Returns the plan's header stacks as workers take them."""
         return self._stacks.handle(compilation)
 

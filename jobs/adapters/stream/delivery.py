@@ -131,7 +131,15 @@ class BatchDelivery:
         self.shaping = shaping(settings)
         plans = Plans(settings, tables, signing_key(settings))
         rejections = settings.match != "network"
-        self._plans = StreamPlan(spark, tables, settings.publisher, plans, self.metrics, rejections)
+        self._plans = StreamPlan(
+            SparkEngine(spark),
+            spark.sparkContext.defaultParallelism,
+            tables,
+            settings.publisher,
+            plans,
+            self.metrics,
+            rejections,
+        )
         self._new_attributes = NewAttributes(settings, tables)
         found = fetch_of(settings)
         self.fetch = None if isinstance(found, str) else found
