@@ -244,7 +244,7 @@ STEPS = st.lists(
         st.tuples(st.just("append"), st.lists(st.integers(0, 5), max_size=3)),
         st.tuples(st.just("transaction"), st.integers(0, 3)),
         st.tuples(st.just("epoch"), st.integers(0, 3)),
-        st.tuples(st.just("overwrite"), st.lists(st.integers(0, 5), max_size=2)),
+        st.tuples(st.just("overwrite"), st.lists(st.integers(0, 5), min_size=1, max_size=2)),
         st.tuples(st.just("merge"), st.sets(st.integers(0, 5), max_size=3)),
     ),
     max_size=5,

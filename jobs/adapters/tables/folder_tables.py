@@ -160,7 +160,7 @@ class FolderTables:
             dataset = self._dataset(name, DeltaTable(self._path(name)))
             rows = dataset.to_table([key, order, column], condition)
             places = pc.sort_indices(rows, [(order, "ascending")])
-            last = dict(zip(rows[key].take(places).to_pylist(), places.torows_of(), strict=True))
+            last = dict(zip(rows[key].take(places).to_pylist(), places.to_pylist(), strict=True))
             return rows_of(rows.take(list(last.values())))
 
     def append(

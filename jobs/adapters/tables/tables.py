@@ -129,7 +129,7 @@ class Tables(Protocol):
         """
 
     def overwrite(self, name: str, rows: Sequence[Row] | pa.Table) -> None:
-        """Replace all rows in one commit."""
+        """Replace all rows in one commit. Replacing no rows by none may make no version."""
 
     def merge(
         self,
