@@ -15,7 +15,7 @@ from kafka.admin import NewTopic
 from pcap_deployment import MODEL, PARTITIONS, PUBLISHER, Deployment, records
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.kafka.topics import PACKET
+from stackcast.jobs.adapters.kafka.topic_log import PACKET
 from stackcast.jobs.adapters.stream.admission import GROWTH
 from stackcast.jobs.adapters.wire.pcap import read_pcap
 from stackcast.udfs.messages.summaries import Summary
