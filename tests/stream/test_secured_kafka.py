@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from typer.testing import CliRunner
 
 from stackcast.cli import main
 from stackcast.jobs.adapters.kafka.client import Fetcher, Range
+from stackcast.jobs.adapters.kafka.java_admin import JavaAdmin
 from stackcast.jobs.adapters.kafka.options import fetch_options
-from stackcast.jobs.adapters.kafka.topics import Topics
+from stackcast.jobs.adapters.kafka.python_admin import PythonAdmin
+from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.jobs.check_delivery import Evidence
 from stackcast.lab.up.broker import default_class_path
 from stackcast.udfs.errors import KafkaError
@@ -102,6 +105,10 @@ def test_a_stream_needs_no_more_rights_than_documented_by_login_and_by_certifica
     assert evidence.verdict(incomplete, since=1).faults["missing"]
 
 
+def python_admin(kafka: dict[str, str]) -> PythonAdmin:
+    return PythonAdmin(fetch_options(kafka).client)
+
+
 REFUSED = {
     "wrong password": "LOGIN_REFUSED",
     "unknown user": "LOGIN_REFUSED",
@@ -115,9 +122,10 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("client", ["python", "java"])
 @pytest.mark.parametrize("fault", REFUSED)
 def test_a_refusal_of_the_broker_has_a_code_and_ends_the_wait(
-    deployment: Deployment, secured: SecuredBroker, fault: str
+    deployment: Deployment, secured: SecuredBroker, fault: str, client: str
 ) -> None:
     plain = secured.login()
     kafka = {
@@ -134,8 +142,9 @@ def test_a_refusal_of_the_broker_has_a_code_and_ends_the_wait(
     if fault == "unknown mechanism":
         kafka["sasl.jaas.config"] = kafka["sasl.jaas.config"].replace("plain.Plain", "scram.Scram")
     deployment.set(kafka=kafka, wait_seconds=300)
-    with pytest.raises(KafkaError) as refused:
-        Topics(deployment.spark, deployment.settings).wait()
+    admin = JavaAdmin(deployment.spark, kafka) if client == "java" else python_admin(kafka)
+    with closing(admin), pytest.raises(KafkaError) as refused:
+        TopicLog(admin, deployment.settings).wait()
     assert refused.value.code == f"KAFKA.{REFUSED[fault]}"
     assert kafka["bootstrap.servers"] in refused.value.message
     assert "se cret" not in refused.value.message and "password=" not in refused.value.message

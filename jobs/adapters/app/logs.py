@@ -60,8 +60,8 @@ def set_up() -> None:
     hide_stops(handler)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("stackcast").setLevel(logging.INFO)
-    # It warns of every moment in which this machine is busy with something else.
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    # It logs each failed connection as an error, which its caller reports or repeats.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 def hide_stops(handler: logging.Handler) -> None:

@@ -10,23 +10,22 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import socket
-import ssl
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import kafka.errors as kafka_errors
 import numpy as np
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.consumer import FetchRequest
 from kafka.structs import TopicPartition
 from numpy.typing import NDArray
 from pyspark import TaskContext
 
+from stackcast.jobs.adapters.kafka.broker_client import BrokerClient, may_pass, raise_error
 from stackcast.jobs.adapters.kafka.options import FetchOptions
+from stackcast.jobs.adapters.kafka.private_names import detach_socket
 from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.record_batches import Aborted, Records, next_offset, read_records
@@ -43,13 +42,7 @@ _SHORTEST = 0.001
 _LONGEST = 1.0
 """Seconds that a broker is asked to wait for a record."""
 
-_FINAL = (
-    ssl.SSLCertVerificationError,
-    kafka_errors.AuthorizationError,
-    kafka_errors.SaslAuthenticationFailedError,
-    kafka_errors.OffsetOutOfRangeError,
-    kafka_errors.CorruptRecordError,
-)
+_FINAL = (kafka_errors.OffsetOutOfRangeError, kafka_errors.CorruptRecordError)
 
 
 #: Stands for an unknown leader epoch.
@@ -266,22 +259,18 @@ class Fetcher:
         return min(self._options.most, likely)
 
     def _find(self, place: TopicPartition) -> tuple[int, int]:
-        """Returns node and epoch of the leader of a partition, connected."""
-        configuration = dict(self._options.client)
-        net = NetworkSelector(**configuration)
-        manager = KafkaConnectionManager(net, **configuration)
-        try:
-            net.run(_know, manager, place.topic)
-            node = manager.cluster.leader_for_partition(place)
-            if node is None or node < 0:
+        """Return node and epoch of the leader of a partition, and connect to it."""
+        with closing(BrokerClient(self._options.client)) as brokers:
+            metadata = brokers.metadata(place.topic)
+            raise_error(metadata.error)
+            if place.partition not in metadata.leaders:
+                raise kafka_errors.LeaderNotAvailableError(str(place))
+            node, epoch = metadata.leaders[place.partition]
+            if node < 0:
                 raise kafka_errors.LeaderNotAvailableError(str(place))
             if node not in self._connections:
-                self._connections[node] = _Connection(self._options, manager, node)
-            epoch = manager.cluster.leader_epoch_for_partition(place)
-            return node, NO_EPOCH if epoch is None else int(epoch)
-        finally:
-            manager.close()
-            net.close()
+                self._connections[node] = _Connection(self._options, brokers.connect(node))
+            return node, epoch
 
     def _forget(self, wanted: Range) -> None:
         """Drops the leader of a partition, its connection, and all who would use that."""
@@ -289,23 +278,6 @@ class Fetcher:
         self._leaders = {place: held for place, held in self._leaders.items() if held[0] != node}
         if node in self._connections:
             self._connections.pop(node).close()
-
-
-async def _know(manager: Any, topic: str) -> None:
-    """Asks the first server that answers where the partitions of a topic are."""
-    manager.cluster.config["allow_auto_create_topics"] = False
-    manager.cluster.set_topics([topic])
-    error: Exception = kafka_errors.NodeNotReadyError()
-    for server in manager.cluster.bootstrap_brokers():
-        try:
-            await manager.get_connection(server.node_id, refresh_metadata_on_err=False)
-            await manager.cluster.refresh_metadata(server.node_id)
-            return
-        except (OSError, kafka_errors.KafkaError) as failure:
-            if not _may_pass(failure):
-                raise
-            error = failure
-    raise error
 
 
 class _DivergedError(Exception):
@@ -335,24 +307,16 @@ class _Piece(NamedTuple):
 class _Connection:
     """One connection to a broker, which has one request at a time."""
 
-    def __init__(self, options: FetchOptions, manager: Any, node: int) -> None:
+    def __init__(self, options: FetchOptions, connection: Any) -> None:
         self._options = options
         self._numbers = itertools.count()
         self._buffer = bytearray(1 << 16)
         self._asked: tuple[_Piece, FetchRequest] | None = None
 
-        async def connected() -> Any:
-            return await manager.get_connection(node)
-
-        made = manager.run(connected)
-        self._version = made.broker_version_data.api_version(FetchRequest, max_version=_NEWEST)
-        transport = made.transport
-        # From here on nobody else reads: a call of kafka-python's a piece of 4 KB would cost more
-        # than all that follows.
-        transport.pause_reading()
-        self._socket: socket.socket = transport._sock
-        transport._net.unregister_event(self._socket, 3)
-        transport._sock = None
+        versions = connection.broker_version_data
+        self._version = versions.api_version(FetchRequest, max_version=_NEWEST)
+        # kafka-python reads pieces of 4 KB, which would cost more than everything that follows.
+        self._socket = detach_socket(connection)
         limit = dict(options.client).get("request_timeout_ms", 30_000) / 1000
         self._socket.settimeout(limit + max(options.wait_ms / 1000, _LONGEST))
 
@@ -492,9 +456,8 @@ def _truncated(wanted: Range, end: int, offset: int) -> KafkaError:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Returns whether the same may go well later, or at another broker."""
-    # kafka-python says of a connection that failed at its handshake now the one, now the other.
-    return not (isinstance(error, _FINAL) or "CERTIFICATE_VERIFY_FAILED" in str(error))
+    """Return whether another attempt or another broker may return the records."""
+    return may_pass(error) and not isinstance(error, _FINAL)
 
 
 def _refused(wanted: Range, offset: int, error: Exception) -> KafkaError:

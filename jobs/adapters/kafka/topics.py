@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.client import Range, client_of
-from stackcast.jobs.adapters.kafka.java_admin import JavaAdmin
+from stackcast.jobs.adapters.kafka.open_admin import open_admin
 from stackcast.jobs.adapters.kafka.options import FetchOptions, fetch_of, reader_options
 from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.udfs.replay.offset_runs import SCHEMA, offset_runs
@@ -48,7 +48,7 @@ class Topics(TopicLog):
     """The topics of one deployment."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        super().__init__(JavaAdmin(spark, settings.kafka), settings)
+        super().__init__(open_admin(spark, settings.kafka), settings)
         self._spark = spark
         #: What the header says of each record, by partition and offset, as of `read_timed`.
         self.publishers: dict[tuple[int, int], str] = {}
