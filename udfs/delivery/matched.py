@@ -1,10 +1,13 @@
-"""Decode and match in one compiled pass, which keeps of a batch only the messages that are sent.
+"""Decode and match in one compiled pass that only keeps the messages that are sent.
 
-Most messages are for nobody: a column of each would be written and read again for all of them. Here
-messages are read a block at a time into columns that stay in the core's cache, and walked there.
+Most messages have no receiver: columns for all of them would be written and read again. This pass
+reads messages a block at a time into columns that stay in the cache of the core, and matches them
+there.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -27,129 +30,210 @@ from stackcast.udfs.messages.kernels import (
 from stackcast.udfs.messages.moldudp64 import LIMITS, Layout, Messages, check_offsets
 
 _BLOCK = 512
-#: The code of a message that is for nobody; see `Matcher.walk`.
-_NOBODY = ~0
+#: Code of a message without receivers; see `Matcher.walk`.
+_NO_RECEIVER = ~0
+
+
+class _Limits(NamedTuple):
+    """Limits of a packet, see `stackcast.udfs.messages.moldudp64.LIMITS`."""
+
+    packet: int
+    messages: int
+    end_of_session: int
+
+
+class _Fields(NamedTuple):
+    """Places of the fields in a message, see `stackcast.udfs.messages.moldudp64.Layout`.
+
+    Attributes:
+        length: int32[256], length of a message by type.
+        start, width: int32[f, 256], place and width of each field by type.
+    """
+
+    length: NDArray[np.int32]
+    start: NDArray[np.int32]
+    width: NDArray[np.int32]
+
+
+class _Sent(NamedTuple):
+    """Columns of the messages that are sent or cannot be read, one element per message."""
+
+    packet: NDArray[np.int32]
+    index: NDArray[np.int32]
+    start: NDArray[np.int64]
+    length: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    reason: NDArray[np.uint8]
+    delivery: NDArray[np.int32]
+
+
+class _Block(NamedTuple):
+    """Columns of the messages that are matched together.
+
+    Attributes:
+        codes: gets the code of each message.
+        waiting: working memory of the matcher.
+        values: uint64[f, b], value of each field.
+    """
+
+    packet: NDArray[np.int32]
+    index: NDArray[np.int32]
+    start: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    reason: NDArray[np.uint8]
+    values: NDArray[np.uint64]
+    codes: NDArray[np.int32]
+    waiting: NDArray[np.uint64]
+    present: NDArray[np.bool_]
 
 
 def read_matched(
     layout: Layout, matcher: Matcher, delivery: NDArray[np.int32] | None, batch: Batch
 ) -> tuple[Messages, NDArray[np.int32]]:
-    """Decodes and matches a batch; returns its messages that are sent or cannot be read, and the
-    delivery of each: int32[m], 0 where it cannot be read.
+    """Decode and match a batch, and return the messages that are sent or cannot be read.
 
-    The same as `stackcast.udfs.messages.moldudp64.decode_by` and `Matcher.match` give, but for
-    messages that are for nobody: these are counted alone. The result has no ``values``. layout: its
-    columns are those of the matcher, which is without state. delivery: by leaf; None where both are
-    the same. Raises MessageError BAD_OFFSETS.
+    The result is that of `stackcast.udfs.messages.moldudp64.decode_by` and `Matcher.match` without
+    the messages that have no receiver, which are only counted.
+
+    Args:
+        layout: places of the columns that the matcher takes.
+        matcher: a matcher without state.
+        delivery: delivery of each leaf; None if deliveries are numbered as leaves.
+        batch: records to read.
+
+    Returns:
+        The messages without ``values``, and the delivery of each: int32[m], 0 for a message that
+        cannot be read.
+
+    Raises:
+        MessageError: BAD_OFFSETS.
     """
-    sound, *columns, delivery_of, packet_reason, count = _read_matched(
-        batch.borders,
-        batch.content,
-        *LIMITS,
-        *layout,
-        np.zeros(0, np.int32) if delivery is None else delivery,
-        *matcher.tables,
+    of_leaf = np.zeros(0, np.int32) if delivery is None else delivery
+    sound, sent, packet_reason, counts = _read_matched(
+        batch.borders, batch.content, _Limits(*LIMITS), _Fields(*layout), of_leaf, matcher.tables
     )
     check_offsets(sound, batch.content)
-    packet, index, start, length, kind, reason = columns
-    values = np.zeros((0, len(packet)), np.uint64)
-    read = Messages(packet, index, start, length, kind, values, reason, packet_reason, count)
-    return read, delivery_of
+    values = np.zeros((0, len(sent.packet)), np.uint64)
+    messages = Messages(
+        *(sent.packet, sent.index, sent.start, sent.length, sent.kind),
+        *(values, sent.reason, packet_reason, counts),
+    )
+    return messages, sent.delivery
 
 
 @njit(cache=True, nogil=True)
-def _read_matched(  # type: ignore[no-untyped-def]
-    offsets, data, max_packet, max_messages, end_of_session, lengths, field_at, field_width,
-    of_leaf, first, start_code, stop, lane, by_hash, base, shift, last, begin, absent, bucket, low,
-    following,
-):  # fmt: skip
-    """Returns whether the offsets are sound, the columns of `Messages` but for values, with
-    deliveries, in the order of `read_matched`, and the counts of messages."""
+def _read_matched(
+    offsets: Any, data: Any, limits: Any, fields: Any, of_leaf: Any, tables: Any
+) -> Any:
+    """Return whether the offsets are sound, the columns of the messages that are sent or cannot be
+    read, and the reason and the number of messages of each packet.
+
+    Args:
+        offsets: int64[n + 1], borders of the packets in ``data``.
+        data: uint8[], the packets.
+        limits: a `_Limits`.
+        fields: a `_Fields`.
+        of_leaf: int32[], delivery of each leaf, or empty if deliveries are numbered as leaves.
+        tables: `Matcher.tables`.
+    """
     sound = are_sound(offsets, data)
     if not sound:
         offsets = offsets[:1]
     n = offsets.size - 1
     packet_reason = np.empty(n, np.uint8)
     counts = np.empty(n, np.int32)
-    # No more than that can be kept; what is not written takes no memory.
-    most = np.int64(0)
-    for record in range(n):
-        size = offsets[record + 1] - offsets[record]
-        if HEADER <= size <= max_packet:
-            told = short_at(data, offsets[record] + COUNT_AT)
-            most += min(told, (size - HEADER) // LENGTH)
-    kept = (
-        np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int64),
-        np.empty(most, np.int32), np.empty(most, np.uint8), np.empty(most, np.uint8),
-        np.empty(most, np.int32),
-    )  # fmt: skip
+    sent = _room(offsets, data, limits)
     end = np.int64(0)
-
-    packet = np.empty(_BLOCK, np.int32)
-    index = np.empty(_BLOCK, np.int32)
-    start = np.empty(_BLOCK, np.int64)
-    kind = np.empty(_BLOCK, np.uint8)
-    reason = np.empty(_BLOCK, np.uint8)
-    values = np.empty((field_at.shape[0], _BLOCK), np.uint64)
-    codes = np.empty(_BLOCK, np.int32)
-    waiting = np.empty(_BLOCK + 1, np.uint64)
-    nothing = np.empty((0, 0), np.bool_)
+    block = _Block(
+        np.empty(_BLOCK, np.int32),
+        np.empty(_BLOCK, np.int32),
+        np.empty(_BLOCK, np.int64),
+        np.empty(_BLOCK, np.uint8),
+        np.empty(_BLOCK, np.uint8),
+        np.empty((fields.start.shape[0], _BLOCK), np.uint64),
+        np.empty(_BLOCK, np.int32),
+        np.empty(_BLOCK + 1, np.uint64),
+        np.empty((0, 0), np.bool_),
+    )
+    first = tables[0]
     rows = np.uint64(0)
     for record in range(n):
         packet_reason[record], count = check_packet(
-            data, offsets[record], offsets[record + 1], max_packet, max_messages, end_of_session
-        )
+            data, offsets[record], offsets[record + 1],
+            limits.packet, limits.messages, limits.end_of_session,
+        )  # fmt: skip
         counts[record] = count
-        at = offsets[record] + HEADER
+        start = offsets[record] + HEADER
         for number in range(count):
-            size = short_at(data, at)
-            at += LENGTH
-            of, wrong = check_message(data, at, size, lengths)
-            if wrong != FINE or first[of] != _NOBODY:
-                packet[rows] = record
-                index[rows] = number
-                start[rows] = at
-                kind[rows] = of
-                reason[rows] = wrong
-                for field in range(field_at.shape[0]):
-                    values[field, rows] = number_at(
-                        data, at + field_at[field, of], field_width[field, of]
+            size = short_at(data, start)
+            start += LENGTH
+            kind, reason = check_message(data, start, size, fields.length)
+            if reason != FINE or first[kind] != _NO_RECEIVER:
+                block.packet[rows] = record
+                block.index[rows] = number
+                block.start[rows] = start
+                block.kind[rows] = kind
+                block.reason[rows] = reason
+                for field in range(fields.start.shape[0]):
+                    block.values[field, rows] = number_at(
+                        data, start + fields.start[field, kind], fields.width[field, kind]
                     )
                 rows += np.uint64(1)
                 if rows == _BLOCK:
-                    walk_into(
-                        codes, waiting, kind, values, nothing, first, start_code, stop, lane,
-                        by_hash, base, shift, last, begin, absent, bucket, low, following,
-                    )  # fmt: skip
-                    end = _keep(kept, end, codes, of_leaf, data, packet, index, start, kind, reason)
+                    end = _match(block, _BLOCK, tables, of_leaf, data, sent, end)
                     rows = np.uint64(0)
-            at += size
-    walk_into(
-        codes[:rows], waiting, kind, values, nothing, first, start_code, stop, lane,
-        by_hash, base, shift, last, begin, absent, bucket, low, following,
-    )  # fmt: skip
-    end = _keep(kept, end, codes[:rows], of_leaf, data, packet, index, start, kind, reason)
-    return (
-        sound, kept[0][:end], kept[1][:end], kept[2][:end], kept[3][:end], kept[4][:end],
-        kept[5][:end], kept[6][:end], packet_reason, counts,
-    )  # fmt: skip
+            start += size
+    end = _match(block, np.int64(rows), tables, of_leaf, data, sent, end)
+    return sound, _Sent(
+        sent.packet[:end],
+        sent.index[:end],
+        sent.start[:end],
+        sent.length[:end],
+        sent.kind[:end],
+        sent.reason[:end],
+        sent.delivery[:end],
+    ), packet_reason, counts  # fmt: skip
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def _keep(kept, end, codes, of_leaf, data, packet, index, start, kind, reason):  # type: ignore[no-untyped-def]
-    """Copies what is to stay of a block behind what is kept already; returns where it ends."""
-    for row in range(codes.size):
+@njit(cache=True, nogil=True)
+def _room(offsets: Any, data: Any, limits: Any) -> Any:
+    """Return room for all messages that packets announce. Unused room takes no memory."""
+    most = np.int64(0)
+    for record in range(offsets.size - 1):
+        size = offsets[record + 1] - offsets[record]
+        if HEADER <= size <= limits.packet:
+            announced = short_at(data, offsets[record] + COUNT_AT)
+            most += min(announced, (size - HEADER) // LENGTH)
+    return _Sent(
+        np.empty(most, np.int32),
+        np.empty(most, np.int32),
+        np.empty(most, np.int64),
+        np.empty(most, np.int32),
+        np.empty(most, np.uint8),
+        np.empty(most, np.uint8),
+        np.empty(most, np.int32),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _match(block: Any, rows: Any, tables: Any, of_leaf: Any, data: Any, sent: Any, end: Any) -> Any:
+    """Match the first rows of a block, append to ``sent`` what is sent or cannot be read, and
+    return its new end."""
+    codes = block.codes[:rows]
+    walk_into(codes, block.waiting, block.kind, block.values, block.present, *tables)
+    for row in range(rows):
         leaf = ~codes[row]
         delivery = leaf if of_leaf.size == 0 else of_leaf[leaf]
-        if reason[row] != FINE:
+        reason = block.reason[row]
+        if reason != FINE:
             delivery = 0
-        if delivery != 0 or reason[row] != FINE:
-            kept[0][end] = packet[row]
-            kept[1][end] = index[row]
-            kept[2][end] = start[row]
-            kept[3][end] = short_at(data, start[row] - LENGTH)
-            kept[4][end] = kind[row]
-            kept[5][end] = reason[row]
-            kept[6][end] = delivery
+        if delivery != 0 or reason != FINE:
+            sent.packet[end] = block.packet[row]
+            sent.index[end] = block.index[row]
+            sent.start[end] = block.start[row]
+            sent.length[end] = short_at(data, block.start[row] - LENGTH)
+            sent.kind[end] = block.kind[row]
+            sent.reason[end] = reason
+            sent.delivery[end] = delivery
             end += 1
     return end
