@@ -1,4 +1,4 @@
-"""A worker's plan, and the task that turns records into frames by it.
+"""The plan of a worker, and the task that converts records to frames.
 
-Called by Spark's side (`stackcast.udfs.columns`), by adapters that plan, and by the replay.
+`stackcast.udfs.columns`, adapters that plan, and the replay may call it.
 """

@@ -1,4 +1,4 @@
-"""A mark in the folder of numba's cache: what a stream of packets needs is compiled there."""
+"""A marker file in the cache folder of numba: the kernels of packet streams are compiled there."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-#: Of all kernels, which ``spark-submit.sh`` sets, and of those that workers compiled.
+#: Markers for all kernels, which ``spark-submit.sh`` writes, and for those that workers compiled.
 _ALL, _PACKETS = ".compiled", ".compiled-packets"
 
 
 def is_set() -> bool:
-    """Returns True also where kernels have no folder of their own (``NUMBA_CACHE_DIR``)."""
+    """Return whether the kernels are compiled, or ``NUMBA_CACHE_DIR`` is not set."""
     folder = os.environ.get("NUMBA_CACHE_DIR")
     return not folder or any(Path(folder, name).exists() for name in (_ALL, _PACKETS))
 
 
 def put() -> None:
-    """Sets the mark of workers; where the folder takes none, whoever starts compiles again."""
+    """Write the marker of workers. Without it, the next start compiles the kernels again."""
     if folder := os.environ.get("NUMBA_CACHE_DIR"):
         with suppress(OSError):
             Path(folder, _PACKETS).touch()

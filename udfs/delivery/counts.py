@@ -17,13 +17,17 @@ from stackcast.udfs.stacks.frame import Frames
 
 
 class Counts:
-    """Counts by partition, and by partition and template; no Python statement runs per record.
+    """Counts by partition, and by partition and template, without a Python statement per record.
 
-    topic: of all partitions. digests: whether `last` and `digest` are wanted.
+    Args:
+        topic: topic of all partitions.
+        digests: whether to compute ``last`` and ``digest``.
 
-    partitions: int32[p], in the order in which they came. sessions: uint8[p, 10], theirs.
-    by_template: int64[p, t, 3], frames, messages and bytes. last, digest: uint64[p, t], as of
-    `kernels.count`.
+    Attributes:
+        partitions: int32[p], partition of each row, in order of arrival.
+        sessions: uint8[p, 10], session of each partition.
+        by_template: int64[p, t, 3], frames, messages and bytes.
+        last, digest: uint64[p, t], see `kernels.count`.
     """
 
     def __init__(self, topic: Topic, digests: bool) -> None:
@@ -37,7 +41,11 @@ class Counts:
         self.digest = np.zeros((0, 0), np.uint64)
 
     def rows(self, partition: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Returns the place of each record's partition in ``partitions``: int32[n]."""
+        """Return the row of each record, int32[n].
+
+        Args:
+            partition: int32[n], partition of each record.
+        """
         while True:
             rows: NDArray[np.int32]
             rows, missing = kernels.rows_of(partition, self.partitions)
@@ -57,9 +65,18 @@ class Counts:
         frames: Frames,
         templates: int,
     ) -> None:
-        """Counts a batch; templates: how many there are.
+        """Count a batch.
 
-        Raises StreamError OFFSETS_EXHAUSTED for an offset that sequence numbers do not hold.
+        Args:
+            rows: int32[n], result of `rows`.
+            batch: the records.
+            messages: their messages.
+            delivery: int32[m], delivery of each message.
+            frames: the frames.
+            templates: number of templates.
+
+        Raises:
+            StreamError: OFFSETS_EXHAUSTED if an offset does not fit sequence numbers.
         """
         if templates > self.by_template.shape[1]:
             self._grow(templates)
@@ -89,12 +106,12 @@ class Counts:
             )
 
     def span(self, row: int) -> tuple[int, int]:
-        """Returns the first offset of a partition, by its place, and that after the last."""
+        """Return the first offset of a row, and the offset after its last one."""
         from_, until = self._totals[row, :2].tolist()
         return from_, until
 
     def totals(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields each partition and its totals, named as columns of
+        """Yield each partition and its totals, named as columns of
         `stackcast.udfs.columns.REPORT`."""
         for partition, row in zip(self.partitions.tolist(), self._totals.tolist(), strict=True):
             total: dict[str, Any] = dict(zip(kernels.TOTALS, row, strict=True))
@@ -103,7 +120,7 @@ class Counts:
             yield partition, total
 
     def _grow(self, templates: int) -> None:
-        """Adds zeros for partitions and templates that are new."""
+        """Add zeros for new partitions and templates."""
         count = self.partitions.size
         self._totals = _grown(self._totals, (count, len(kernels.TOTALS)))
         self.by_template = _grown(self.by_template, (count, templates, 3))

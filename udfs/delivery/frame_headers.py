@@ -14,27 +14,26 @@ from stackcast.udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, S
 
 
 class StacksHandle(Protocol):
-    """Broadcast header stacks; ``value`` loads them once a worker, when it is first read."""
+    """Broadcast header stacks. A worker loads ``value`` when it first reads it."""
 
     @property
     def value(self) -> HeaderStacks: ...
 
 
 class FrameHeaders:
-    """Holds templates by route: those whose stacks the driver knew, and the others by and by.
+    """Frame templates by route.
 
-    A worker keeps what it makes for as long as it keeps the plan. The numbers of templates that are
-    there stay as they are; those of later ones differ from worker to worker, and their bytes do
-    not. It pickles as the driver made it.
+    The driver creates the templates of the stacks that it knows, and a worker creates others when
+    it needs them, and keeps them as long as the plan. Their numbers differ between workers, but
+    their bytes do not. Only the templates of the driver are pickled.
 
-    Parameters
-    ----------
-    routes: by number; a worker may add to them. stacks: of each route that the plan has, None where
-    they are not known.
-    template: from a sender and a stack to a template
-    (:func:`stackcast.udfs.stacks.frame.header_template`); pickles. link: int32[], by sender, the
-    number of the link that it sends by; None where there is one sender. A route's publisher is a
-    sender, as `stackcast.udfs.delivery.publishers` numbers them.
+    Args:
+        routes: routes by number, to which a worker may add.
+        stacks: stacks of each route of the plan; None if they are not known.
+        template: returns the template for a sender and a stack
+            (:func:`stackcast.udfs.stacks.frame.header_template`). Picklable.
+        link: int32[], number of the link of each sender; None if there is one sender. The publisher
+            of a route is a sender, see `stackcast.udfs.delivery.publishers`.
     """
 
     def __init__(
@@ -49,86 +48,91 @@ class FrameHeaders:
         self._template = template
         self._shipped = FrameTemplates.build(
             [
-                None if each is None else self._bytes(routes[number].publisher, each)
-                for number, each in enumerate(stacks)
+                None if known is None else self._bytes(routes[number].publisher, known)
+                for number, known in enumerate(stacks)
             ]
         )
         self._all = self._shipped
-        # Of one publisher all frames enter by its link, and nobody asks.
+        # With one publisher, all frames enter by its link, so this is not read.
         self._entry = np.zeros(self._shipped.templates, np.int32)
-        known = {number: each for number, each in enumerate(stacks) if each is not None}
-        self._shipped_parts = self._parts(known)
-        self._made_parts: dict[int, Receivers] = {}
+        self._shipped_parts = self._parts(
+            {number: known for number, known in enumerate(stacks) if known is not None}
+        )
+        self._added_parts: dict[int, Receivers] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         entry = self._entry[: self._shipped.templates]
-        return self.__dict__ | {"_all": self._shipped, "_entry": entry, "_made_parts": {}}
+        return self.__dict__ | {"_all": self._shipped, "_entry": entry, "_added_parts": {}}
 
     @property
     def entry(self) -> NDArray[np.int32]:
-        """The link by which frames of a template enter the network, int32[t]."""
+        """int32[t], number of the link by which the frames of a template enter the network."""
         return self._entry
 
     @property
     def templates(self) -> FrameTemplates:
-        """All templates that are there by now."""
+        """All templates that exist so far."""
         return self._all
 
     def templates_for(
         self, route: NDArray[np.int32], header_stacks: StacksHandle
     ) -> FrameTemplates:
-        """Returns templates that hold those of these routes; works out those that are missing."""
+        """Return the templates, including those of these routes, and create missing ones.
+
+        Args:
+            route: int32[m], routes that are used.
+            header_stacks: stacks for missing templates.
+        """
         self._all = self._all.grown(len(self._routes))
-        lacking = self._all.lacking(route)
-        if lacking:
-            stacks = header_stacks.value
-            routes = {number: self._routes[number] for number in lacking}
-            link = {n: int(self._link[each.publisher]) for n, each in routes.items()}
-            made = {n: stacks.of(each.receivers, link[n]) for n, each in routes.items()}
+        missing = self._all.lacking(route)
+        if missing:
+            header_stacks_of = header_stacks.value.of
+            routes = {number: self._routes[number] for number in missing}
+            links = {n: int(self._link[new.publisher]) for n, new in routes.items()}
+            stacks = {n: header_stacks_of(new.receivers, links[n]) for n, new in routes.items()}
             self._all = self._all.with_leaves(
-                {n: self._bytes(routes[n].publisher, each) for n, each in made.items()}
+                {n: self._bytes(routes[n].publisher, new) for n, new in stacks.items()}
             )
-            self._made_parts |= self._parts(made)
+            self._added_parts |= self._parts(stacks)
             entry = [
-                link[n] if part.entry is None else part.entry
-                for n, each in made.items()
-                for part in each.parts
+                links[n] if part.entry is None else part.entry
+                for n, new in stacks.items()
+                for part in new.parts
             ]
             self._entry = np.concatenate((self._entry, np.array(entry, np.int32)))
         return self._all
 
     def with_stacks(self, stacks: Sequence[Stacks | None]) -> FrameHeaders:
-        """Returns headers for the same routes, as if these stacks had been known."""
+        """Return the headers of the same routes with these known stacks."""
         return FrameHeaders(self._routes, stacks, self._template, self._link)
 
     def receivers(self, template: int) -> Receivers:
-        """Returns the hosts that a template reaches: all of its route, or those of one stack."""
-        for parts in (self._shipped_parts, self._made_parts):
+        """Return the hosts that a template reaches: those of its route, or of one of its stacks."""
+        for parts in (self._shipped_parts, self._added_parts):
             if template in parts:
                 return parts[template]
         return self._routes[int(self._all.leaf[template])].receivers
 
     def part(self, template: int) -> Receivers | None:
-        """Returns the hosts that a template reaches if these are not all of its route, else
-        None."""
-        return self._shipped_parts.get(template) or self._made_parts.get(template)
+        """Return the hosts that a template reaches, or None if it reaches those of its route."""
+        return self._shipped_parts.get(template) or self._added_parts.get(template)
 
     def met(self, template: int) -> Receivers | None:
-        """Returns all receivers of a template's route if the plan has no such route, else None."""
+        """Return the receivers of the route of a template, or None if the plan has this route."""
         route = int(self._all.leaf[template])
         return None if route < self._shipped.leaves else self._routes[route].receivers
 
     @property
     def shipped(self) -> int:
-        """The number of templates that came with the plan; those after them were made here."""
+        """Number of templates of the plan. Later ones were created by this worker."""
         return self._shipped.templates
 
     def _parts(self, stacks: Mapping[int, Stacks]) -> dict[int, Receivers]:
-        """Returns by template the receivers of those that do not reach all of their route."""
+        """Return by template the receivers of each part of a route that has several parts."""
         return {
             int(self._all.first[number]) + place: part.receivers
-            for number, each in stacks.items()
-            for place, part in enumerate(each.parts)
+            for number, route_stacks in stacks.items()
+            for place, part in enumerate(route_stacks.parts)
             if part.receivers != self._routes[number].receivers
         }
 

@@ -1,5 +1,5 @@
-"""Packets by host, as switches that match leave them: of each packet a host has the messages that
-it wants, under the packet's own number."""
+"""Packets per host if switches match events: a host gets only those messages of a packet that it
+subscribes to, and the packet keeps its sequence number."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ class _Positions:
 
 
 class HostPackets:
-    """Repeats messages for each of their receivers, so that frames are made a host at a time.
+    """Repeats messages for each of their receivers, so that frames are built per host.
 
-    sets: by delivery; among them each host alone. routes: of messages. publishers: by number, where
-    there are several: none gets what it sends itself, as no switch sends out of the port that an
-    event came in by. It pickles without what it remembers.
+    Args:
+        sets: receiver sets by delivery, including a set for each single host.
+        routes: routes of messages.
+        publishers: names of the publishers by number, if there are several. A publisher does not
+            receive its own messages, because a switch does not send an event back to its port.
     """
 
     def __init__(self, sets: ReceiverSets, routes: Routes, publishers: Sequence[str] = ()) -> None:
@@ -47,28 +49,32 @@ class HostPackets:
 
     def _forget(self) -> None:
         self._alone: dict[str, int] = {}
-        # int32[p]: the delivery of each publisher alone, -1 of one that receives nothing.
+        # int32[p]: the delivery to each publisher, or -1 if it receives nothing.
         self._own = np.zeros(0, np.int32)
-        # The hosts of delivery d are those alone of ``_pool[_start[d]:_start[d + 1]]``.
+        # Delivery d is split into the deliveries ``_pool[_start[d]:_start[d + 1]]`` to one host.
         self._start = np.zeros(1, np.int64)
         self._pool = np.zeros(0, np.int32)
 
     def split(
         self, route: NDArray[np.int32], messages: MessagePositions
     ) -> tuple[NDArray[np.int32], MessagePositions]:
-        """Returns the route to each receiver alone and the positions of its messages, by packet.
+        """Return the route to each single receiver, and the positions of its messages.
 
-        route: int32[m]. A host's messages of a packet have the number of the packet, whichever they
-        are: switches leave the number as it is.
+        The messages of a host keep the sequence number of their packet, which switches do not
+        change.
+
+        Args:
+            route: int32[m], route of each message.
+            messages: positions of the messages.
         """
         self._learn()
         sender, delivery = self._routes.pairs(route)
         message, alone = kernels.by_receiver(delivery, self._start, self._pool)
         if self._publishers:
             sender = sender[message]
-            others = alone != self._own[sender]
-            message, alone = message[others], alone[others]
-            alone = self._routes.numbers(sender[others], alone)
+            foreign = alone != self._own[sender]
+            message, alone = message[foreign], alone[foreign]
+            alone = self._routes.numbers(sender[foreign], alone)
         return alone, _Positions(
             messages.packet[message],
             np.zeros(message.size, np.int32),
@@ -81,7 +87,11 @@ class HostPackets:
         if not new:
             return
         if not self._alone:
-            self._alone = {each[0]: at for at, each in enumerate(self._sets) if len(each) == 1}
+            self._alone = {
+                receivers[0]: number
+                for number, receivers in enumerate(self._sets)
+                if len(receivers) == 1
+            }
             own = [self._alone.get(name, -1) for name in self._publishers]
             self._own = np.array(own, np.int32)
         places = [self._alone[host] for receivers in new for host in receivers]

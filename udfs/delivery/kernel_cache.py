@@ -1,10 +1,10 @@
-"""Compiles the kernels of the streams into numba's cache, before jobs and tests need them.
+"""Compile the kernels of the streams into the cache of numba, before jobs and tests need them.
 
     python -m stackcast.udfs.delivery.kernel_cache
 
-Without it, the workers of a stream share them out as they start (:func:`compile_from`), and each
-process compiles what it first calls beside. The kernels are called by the code that uses them, on a
-handful of events, so that they are compiled for the types that they are called with.
+Otherwise, the workers of a stream divide this work among them as they start (:func:`compile_from`),
+and each process compiles other kernels when it first calls them. The product's own code calls the
+kernels on a few events, so that they are compiled for the right types.
 """
 
 from __future__ import annotations
@@ -52,15 +52,19 @@ _COUNTING = ("count(1000000) > 1 and price >= 0",)
 
 
 def main() -> None:
-    """Compiles on two processes that share no kernels: the encoder takes as long as the rest."""
+    """Compile in two processes. The encoder takes as long as all other kernels."""
     with ProcessPoolExecutor(2) as pool:
-        for part in [pool.submit(each) for each in (warm_up, _all_but_the_encoder)]:
+        for part in [pool.submit(call) for call in (warm_up, _all_but_the_encoder)]:
             part.result()
 
 
 def compile_from(number: int) -> None:
-    """Compiles what a stream of packets needs, every other ``number`` from the other end: so two
-    workers that begin at once share it out."""
+    """Compile the kernels of packet streams.
+
+    Args:
+        number: number of the worker. Even and odd numbers begin at opposite ends, so that two
+            workers divide the work.
+    """
     for part in (warm_up, _packets) if number % 2 == 0 else (_packets, warm_up):
         part()
     compiled_mark.put()
@@ -85,7 +89,7 @@ def _packets() -> None:
     _deliver(itch, _RULES, [packet], in_network=True)
     _index(itch)
     segment_bounds(np.zeros(1, np.int64), 1)
-    # As they come from a broker, in memory that is not to be written.
+    # Records from a broker are in read-only memory.
     fetched = np.frombuffer(b"", np.uint8)
     read_records(fetched, 0, 1)
     next_offset(fetched, 0, 1)
@@ -94,7 +98,7 @@ def _packets() -> None:
 def _index(form: Packets) -> None:
     rules = [f"{rule} : fwd(h1)" for rule in ("stock == GOOGL and price > 50", "shares >= 300")]
     table = table_of_texts(rules, read_table(rules, form.specification), form.specification)
-    # The first hangs on its value, the other is for all events of a block.
+    # The first rule depends on a value, the other one matches all events of a block.
     index = PredicateIndex(FlatTerms.of(table), form.specification, candidate=0)
     places = range(len(index.fields))
     events = SimpleNamespace(
@@ -115,8 +119,10 @@ def _index(form: Packets) -> None:
 def _attributes() -> None:
     registry = Registry(tuple(attribute(n, f"a{n}", "unsigned") for n in range(3)))
     encodings: tuple[Encoding, ...] = ("id_pairs", "bitmask")
-    sources: dict[Input, bytes] = {e: write_event({0: 1, 2: 7}, e) for e in encodings}
-    # The second number is more than the kernel reads.
+    sources: dict[Input, bytes] = {
+        encoding: write_event({0: 1, 2: 7}, encoding) for encoding in encodings
+    }
+    # The kernel does not read the second number, because it is too long.
     sources["json"] = b'{"a0": 1, "a2": 7.0000000000000000001}'
     for source, event in sources.items():
         for encoding in encodings:
@@ -125,7 +131,7 @@ def _attributes() -> None:
 
 
 class _SomeStacks:
-    """In place of those that the encoder makes."""
+    """Stacks that need no encoder."""
 
     def of(self, receivers: Receivers, publisher: int) -> Stacks:
         return Stacks((Stack((NARROW.label(TREE, 1),), receivers),))

@@ -1,6 +1,6 @@
-"""Compiled loops of a task's counts and of the summaries.
+"""Compiled loops for the counts of a task, its summaries and its routes.
 
-Numbers of the digest are uint64: numba turns a mix with int64 into float64.
+The digest is computed with uint64 alone, because numba converts uint64 and int64 to float64.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ GAMMA = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)
 SECOND = np.uint64(0x94D049BB133111EB)
 
-#: Totals of a partition. Sequence numbers are -1 where there is no frame.
+#: Totals of a partition. Its sequence numbers are -1 if it has no frame.
 TOTALS = (
     "from_offset",
     "until_offset",
@@ -32,25 +32,33 @@ TOTALS = (
 
 @njit(cache=True, nogil=True)
 def rows_of(partition, known):  # type: ignore[no-untyped-def]
-    """Returns the place of each record's partition in ``known``, int32[n], and -1; or a partition
-    that is not there."""
+    """Return the rows of partitions, or a partition that has none.
+
+    Args:
+        partition: int32[n], partition of each record.
+        known: int32[p], partition of each row.
+
+    Returns:
+        int32[n], the row of each record, and -1; or the first partition that ``known`` does not
+        contain.
+    """
     rows = np.empty(partition.size, np.int32)
     row = 0
     for record in range(partition.size):
-        one = partition[record]
-        if row >= known.size or known[row] != one:
+        number = partition[record]
+        if row >= known.size or known[row] != number:
             row = 0
-            while row < known.size and known[row] != one:
+            while row < known.size and known[row] != number:
                 row += 1
             if row == known.size:
-                return rows, np.int64(one)
+                return rows, np.int64(number)
         rows[record] = row
     return rows, np.int64(-1)
 
 
 @njit(cache=True, nogil=True)
 def mix(sequence, messages):  # type: ignore[no-untyped-def]
-    """Returns splitmix64(sequence + messages): uint64."""
+    """Return splitmix64(sequence + messages) as uint64."""
     z = sequence + np.uint64(messages) + GAMMA
     z = (z ^ (z >> np.uint64(30))) * FIRST
     z = (z ^ (z >> np.uint64(27))) * SECOND
@@ -62,15 +70,27 @@ def count(  # type: ignore[no-untyped-def]
     rows, offset, borders, messages_of, packet, delivery, borders_of_frames, template, packet_of,
     messages, sequence, totals, counts, last, digest,
 ):  # fmt: skip
-    """Adds a batch to the counts of a task, in place.
+    """Add a batch to the counts of a task, in place.
 
-    By record: rows int32[n], of its partition; offset int64[n]; borders int64[n + 1]; messages_of
-    int32[n]. By message, where those for nobody may be left out:
-    packet, delivery int32[m]. By frame: borders_of_frames int64[f + 1]; template, packet_of,
-    messages int32[f]; sequence uint64[f]. totals: int64[p, TOTALS]. counts: int64[p, t, 3], frames,
-    messages and bytes by template. last, digest: uint64[p, t], largest sequence number, 0 if there
-    is none, and sum mod 2^64 of `mix`; t is 0 where nobody asks for these. Returns the largest
-    offset, -1 without records.
+    Args:
+        rows: int32[n], row of the partition of each record.
+        offset: int64[n], offset of each record.
+        borders: int64[n + 1], borders of the records in their data.
+        messages_of: int32[n], number of messages of each record.
+        packet: int32[m], record of each message. Messages without receivers may be left out.
+        delivery: int32[m], delivery of each message.
+        borders_of_frames: int64[f + 1], borders of the frames in their data.
+        template: int32[f], template of each frame.
+        packet_of: int32[f], record of each frame.
+        messages: int32[f], number of messages of each frame.
+        sequence: uint64[f], sequence number of each frame.
+        totals: int64[p, TOTALS], totals by partition.
+        counts: int64[p, t, 3], frames, messages and bytes by partition and template.
+        last: uint64[p, t], largest sequence number, 0 if there is none; t is 0 without summaries.
+        digest: uint64[p, t], sum mod 2^64 of `mix`; t is 0 without summaries.
+
+    Returns:
+        The largest offset, or -1 if there are no records.
     """
     largest = np.int64(-1)
     for record in range(rows.size):
@@ -88,7 +108,7 @@ def count(  # type: ignore[no-untyped-def]
     sums_up = digest.shape[1] > 0
     for frame in range(template.size):
         row = rows[packet_of[frame]]
-        at = template[frame]
+        number_of_template = template[frame]
         size = borders_of_frames[frame + 1] - borders_of_frames[frame]
         number = np.int64(sequence[frame])
         total = totals[row]
@@ -97,28 +117,33 @@ def count(  # type: ignore[no-untyped-def]
         total[_LAST] = number
         total[_FRAMES] += 1
         total[_BYTES] += size
-        counts[row, at, 0] += 1
-        counts[row, at, 1] += messages[frame]
-        counts[row, at, 2] += size
+        count_of_template = counts[row, number_of_template]
+        count_of_template[0] += 1
+        count_of_template[1] += messages[frame]
+        count_of_template[2] += size
         if sums_up:
-            last[row, at] = max(last[row, at], sequence[frame])
-            digest[row, at] += mix(sequence[frame], messages[frame])
+            last[row, number_of_template] = max(last[row, number_of_template], sequence[frame])
+            digest[row, number_of_template] += mix(sequence[frame], messages[frame])
     return largest
 
 
 @njit(cache=True, nogil=True)
-def by_host(used, frames, last, digest, start, end, pool, hosts):  # type: ignore[no-untyped-def]
-    """Returns tallies of h hosts: notifications int64[h], last and digest uint64[h].
+def by_host(templates, frames, last, digest, start, end, pool, hosts):  # type: ignore[no-untyped-def]
+    """Return tallies of h hosts: notifications int64[h], last and digest uint64[h].
 
-    used: int64[], templates; frames, last, digest: by template. A template reaches the hosts
-    ``pool[start:end]`` of its start and end.
+    Args:
+        templates: int64[], the templates to add up.
+        frames, last, digest: counts by template, see `count`.
+        start, end: the hosts of a template are ``pool[start[template]:end[template]]``.
+        pool: int32[], numbers of hosts.
+        hosts: number of hosts.
     """
     notifications = np.zeros(hosts, np.int64)
     lasts = np.zeros(hosts, np.uint64)
     digests = np.zeros(hosts, np.uint64)
-    for template in used:
-        for at in range(start[template], end[template]):
-            host = pool[at]
+    for template in templates:
+        for place in range(start[template], end[template]):
+            host = pool[place]
             notifications[host] += frames[template]
             lasts[host] = max(lasts[host], last[template])
             digests[host] += digest[template]
@@ -127,31 +152,43 @@ def by_host(used, frames, last, digest, start, end, pool, hosts):  # type: ignor
 
 @njit(cache=True, nogil=True)
 def by_receiver(delivery, start, pool):  # type: ignore[no-untyped-def]
-    """Returns messages and receivers, int32[k] each: message m once for each of
-    ``pool[start[delivery[m]]:start[delivery[m] + 1]]``."""
+    """Return messages and receivers, int32[k] each: a message once per receiver.
+
+    Args:
+        delivery: int32[m], delivery of each message.
+        start: int64[d + 1], the receivers of a delivery d are ``pool[start[d]:start[d + 1]]``.
+        pool: int32[], receivers.
+    """
     total = 0
     for message in range(delivery.size):
         total += start[delivery[message] + 1] - start[delivery[message]]
     messages = np.empty(total, np.int32)
     receivers = np.empty(total, np.int32)
-    at = 0
+    row = 0
     for message in range(delivery.size):
         for place in range(start[delivery[message]], start[delivery[message] + 1]):
-            messages[at], receivers[at] = message, pool[place]
-            at += 1
+            messages[row], receivers[row] = message, pool[place]
+            row += 1
     return messages, receivers
 
 
 @njit(cache=True, nogil=True)
 def number_routes(  # type: ignore[no-untyped-def]
-    publisher, delivery, slot, of_publisher, of_delivery, known, route
+    publisher, delivery, slot, publishers, deliveries, count, route
 ):
-    """Writes the number of each pair of publisher and delivery to ``route``, int32[m].
+    """Number pairs of a publisher and a delivery with a hash table of open addressing.
 
-    Pairs are numbered from ``known`` on in ``of_publisher`` and ``of_delivery``, int32[size], which
-    new ones are added to, and found by ``slot``, int32, a power of two that is larger, -1 where it
-    is free. 0: no delivery, or no publisher (-1). Returns how many numbers are given then, or the
-    negative of that if there is no more room.
+    Args:
+        publisher: int32[m], publisher of each pair; -1 if it is unknown.
+        delivery: int32[m], delivery of each pair.
+        slot: int32[], the hash table: number of a pair, or -1. Its size is a power of two, and
+            larger than that of ``publishers``.
+        publishers, deliveries: int32[], the numbered pairs. New pairs are added.
+        count: number of the next pair.
+        route: int32[m], gets the number of each pair; 0 without delivery or publisher.
+
+    Returns:
+        The new ``count``, or its negative if there is no room for a pair.
     """
     last = np.uint64(slot.size - 1)
     for i in range(delivery.size):
@@ -159,17 +196,17 @@ def number_routes(  # type: ignore[no-untyped-def]
             route[i] = 0
             continue
         pair = np.uint64(publisher[i]) << np.uint64(32) | np.uint64(delivery[i])
-        at = pair * GAMMA >> np.uint64(32) & last
+        place = pair * GAMMA >> np.uint64(32) & last
         while True:
-            number = slot[at]
+            number = slot[place]
             if number < 0:
-                if known == of_delivery.size:
-                    return -known
-                of_publisher[known], of_delivery[known] = publisher[i], delivery[i]
-                slot[at] = number = known
-                known += 1
-            if of_publisher[number] == publisher[i] and of_delivery[number] == delivery[i]:
+                if count == deliveries.size:
+                    return -count
+                publishers[count], deliveries[count] = publisher[i], delivery[i]
+                slot[place] = number = count
+                count += 1
+            if publishers[number] == publisher[i] and deliveries[number] == delivery[i]:
                 route[i] = number
                 break
-            at = (at + np.uint64(1)) & last
-    return known
+            place = (place + np.uint64(1)) & last
+    return count

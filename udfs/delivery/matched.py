@@ -59,7 +59,7 @@ class _Sent(NamedTuple):
     """Columns of the messages that are sent or cannot be read, one element per message."""
 
     packet: NDArray[np.int32]
-    index: NDArray[np.int32]
+    position: NDArray[np.int32]
     start: NDArray[np.int64]
     length: NDArray[np.int32]
     kind: NDArray[np.uint8]
@@ -77,7 +77,7 @@ class _Block(NamedTuple):
     """
 
     packet: NDArray[np.int32]
-    index: NDArray[np.int32]
+    position: NDArray[np.int32]
     start: NDArray[np.int64]
     kind: NDArray[np.uint8]
     reason: NDArray[np.uint8]
@@ -115,7 +115,7 @@ def read_matched(
     check_offsets(sound, batch.content)
     values = np.zeros((0, len(sent.packet)), np.uint64)
     messages = Messages(
-        *(sent.packet, sent.index, sent.start, sent.length, sent.kind),
+        *(sent.packet, sent.position, sent.start, sent.length, sent.kind),
         *(values, sent.reason, packet_reason, counts),
     )
     return messages, sent.delivery
@@ -170,7 +170,7 @@ def _read_matched(
             kind, reason = check_message(data, start, size, fields.length)
             if reason != FINE or first[kind] != _NO_RECEIVER:
                 block.packet[rows] = record
-                block.index[rows] = number
+                block.position[rows] = number
                 block.start[rows] = start
                 block.kind[rows] = kind
                 block.reason[rows] = reason
@@ -186,7 +186,7 @@ def _read_matched(
     end = _match(block, np.int64(rows), tables, of_leaf, data, sent, end)
     return sound, _Sent(
         sent.packet[:end],
-        sent.index[:end],
+        sent.position[:end],
         sent.start[:end],
         sent.length[:end],
         sent.kind[:end],
@@ -229,7 +229,7 @@ def _match(block: Any, rows: Any, tables: Any, of_leaf: Any, data: Any, sent: An
             delivery = 0
         if delivery != 0 or reason != FINE:
             sent.packet[end] = block.packet[row]
-            sent.index[end] = block.index[row]
+            sent.position[end] = block.position[row]
             sent.start[end] = block.start[row]
             sent.length[end] = short_at(data, block.start[row] - LENGTH)
             sent.kind[end] = block.kind[row]

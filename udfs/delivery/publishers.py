@@ -1,6 +1,7 @@
-"""Publishers of a stream that has several: whose each message is, and where its frames enter.
+"""Publishers of a stream with several publishers: the publisher of each message, and the links by
+which frames enter.
 
-What differs by publisher is the way, not the filter: one matcher finds the receivers of all.
+Publishers have different paths, but the same filter: one matcher returns the receivers for all.
 """
 
 from __future__ import annotations
@@ -27,17 +28,22 @@ _INGRESSES = "spark.stackcast.sink.ingresses"
 
 @dataclass(frozen=True)
 class Publishers:
-    """Knows whose messages are, and by whose link they enter the network. Picklable.
+    """The publishers of a stream, and the links by which their frames enter. Picklable.
 
-    names: by number, those that the network has. ingresses: hosts by whose links all enters that is
-    sent from some places, whosever it is. switches: by host, of all these. listed: those of the
-    setting, in its order. turns: int32[], by place there, the number, -1 for one that
-    the network lacks. by: ``partition`` (its number modulo the list's length is the place),
-    ``header`` or ``field``. columns: int32[256], by message type, the column of values that tells,
-    -1 without; raw, number: raw values that it may have, ascending, and whose they are.
+    A *sender* is a pair of a publisher and an ingress. Its number is that of the publisher, plus
+    the number of publishers times that of the ingress. Ingress 0 is the publisher's own link.
 
-    A *sender* is a publisher with an ingress, by number: that of the publisher, and for each
-    ingress before it one more than there are publishers; ingress 0 is the publisher's own link.
+    Attributes:
+        names: publishers that the network has, by number.
+        listed: publishers of the setting, in its order.
+        turns: int32[], number of each listed publisher, or -1 if the network does not have it.
+        by: what names the publisher of a record: ``partition``, whose number modulo the length of
+            the list is its place there, ``header`` or ``field``.
+        columns: int32[256], column of the field that names the publisher, by message type, or -1.
+        raw: uint64[], values of this field, ascending.
+        number: int32[], publisher of each of these values.
+        ingresses: hosts by whose links all frames from some executors enter.
+        switches: switch of each publisher and ingress.
     """
 
     names: tuple[str, ...]
@@ -52,12 +58,12 @@ class Publishers:
 
     @property
     def alone(self) -> bool:
-        """True where there is one, who needs not be told."""
+        """True if there is a single publisher, so that records need not name it."""
         return len(self.listed) == 1
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Hosts by whose links frames enter, by number: first the publishers."""
+        """Hosts by whose links frames enter, by number: the publishers come first."""
         return tuple(dict.fromkeys((*self.names, *self.ingresses)))
 
     @property
@@ -68,9 +74,9 @@ class Publishers:
     @property
     def link(self) -> NDArray[np.int32]:
         """The number of each sender's link, int32[]."""
-        number = {name: at for at, name in enumerate(self.links)}
-        others = [np.full(len(self.names), number[name], np.int32) for name in self.ingresses]
-        return np.concatenate((np.arange(len(self.names), dtype=np.int32), *others))
+        number = {name: link for link, name in enumerate(self.links)}
+        by_ingress = [np.full(len(self.names), number[name], np.int32) for name in self.ingresses]
+        return np.concatenate((np.arange(len(self.names), dtype=np.int32), *by_ingress))
 
     @property
     def by_sender(self) -> tuple[str, ...]:
@@ -78,32 +84,35 @@ class Publishers:
         return self.names * (1 + len(self.ingresses))
 
     def first_sender(self, ingress: str) -> int:
-        """Returns the number of the first publisher's sender with this ingress, by default its own
-        link: what is to be added to the numbers of publishers."""
+        """Return the first sender with an ingress, the sum of which and a publisher is a sender.
+
+        Args:
+            ingress: an ingress, or nothing for the publisher's own link.
+        """
         return len(self.names) * (1 + self.ingresses.index(ingress)) if ingress else 0
 
     def senders(self, batch: Batch, messages: Messages) -> tuple[NDArray[np.int32], Messages]:
-        """Returns the number of each message's publisher, int32[m], and the messages that count.
+        """Return the publisher of each message, int32[m], and the messages.
 
-        Records of an unknown publisher are as if they could not be read, and so are messages.
+        Records and messages of unknown publishers count as unreadable.
         """
         if self.by == "field":
             return self._by_field(messages), messages
         if self.by == PARTITION:
-            found = self.turns[batch.partition % len(self.turns)]
-            reason = np.where(found < 0, np.uint8(UNKNOWN_PUBLISHER), np.uint8(0))
+            publisher = self.turns[batch.partition % len(self.turns)]
+            reason = np.where(publisher < 0, np.uint8(UNKNOWN_PUBLISHER), np.uint8(0))
         else:
-            found, reason = self._by_header(batch)
+            publisher, reason = self._by_header(batch)
         if reason.any():
             messages = messages.without(reason)
-        return found[messages.packet], messages
+        return publisher[messages.packet], messages
 
     def of_partition(self, partition: int) -> int:
-        """Returns the number of the publisher that sends summaries of a partition."""
+        """Return the number of the publisher that sends the summaries of a partition."""
         return max(0, int(self.turns[partition % len(self.turns)]))
 
-    def told(self, batch: Batch, record: int) -> str | None:
-        """Returns the publisher that a record names, known or not; None where fields tell."""
+    def named(self, batch: Batch, record: int) -> str | None:
+        """Return the publisher that a record names, which may be unknown; None if fields do."""
         if self.by == PARTITION:
             return self.listed[int(batch.partition[record]) % len(self.listed)]
         name = None if batch.publisher is None else batch.publisher[record].as_py()
@@ -114,35 +123,41 @@ class Publishers:
         if batch.publisher is None:
             return np.full(count, -1, np.int32), np.full(count, NO_PUBLISHER, np.uint8)
         names = pa.array([name.encode() for name in self.names], batch.publisher.type)
-        found = pc.index_in(batch.publisher, value_set=names).fill_null(-1).to_numpy()
-        reason = np.where(found < 0, np.uint8(UNKNOWN_PUBLISHER), np.uint8(0))
+        publisher = pc.index_in(batch.publisher, value_set=names).fill_null(-1).to_numpy()
+        reason = np.where(publisher < 0, np.uint8(UNKNOWN_PUBLISHER), np.uint8(0))
         reason[np.asarray(batch.publisher.is_null())] = NO_PUBLISHER
-        return found.astype(np.int32), reason
+        return publisher.astype(np.int32), reason
 
     def _by_field(self, messages: Messages) -> NDArray[np.int32]:
         assert self.columns is not None and self.raw is not None and self.number is not None
         column = self.columns[messages.message_type]
-        there = column >= 0
-        at = np.where(there, column, 0), np.arange(len(column))
-        raw = messages.values[at]
+        present = column >= 0
+        cell = np.where(present, column, 0), np.arange(len(column))
+        raw = messages.values[cell]
         if messages.present is not None:
-            there &= messages.present[at]
+            present &= messages.present[cell]
         place = np.minimum(np.searchsorted(self.raw, raw), len(self.raw) - 1)
-        known = there & (self.raw[place] == raw)
-        reason = np.where(there, np.uint8(UNKNOWN_PUBLISHER), np.uint8(NO_PUBLISHER))
-        wrong = ~known & (messages.message_reason == 0)
-        messages.message_reason[wrong] = reason[wrong]
-        return np.where(known, self.number[place], -1).astype(np.int32)
+        valid = present & (self.raw[place] == raw)
+        reason = np.where(present, np.uint8(UNKNOWN_PUBLISHER), np.uint8(NO_PUBLISHER))
+        invalid = ~valid & (messages.message_reason == 0)
+        messages.message_reason[invalid] = reason[invalid]
+        return np.where(valid, self.number[place], -1).astype(np.int32)
 
 
 def publishers_of(
     network: Network, text: str, by: str, ingresses: Sequence[str] = ()
 ) -> Publishers:
-    """Returns the publishers of a setting; `by`: as the setting has it, ``header:NAME``. Records of
-    those that `sending` leaves out are dead letters, and those of others go on.
+    """Return the publishers of a setting. Records of those that `sending` omits are dead letters.
 
-    Raises NetworkError as `sending`, and NO_PUBLISHER for an ingress that is none: switches would
-    drop what enters there.
+    Args:
+        network: the network.
+        text: value of the setting ``publisher``.
+        by: value of the setting ``publisher.by``, such as ``header:NAME``.
+        ingresses: hosts by whose links frames may enter.
+
+    Raises:
+        NetworkError: see `sending`; NO_PUBLISHER for an ingress without this role, whose frames
+            switches would drop.
     """
     for name in ingresses:
         if name not in network.hosts or network.hosts[name].role != "publisher":
@@ -154,7 +169,7 @@ def publishers_of(
                 host=name,
             )
     names = listed(text) or network.publishers()
-    number = {name: at for at, name in enumerate(sending(network, text))}
+    number = {name: place for place, name in enumerate(sending(network, text))}
     return Publishers(
         tuple(number),
         tuple(names),
@@ -165,27 +180,30 @@ def publishers_of(
     )
 
 
-def telling(by: str, specification: Specification) -> tuple[Field, ...]:
-    """Returns the fields of the name that the setting has, as ``field:NAME``, one of each message
-    type that has it; none where no field tells.
+def naming_fields(by: str, specification: Specification) -> tuple[Field, ...]:
+    """Return the fields that name the publisher of a message, one per message type that has one.
 
-    Raises SettingsError BAD_VALUE where no field has that name, or it holds neither names nor
-    places.
+    Args:
+        by: value of the setting ``publisher.by``. Without ``field:NAME`` there are no such fields.
+        specification: message format.
+
+    Raises:
+        SettingsError: BAD_VALUE if no field has this name, or it cannot contain names or positions.
     """
     kind, _, name = by.partition(":")
     if kind != "field":
         return ()
-    found = tuple(
+    fields = tuple(
         field for field in specification.fields.values() if name in (field.name, field.qualified)
     )
-    if not found or any(field.kind == "decimal" or field.bits > 64 for field in found):
+    if not fields or any(field.kind == "decimal" or field.bits > 64 for field in fields):
         raise SettingsError(
             "BAD_VALUE",
             f"{_SETTING}.by is {by!r}, but must name a field of {specification.name} that "
             "contains host names or positions in the list, counted from 1",
             key=f"{_SETTING}.by",
         )
-    return found
+    return fields
 
 
 def with_fields(
@@ -194,19 +212,26 @@ def with_fields(
     fields: Sequence[Field],
     columns: Sequence[int],
 ) -> Publishers:
-    """Returns the publishers, told by ``fields`` (:func:`telling`), which stand in ``columns``."""
+    """Return publishers that are named by fields.
+
+    Args:
+        publishers: the publishers.
+        specification: message format.
+        fields: result of `naming_fields`.
+        columns: column of each field.
+    """
     types = {header.name: header.message_type for header in specification.headers}
     by_type = np.full(256, -1, np.int32)
-    for each, column in zip(fields, columns, strict=True):
-        by_type[types[each.header] or 0] = column
+    for naming, column in zip(fields, columns, strict=True):
+        by_type[types[naming.header] or 0] = column
     raw = {}
     for place, name in enumerate(publishers.listed):
-        told = fields[0].parse(name, quoted=True)[0] if fields[0].kind == "string" else place + 1
+        value = fields[0].parse(name, quoted=True)[0] if fields[0].kind == "string" else place + 1
         if publishers.turns[place] >= 0:
-            raw[told] = int(publishers.turns[place])
+            raw[value] = int(publishers.turns[place])
     return replace(
         publishers,
         columns=by_type,
         raw=np.array(sorted(raw), np.uint64),
-        number=np.array([raw[told] for told in sorted(raw)], np.int32),
+        number=np.array([raw[value] for value in sorted(raw)], np.int32),
     )

@@ -1,4 +1,4 @@
-"""Receiver sets by delivery: those of the plan, and unions that only events bring about."""
+"""Receiver sets by delivery: those of the plan, and unions that events add."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _PAIRS = 1024
 
 
 class ReceiverSets(Sequence[Receivers]):
-    """Lists distinct sets; the first ``planned`` are the plan's, those behind them were met here.
+    """Distinct receiver sets by number.
 
-    A set keeps its number; those of sets that were met differ from worker to worker. It pickles as
-    the driver made it.
+    The numbers of added sets differ between workers. Only the sets of the plan are pickled.
+
+    Attributes:
+        planned: number of sets of the plan, which come first.
     """
 
     def __init__(self, planned: Sequence[Receivers]) -> None:
@@ -43,13 +45,13 @@ class ReceiverSets(Sequence[Receivers]):
         return self._sets[index]
 
     def number(self, receivers: Receivers) -> int:
-        """Returns the number of a set, which is known or new."""
+        """Return the number of a set, and add it if it is new."""
         if not self._numbers:
-            self._numbers = {each: at for at, each in enumerate(self._sets)}
-        found = self._numbers.setdefault(receivers, len(self._sets))
-        if found == len(self._sets):
+            self._numbers = {members: number for number, members in enumerate(self._sets)}
+        number = self._numbers.setdefault(receivers, len(self._sets))
+        if number == len(self._sets):
             self._sets.append(receivers)
-        return found
+        return number
 
 
 class Events(Protocol):
@@ -66,12 +68,15 @@ class Events(Protocol):
 
 
 class IndexDelivery:
-    """Unites the receivers that a diagram finds with those that indexes find.
+    """Unites the receivers that a diagram returns with those that indexes return.
 
-    sets: by delivery. index: of rules without state, if there is one, and columns: rows of the
-    messages' values that it takes. stateful: the hosts of the index of rules with state, by bit;
-    None without it. Each distinct union costs Python statements once, an event none. Pickles
-    without what it remembers.
+    Only a new union runs Python statements, not each event. Known unions are not pickled.
+
+    Args:
+        sets: receiver sets by delivery.
+        index: index of rules without state, or None.
+        columns: rows of the values of messages that ``index`` takes.
+        stateful: index of rules with state, or None.
     """
 
     def __init__(
@@ -86,12 +91,12 @@ class IndexDelivery:
         first = list(range(len(columns)))
         # The first rows are a view, any others a copy.
         self._columns = slice(len(columns)) if list(columns) == first else list(columns)
-        parts = [each for each in (index, stateful) if each is not None]
-        self._width = sum(each.words for each in parts)
-        # By bit of a result; None where there is no host.
+        parts = [part for part in (index, stateful) if part is not None]
+        self._width = sum(part.words for part in parts)
+        #: The host of each bit of a result; None if the bit is not used.
         self._hosts: list[str | None] = []
-        for each in parts:
-            self._hosts += [*each.hosts, *[None] * (64 * each.words - len(each.hosts))]
+        for part in parts:
+            self._hosts += [*part.hosts, *[None] * (64 * part.words - len(part.hosts))]
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -105,7 +110,7 @@ class IndexDelivery:
         self._forget()
 
     def _forget(self) -> None:
-        self._known = 0
+        self._count = 0
         self._slot = np.full(2 * _PAIRS, -1, np.int32)
         self._delivery = np.zeros(_PAIRS, np.int32)
         self._words = np.zeros((_PAIRS, self._width), np.uint64)
@@ -117,10 +122,12 @@ class IndexDelivery:
         messages: Events,
         stateful: NDArray[np.uint64] | None = None,
     ) -> NDArray[np.int32]:
-        """Returns the delivery of each message, int32[m].
+        """Return the delivery of each message, int32[m]. Unreadable messages have no receivers.
 
-        ``delivery``: int32[m], by the diagram. ``stateful``: uint64[m, words], by the index of
-        rules with state, if there is one. What could not be read is nobody's.
+        Args:
+            delivery: int32[m], delivery of each message by the diagram.
+            messages: the messages.
+            stateful: uint64[m, words], result of the index of rules with state, if there is one.
         """
         parts = [] if stateful is None else [stateful]
         if self._index is not None:
@@ -129,44 +136,39 @@ class IndexDelivery:
             plain = self._index.match(messages.message_type, values, present)
             plain[messages.message_reason != 0] = 0
             parts.insert(0, plain)
-        found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-        entry = self._entries(np.require(delivery, np.int32, ["C", "W"]), found)
-        if self._known > self._united.size:
-            new = [self._union(at) for at in range(self._united.size, self._known)]
+        bits = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        entry = self._entries(np.require(delivery, np.int32, ["C", "W"]), bits)
+        if self._count > self._united.size:
+            new = [self._union(number) for number in range(self._united.size, self._count)]
             self._united = np.concatenate((self._united, np.array(new, np.int32)))
-        return np.where(entry < 0, delivery, self._united[entry] if self._known else 0)
+        return np.where(entry < 0, delivery, self._united[entry] if self._count else 0)
 
-    def _entries(self, delivery: NDArray[np.int32], found: NDArray[np.uint64]) -> NDArray[np.int32]:
+    def _entries(self, delivery: NDArray[np.int32], bits: NDArray[np.uint64]) -> NDArray[np.int32]:
         entry = np.empty(len(delivery), np.int32)
         while True:
-            known = kernels.look_up(
-                delivery, found, self._slot, self._delivery, self._words, self._known, entry
+            count = kernels.look_up(
+                delivery, bits, self._slot, self._delivery, self._words, self._count, entry
             )
-            if known >= 0:
-                self._known = known
+            if count >= 0:
+                self._count = count
                 return entry
-            self._known = -1 - known
+            self._count = -1 - count
             self._grow()
 
     def _grow(self) -> None:
         size = 2 * len(self._delivery)
-        kept, words = self._delivery[: self._known], self._words[: self._known]
+        delivery, words = self._delivery[: self._count], self._words[: self._count]
         self._slot = np.full(2 * size, -1, np.int32)
         self._delivery = np.zeros(size, np.int32)
         self._words = np.zeros((size, self._width), np.uint64)
-        # They get the numbers that they had.
-        kernels.look_up(
-            kept,
-            words,
-            self._slot,
-            self._delivery,
-            self._words,
-            0,
-            np.empty(len(kept), np.int32),
-        )
+        # They keep their numbers.
+        entry = np.empty(len(delivery), np.int32)
+        kernels.look_up(delivery, words, self._slot, self._delivery, self._words, 0, entry)
 
     def _union(self, entry: int) -> int:
         bits = int.from_bytes(self._words[entry].astype("<u8").tobytes(), "little")
-        told = {host for at, host in enumerate(self._hosts) if host is not None and bits >> at & 1}
-        told.update(self._sets[int(self._delivery[entry])])
-        return self._sets.number(tuple(sorted(told, key=receiver_order)))
+        receivers = {
+            host for bit, host in enumerate(self._hosts) if host is not None and bits >> bit & 1
+        }
+        receivers.update(self._sets[int(self._delivery[entry])])
+        return self._sets.number(tuple(sorted(receivers, key=receiver_order)))

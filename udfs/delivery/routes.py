@@ -1,4 +1,4 @@
-"""Routes by number: from whom to whom notifications go, as far as they are in use."""
+"""Routes by number: the pairs of a sender and a receiver set that notifications use."""
 
 from __future__ import annotations
 
@@ -16,18 +16,27 @@ _PAIRS = 1024
 
 
 class Route(NamedTuple):
-    """A sender, by number (`stackcast.udfs.delivery.publishers.Publishers`), and a receiver set."""
+    """Sender and receivers of notifications.
+
+    Attributes:
+        publisher: number of the sender, see `stackcast.udfs.delivery.publishers.Publishers`.
+        receivers: receiver set.
+    """
 
     publisher: int
     receivers: Receivers
 
 
 class Routes(Sequence[Route]):
-    """Numbers pairs of a publisher and a delivery, which is a receiver set by number.
+    """The numbers of pairs of a publisher and a delivery, which is the number of a receiver set.
 
-    Of one publisher a route has the number of its delivery. Of several, those that events bring
-    about are numbered as they come, from 1 on; 0 is nobody's. It pickles without these, so numbers
-    differ from worker to worker.
+    If there is one publisher, a route has the number of its delivery. If there are several, routes
+    are numbered from 1 on as events use them, and 0 has no receivers. These routes are not pickled,
+    so their numbers differ between workers.
+
+    Args:
+        sets: receiver sets by delivery.
+        several: whether there are several publishers.
     """
 
     def __init__(self, sets: ReceiverSets, several: bool) -> None:
@@ -43,18 +52,18 @@ class Routes(Sequence[Route]):
         self._forget()
 
     def _forget(self) -> None:
-        self._known = 1
+        self._count = 1
         size = _PAIRS if self._several else 1
         self._slot = np.full(2 * size, -1, np.int32)
         self._publisher = np.zeros(size, np.int32)
         self._delivery = np.zeros(size, np.int32)
 
     def __len__(self) -> int:
-        return self._known if self._several else len(self._sets)
+        return self._count if self._several else len(self._sets)
 
     @property
     def planned(self) -> int:
-        """The number of deliveries that the plan has; those from there on were met here."""
+        """Number of deliveries of the plan. Later ones were added by events of this worker."""
         return self._sets.planned
 
     @overload
@@ -63,7 +72,7 @@ class Routes(Sequence[Route]):
     def __getitem__(self, index: slice) -> list[Route]: ...
     def __getitem__(self, index: int | slice) -> Route | list[Route]:
         if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
+            return [self[number] for number in range(*index.indices(len(self)))]
         if not self._several:
             return Route(0, self._sets[index])
         return Route(int(self._publisher[index]), self._sets[int(self._delivery[index])])
@@ -71,19 +80,24 @@ class Routes(Sequence[Route]):
     def numbers(
         self, publisher: NDArray[np.int32], delivery: NDArray[np.int32]
     ) -> NDArray[np.int32]:
-        """Returns the routes of pairs, int32[m]; that of an unknown publisher, -1, is nobody's."""
+        """Return the number of each pair, int32[m]; 0 if its publisher is unknown.
+
+        Args:
+            publisher: int32[m], sender of each pair, or -1.
+            delivery: int32[m], delivery of each pair.
+        """
         route = np.empty(len(delivery), np.int32)
         pairs = np.ascontiguousarray(publisher, np.int32), np.ascontiguousarray(delivery, np.int32)
         while True:
-            known = self._number(*pairs, route)
-            if known > 0:
-                self._known = known
+            count = self._number(*pairs, route)
+            if count > 0:
+                self._count = count
                 return route
-            self._known = -known
+            self._count = -count
             self._grow()
 
     def pairs(self, route: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Returns publisher and delivery of routes, int32[m] each."""
+        """Return publisher and delivery of routes, int32[m] each."""
         if not self._several:
             return np.zeros(len(route), np.int32), route
         return self._publisher[route], self._delivery[route]
@@ -94,15 +108,15 @@ class Routes(Sequence[Route]):
         delivery: NDArray[np.int32],
         route: NDArray[np.int32],
     ) -> int:
-        kept = self._slot, self._publisher, self._delivery
-        return int(kernels.number_routes(publisher, delivery, *kept, self._known, route))
+        table = self._slot, self._publisher, self._delivery
+        return int(kernels.number_routes(publisher, delivery, *table, self._count, route))
 
     def _grow(self) -> None:
         size = 2 * len(self._delivery)
-        pairs = self._publisher[1 : self._known], self._delivery[1 : self._known]
+        pairs = self._publisher[1 : self._count], self._delivery[1 : self._count]
         self._slot = np.full(2 * size, -1, np.int32)
         self._publisher = np.zeros(size, np.int32)
         self._delivery = np.zeros(size, np.int32)
-        # They get the numbers that they had.
-        self._known = 1
-        self._known = self._number(*pairs, np.empty(len(pairs[0]), np.int32))
+        # They keep their numbers.
+        self._count = 1
+        self._count = self._number(*pairs, np.empty(len(pairs[0]), np.int32))

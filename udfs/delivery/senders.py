@@ -1,4 +1,4 @@
-"""Who sent each message, and whether that publisher advertises it: what counts as published."""
+"""The publisher of each message, and whether it advertises the message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from stackcast.udfs.delivery.publishers import Publishers, telling, with_fields
+from stackcast.udfs.delivery.publishers import Publishers, naming_fields, with_fields
 from stackcast.udfs.filters.advertisements import Advertisement, Announced
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.moldudp64 import Messages
@@ -16,15 +16,18 @@ from stackcast.udfs.messages.readers import OUTSIDE
 from stackcast.udfs.messages.specification import Field, Specification
 
 Gate = tuple[Announced, tuple[int, ...]]
-"""What a publisher announces, with the columns that this takes."""
+"""The advertisements of a publisher, and the columns that they read."""
 
 
 @dataclass(frozen=True)
 class Senders:
-    """Finds the messages that count, and the publisher of each. Picklable.
+    """Finds the publisher of each message, and messages that it has not advertised. Picklable.
 
-    publishers: None where there is one. advertised: by publisher's number; none of those that may
-    publish everything. fields: of the columns of messages; others may stand behind them.
+    Attributes:
+        publishers: publishers of the stream; None if there is one.
+        advertised: advertisements by number of the publisher. Publishers that may publish
+            everything have none.
+        fields: fields of the first columns of messages.
     """
 
     publishers: Publishers | None = None
@@ -33,32 +36,36 @@ class Senders:
 
     @property
     def plain(self) -> bool:
-        """True where every message that can be read counts, and is the same publisher's."""
+        """True if all readable messages are published, and by the same publisher."""
         alone = self.publishers is None or self.publishers.alone
         return alone and not self.advertised
 
     def of(self, batch: Batch, messages: Messages) -> tuple[Messages, NDArray[np.int32] | None]:
-        """Returns the messages, those that do not count with the reason why, or left out with their
-        packet; and the number of each one's publisher, int32[m], None where there is one."""
+        """Return messages and their publishers.
+
+        Returns:
+            The messages, which have a reason if they are not advertised, without packets of unknown
+            publishers; and int32[m], the number of the publisher of each, or None if there is one.
+        """
         senders = None
         if self.publishers is not None:
             senders, messages = self.publishers.senders(batch, messages)
-        there = {0} if senders is None else set(np.unique(senders).tolist())
-        for sender in there & self.advertised.keys():
-            mine = slice(None) if senders is None else np.flatnonzero(senders == sender)
-            messages.message_reason[mine] = self._reasons(sender, messages, mine)
+        present = {0} if senders is None else set(np.unique(senders).tolist())
+        for sender in present & self.advertised.keys():
+            rows = slice(None) if senders is None else np.flatnonzero(senders == sender)
+            messages.message_reason[rows] = self._reasons(sender, messages, rows)
         return messages, senders
 
     def _reasons(
-        self, sender: int, messages: Messages, mine: NDArray[np.int64] | slice
+        self, sender: int, messages: Messages, rows: NDArray[np.int64] | slice
     ) -> NDArray[np.uint8]:
         announced, columns = self.advertised[sender]
         present = None
         if messages.present is not None:
-            present = messages.present[list(columns)][:, mine]
-        values = messages.values[list(columns)][:, mine]
-        reason = messages.message_reason[mine]
-        inside = announced.of(messages.message_type[mine], values, present)
+            present = messages.present[list(columns)][:, rows]
+        values = messages.values[list(columns)][:, rows]
+        reason = messages.message_reason[rows]
+        inside = announced.of(messages.message_type[rows], values, present)
         return np.where(inside | (reason != 0), reason, np.uint8(OUTSIDE))
 
 
@@ -70,29 +77,38 @@ def senders_of(
     specification: Specification,
     fields: tuple[Field, ...],
 ) -> Senders:
-    """Returns the senders of a stream; ``fields`` are those given, and behind them what it takes.
+    """Return the senders of a stream.
 
-    names: of the publishers, by number. announced: by name; a message of whoever is in it counts
-    where one of these holds. Raises as `stackcast.udfs.delivery.publishers.telling`.
+    Args:
+        names: names of the publishers by number.
+        publishers: publishers of the stream; None if there is one.
+        publisher_by: how records name their publisher.
+        announced: advertisements by publisher. A message of such a publisher counts as published if
+            one of them matches.
+        specification: message format.
+        fields: fields that messages are read with. The result has more if it needs them.
+
+    Raises:
+        SettingsError: see `stackcast.udfs.delivery.publishers.naming_fields`.
     """
     advertised: dict[int, Gate] = {}
     gates: dict[tuple[str, ...], Announced] = {}
     for number, name in enumerate(names):
         if own := announced.get(name):
-            texts = tuple(each.filter for each in own)
+            texts = tuple(advertisement.filter for advertisement in own)
             if texts not in gates:
                 gates[texts] = Announced(own, specification)
             fields, columns = with_columns(fields, gates[texts].fields)
             advertised[number] = gates[texts], columns
-    if publishers is not None and (told := telling(publisher_by, specification)):
-        fields, columns = with_columns(fields, told)
-        publishers = with_fields(publishers, specification, told, columns)
+    if publishers is not None and (naming := naming_fields(publisher_by, specification)):
+        fields, columns = with_columns(fields, naming)
+        publishers = with_fields(publishers, specification, naming, columns)
     return Senders(publishers, advertised, fields)
 
 
 def with_columns(
-    fields: tuple[Field, ...], asked: Sequence[Field]
+    fields: tuple[Field, ...], required: Sequence[Field]
 ) -> tuple[tuple[Field, ...], tuple[int, ...]]:
-    """Returns the fields with those behind them that are asked for too, and places of these."""
-    fields += tuple(field for field in asked if field not in fields)
-    return fields, tuple(fields.index(field) for field in asked)
+    """Return the fields extended by the required ones, and the places of these."""
+    fields += tuple(field for field in required if field not in fields)
+    return fields, tuple(fields.index(field) for field in required)

@@ -240,7 +240,7 @@ class Task:
 
     def _told(self, batch: Batch, record: int) -> str | None:
         publishers = self._plan.publishers
-        return None if publishers is None else publishers.told(batch, record)
+        return None if publishers is None else publishers.named(batch, record)
 
     def _samples_left(self) -> int:
         """Returns how many more dead letters may be kept."""
