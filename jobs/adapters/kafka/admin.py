@@ -1,4 +1,4 @@
-"""Administration of Kafka: what the jobs ask brokers about a topic, apart from its records."""
+"""Administration of Kafka: metadata of a topic, apart from its records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class KafkaAdmin(Protocol):
             timestamp: milliseconds since 1970, for the first record of this time or later;
                 `EARLIEST` for the first record, or `LATEST` for the end of the log with the epoch
                 of its last leader.
-            committed: whether the log ends before the first open transaction.
+            committed: whether an open transaction ends the log.
         """
 
     def truncated(self, topic: str, read: Mapping[int, LogOffset]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Administration of Kafka with the Java client, for what kafka-python does not support.
+"""Administration of Kafka with the Java client, for options that kafka-python does not support.
 
 These are key stores in the formats JKS and PKCS12, Kerberos, OAuth, and options that only the Java
 client has.

@@ -1,4 +1,4 @@
-"""Options of Kafka's Java client, as settings have them, for the client of the tasks."""
+"""Translation of the options of Kafka's Java client, which settings contain, to kafka-python."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from stackcast.udfs.errors import KafkaError
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """Options of a fetching client.
+    """Options of a client that fetches records.
 
-    client: keyword arguments of kafka-python. wait_ms, least, most: of a fetch, as of Kafka's
-    fetch.max.wait.ms, fetch.min.bytes and max.partition.fetch.bytes. committed: leaves out records
-    of transactions that are not committed. patience: seconds without an answer until a task fails.
-    header: of records, the one that names their publisher; empty where none does.
+    Attributes:
+        client: keyword arguments of kafka-python.
+        wait_ms, least, most: Kafka's fetch.max.wait.ms, fetch.min.bytes and
+            max.partition.fetch.bytes.
+        committed: whether to omit records of transactions that are not committed.
+        patience: seconds without an answer until a task fails.
+        header: header that names the publisher of a record; empty if there is none.
     """
 
-    # Not to be printed: a password may be among them.
+    # Not printed, because it may contain a password.
     client: tuple[tuple[str, Any], ...] = field(repr=False)
     wait_ms: int = 500
     least: int = 1
@@ -35,7 +38,7 @@ def _checked(value: str) -> bool:
     return value != ""
 
 
-#: Java's name -> kafka-python's, and how its value is read.
+#: Name in Java -> name in kafka-python, and the conversion of the value.
 _CLIENT: dict[str, tuple[str, Callable[[str], Any]]] = {
     "bootstrap.servers": ("bootstrap_servers", str),
     "client.id": ("client_id", str),
@@ -54,7 +57,7 @@ _FETCH: dict[str, tuple[str, Callable[[str], Any]]] = {
     "max.partition.fetch.bytes": ("most", int),
     "isolation.level": ("committed", "read_committed".__eq__),
 }
-#: What a task does without, or does otherwise.
+#: Options that kafka-python does not need, or that are translated elsewhere.
 _NEEDLESS = {
     "max.poll.records",
     "fetch.max.bytes",
@@ -72,8 +75,8 @@ _JAAS = {part: re.compile(rf"\b{part}\s*=\s*{_WORD}") for part in ("username", "
 def reader_options(kafka: Mapping[str, str]) -> dict[str, str]:
     """Returns the options of Spark's Kafka connector, for reading.
 
-    A reader must not create the topic that it reads, which is the default of Kafka's client: a
-    topic that somebody deletes would exist again at once, with other partitions.
+    A reader must not create its topic, as Kafka's client does by default: a deleted topic would
+    exist again at once, with other partitions.
 
     Args:
         kafka: options of the Java client, by name.
@@ -84,19 +87,23 @@ def reader_options(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:
-    """Returns the options that a task fetches by.
+    """Return the options with which tasks fetch records.
 
-    kafka: options of the Java client, by name. header: as of `FetchOptions`. Raises KafkaError
-    CONNECTOR_USED, which names the option, if a task cannot apply it; Spark's connector can.
+    Args:
+        kafka: options of the Java client by name.
+        header: see `FetchOptions`.
+
+    Raises:
+        KafkaError: CONNECTOR_USED with an option that only the Java client supports.
     """
     client: dict[str, Any] = {}
     fetch: dict[str, Any] = {}
     for key, value in kafka.items():
-        table, found = (_CLIENT, client) if key in _CLIENT else (_FETCH, fetch)
+        table, options = (_CLIENT, client) if key in _CLIENT else (_FETCH, fetch)
         if key in table:
-            name, read = table[key]
+            name, convert = table[key]
             try:
-                found[name] = read(value)
+                options[name] = convert(value)
             except ValueError:
                 raise _not_fetched(key, f"is {value!r}, but must be a number") from None
         elif key not in _NEEDLESS:
@@ -105,7 +112,7 @@ def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:
         if f"{key}.location" in kafka and kafka.get(f"{key}.type", "JKS") != "PEM":
             raise _not_fetched(f"{key}.type", "must be PEM")
     if "ssl.keystore.location" in kafka:
-        # One file of PEM has both.
+        # A PEM file contains both.
         client["ssl_keyfile"] = client["ssl_certfile"]
     if kafka.get("security.protocol", "").startswith("SASL"):
         client |= _login(kafka)
@@ -119,8 +126,9 @@ def _login(kafka: Mapping[str, str]) -> dict[str, str]:
             "sasl.mechanism",
             f"is {mechanism}, but only {', '.join(sorted(_MECHANISMS))} are supported",
         )
-    found = {part: form.search(kafka.get("sasl.jaas.config", "")) for part, form in _JAAS.items()}
-    words = {part: re.sub(r"\\(.)", r"\1", match[1]) for part, match in found.items() if match}
+    jaas = kafka.get("sasl.jaas.config", "")
+    matches = {part: form.search(jaas) for part, form in _JAAS.items()}
+    words = {part: re.sub(r"\\(.)", r"\1", match[1]) for part, match in matches.items() if match}
     if len(words) < len(_JAAS):
         raise _not_fetched("sasl.jaas.config", "must contain a username and a password")
     return {f"sasl_plain_{part}": word for part, word in words.items()}

@@ -1,7 +1,7 @@
-"""Kafka as the jobs use it: the source of raw packets and the topic of dead letters.
+"""The topic of a stream as Spark reads it, and the topic for dead letters.
 
-One set of options (``spark.stackcast.kafka.*``) serves Spark's connector and the administrative
-client, which is the JVM's own, so TLS and SASL are configured once.
+The settings ``spark.stackcast.kafka.*`` are options of Kafka's Java client. They hold for Spark's
+connector, for tasks and for the administration of Kafka.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from stackcast.jobs.adapters.kafka.options import FetchOptions, fetch_of, reader
 from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.udfs.replay.offset_runs import SCHEMA, offset_runs
 
-#: Without a topic, or without enough replicas of it, a producer would wait for minutes: nothing
-#: that is written beside the frames is worth that.
+#: A producer waits for minutes by default if its topic is missing or has too few replicas. Dead
+#: letters must not delay frames for minutes.
 MAX_BLOCK_MS = 5000
 REQUEST_TIMEOUT_MS = 4000
 DELIVERY_TIMEOUT_MS = 6000
 
 
 def impatient(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options of a producer that gives up within seconds, where ``options`` set nothing
-    else.
+    """Return the options of a producer that gives up within seconds, unless they say otherwise.
 
-    Kafka refuses a delivery that may take less long than a request and the linger before it.
+    Kafka refuses a limit for deliveries that is shorter than a request and the linger before it.
+
+    Args:
+        options: options of the producer.
     """
     request = int(options.get("request.timeout.ms", REQUEST_TIMEOUT_MS))
     least = request + int(options.get("linger.ms", 0))
@@ -45,20 +47,31 @@ def impatient(options: Mapping[str, str]) -> dict[str, str]:
 
 
 class Topics(TopicLog):
-    """The topics of one deployment."""
+    """The topic of a stream, whose records Spark reads.
+
+    Args:
+        spark: session of the job.
+        settings: settings of the stream.
+
+    Attributes:
+        publishers: publisher that each record of the last read names, by partition and offset.
+    """
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         super().__init__(open_admin(spark, settings.kafka), settings)
         self._spark = spark
-        #: What the header says of each record, by partition and offset, as of `read_timed`.
         self.publishers: dict[tuple[int, int], str] = {}
 
     def stream(self, timestamps: bool = False, most: int | None = None) -> DataFrame:
-        """Raw packets as a stream: partition (int), offset (long), value (binary).
+        """Return the records as a stream, with one task per partition.
 
-        With ``timestamps`` also timestamp, the record's, and, where a header names publishers,
-        publisher (binary). A partition is the work of one task. A batch has so many records at
-        ``most``.
+        Args:
+            timestamps: whether to add the column timestamp.
+            most: maximum number of records per batch.
+
+        Returns:
+            Columns partition (int), offset (long) and value (binary), timestamp if it is requested,
+            and publisher (binary) if a header names it.
         """
         settings = self._settings
         reader = (
@@ -83,7 +96,7 @@ class Topics(TopicLog):
             columns.append("timestamp")
         if name := self._settings.publisher_header:
             named = functions.filter("headers", lambda header: header["key"] == functions.lit(name))
-            # As others read headers, the last of a name counts.
+            # The last header of a name is valid, as in other clients.
             last = functions.try_element_at(named, functions.lit(-1))["value"]
             columns.append(last.alias("publisher"))
         return columns
@@ -91,18 +104,23 @@ class Topics(TopicLog):
     def read_offsets(
         self, partition: int, from_: int, until: int, timestamps: bool = False
     ) -> DataFrame:
-        """The records of a partition from one offset up to another, as `read_spans`."""
+        """Return the records of a range of a partition, see `read_spans`."""
         return self.read_spans({partition: (from_, until)}, timestamps)
 
     def read_spans(
         self, spans: Mapping[int, tuple[int, int]], timestamps: bool = False
     ) -> DataFrame:
-        """The records of partitions from one offset up to another, with columns as of `stream`.
+        """Return the records of ranges, with the columns of `stream` and one task per partition.
 
-        They are read as the stream reads them: by tasks that fetch, or by Spark's connector.
-        Records that are gone are left out: look whether all are there. A partition is the work of
-        one task. Raises as `spans`, which tasks that fetch need once per call. Batches and slices
-        of the stream do not need it: they read what was planned, and end if it is gone.
+        Tasks or Spark's connector read them, as configured for the stream. Records that Kafka has
+        deleted are missing in the result, and the caller has to check for them.
+
+        Args:
+            spans: by partition, the first offset, and the offset after the last one.
+            timestamps: whether to add the column timestamp.
+
+        Raises:
+            KafkaError: see `spans`.
         """
         options = fetch_of(self._settings)
         if not isinstance(options, str):
@@ -128,12 +146,12 @@ class Topics(TopicLog):
     def _fetched(
         self, options: FetchOptions, spans: Mapping[int, tuple[int, int]], timestamps: bool
     ) -> DataFrame:
-        """Returns the records of `read_spans`, which tasks fetch."""
-        topic, there = self._settings.topic, self.spans() if spans else {}
+        """Return the records of `read_spans`, which tasks fetch."""
+        topic, available = self._settings.topic, self.spans() if spans else {}
         ranges = [
             Range(topic, partition, max(begin, first), min(until, end))
             for partition, (begin, until) in spans.items()
-            for first, end in [there.get(partition, (until, until))]
+            for first, end in [available.get(partition, (until, until))]
             if max(begin, first) < min(until, end)
         ]
         fields = [
@@ -155,11 +173,11 @@ class Topics(TopicLog):
         return numbers.mapInArrow(fetch, from_arrow_schema(pa.schema(fields)))
 
     def read_all(self) -> list[tuple[int, int, bytes]]:
-        """Every record of the raw topic, (partition, offset, value), brought to the driver."""
+        """Return all records as (partition, offset, value)."""
         return self.read_timed()[0]
 
     def read_timed(self) -> tuple[list[tuple[int, int, bytes]], list[int]]:
-        """As `read_all`, and the records' timestamps, microseconds since 1970."""
+        """Return all records, and their times in microseconds since 1970."""
         reader = self._spark.read.format("kafka").option("subscribe", self._settings.topic)
         rows = (
             reader.options(**self._options())
@@ -170,8 +188,7 @@ class Topics(TopicLog):
         return self._records(rows), rows.column("timestamp").cast("int64").to_pylist()
 
     def read_records(self, partition: int, from_: int, until: int) -> list[tuple[int, int, bytes]]:
-        """As `read_all`, the records from one offset of a partition up to another; `publishers`
-        are those of these alone."""
+        """Return the records of a range of a partition as (partition, offset, value)."""
         if from_ >= until:
             return []
         return self._records(self.read_offsets(partition, from_, until).toArrow())
@@ -181,33 +198,38 @@ class Topics(TopicLog):
         partitions, offsets, values = (rows.column(name).to_pylist() for name in names)
         records = [(p, o, v or b"") for p, o, v in zip(partitions, offsets, values, strict=True)]
         if self._settings.publisher_header:
-            told = rows.column("publisher").to_pylist()
+            names_of_publishers = rows.column("publisher").to_pylist()
             self.publishers = {
                 (p, o): name.decode("latin-1")
-                for p, o, name in zip(partitions, offsets, told, strict=True)
+                for p, o, name in zip(partitions, offsets, names_of_publishers, strict=True)
                 if name is not None
             }
         return records
 
     def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
-        """By partition, the offsets from one up to another that have a record: runs (from, until),
-        ascending."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        """Return by partition the runs of offsets that have a record, in ascending order.
+
+        Args:
+            spans: by partition, the first offset, and the offset after the last one.
+        """
+        runs: dict[int, list[tuple[int, int]]] = {}
         records = self.read_spans(spans).select("partition", "offset")
         rows = records.mapInArrow(offset_runs, from_arrow_schema(SCHEMA)).toArrow()
         for partition, start, until in sorted(zip(*rows.to_pydict().values(), strict=True)):
-            mine = found.setdefault(partition, [])
-            goes_on = mine and mine[-1][1] == start
-            mine.append((mine.pop()[0] if goes_on else start, until))
-        return found
+            runs_of_partition = runs.setdefault(partition, [])
+            continues = runs_of_partition and runs_of_partition[-1][1] == start
+            first = runs_of_partition.pop()[0] if continues else start
+            runs_of_partition.append((first, until))
+        return runs
 
     def write_dead_letters(self, letters: Sequence[dict[str, Any]]) -> None:
-        """Send dead letters: one JSON object a record.
+        """Write dead letters, one JSON object per record.
 
-        Keys: topic, partition, offset, index (of the message; null for a whole packet), reason,
-        length (bytes), sample (hexadecimal, the first bytes); field, if an attribute or a type of
-        message is at fault; text, if the sample is text; publisher, as the record names it, where
-        there are several.
+        Args:
+            letters: dead letters with the keys topic, partition, offset, index (of the message;
+                null for a whole packet), reason, length (bytes), sample (first bytes in
+                hexadecimal); field if an attribute or a message type is invalid; text if the
+                sample is text; publisher, as the record names it, if there are several.
         """
         settings = self._settings
         texts = [(json.dumps({"topic": settings.topic, **letter}),) for letter in letters]
