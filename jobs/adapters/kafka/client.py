@@ -1,8 +1,8 @@
 """A client that fetches ranges of offsets of partitions, for the tasks of a stream.
 
-kafka-python finds the leader of a partition, connects, secures the connection and words the
-requests; then the socket is ours, and an answer goes from it into one buffer and on into the kernel
-that reads records.
+kafka-python finds the leader of a partition, opens a secured connection and encodes the requests.
+After that, this client owns the socket, and receives each response into one buffer, from which a
+kernel reads the records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,21 +25,22 @@ from pyspark import TaskContext
 from stackcast.jobs.adapters.kafka.broker_client import BrokerClient, may_pass, raise_error
 from stackcast.jobs.adapters.kafka.options import FetchOptions
 from stackcast.jobs.adapters.kafka.private_names import detach_socket
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.record_batches import Aborted, Records, next_offset, read_records
 
 log = logging.getLogger(__name__)
 
-#: From 13 on, requests name topics by an id, which only the newest brokers know.
+#: From version 13 on, requests contain the id of a topic, which only new brokers know.
 _NEWEST = 12
 _WAITS = (0.05, 0.1, 0.2, 0.5, 1.0)
 _LARGEST = 1 << 31
 _LEAST = 1 << 16
-"""Bytes that are asked for at least."""
+"""Minimum size of a fetch in bytes."""
 _SHORTEST = 0.001
 _LONGEST = 1.0
-"""Seconds that a broker is asked to wait for a record."""
+"""Limits of the seconds for which a broker waits for a record."""
 
 _FINAL = (kafka_errors.OffsetOutOfRangeError, kafka_errors.CorruptRecordError)
 
@@ -83,30 +83,32 @@ class Reached:
 
 @functools.lru_cache(maxsize=4)
 def client_of(options: FetchOptions) -> Fetcher:
-    """Returns the client of this process, whose connections stay open from task to task."""
+    """Return the client of this process, whose connections stay open between tasks."""
     return Fetcher(options)
 
 
 class Fetcher:
-    """Fetches records; connections are made where they are needed. For one thread."""
+    """Fetches records, for one thread. It opens connections when it needs them."""
 
-    def __init__(self, options: FetchOptions) -> None:
+    def __init__(self, options: FetchOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
+        self._clock = clock
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._connections: dict[int, _Connection] = {}
-        #: Bytes that an offset took in the last piece.
+        #: Mean bytes per offset in the last response.
         self._sizes: dict[TopicPartition, float] = {}
 
     def batches(
         self, wanted: Range, reached: Reached | None = None, again: bool = False
     ) -> Iterator[Batch]:
-        """Yields the records in order.
+        """Yield the records of a range in order.
 
         Args:
-            wanted: records to fetch. A range without records, because they belong to aborted
-                transactions or were compacted away, yields nothing.
-            reached: gets the offset up to which was read, and the leader epoch.
-            again: an earlier try may have sent records that it read from the leader of the range.
+            wanted: the range. It yields nothing if its records belong to aborted transactions or
+                were removed by compaction.
+            reached: gets the offset of the next record, and the leader epoch.
+            again: whether an earlier attempt may have sent records that it read from the leader of
+                the range.
 
         Yields:
             The records.
@@ -123,41 +125,48 @@ class Fetcher:
     def follow(
         self, wanted: Range, seconds: float, again: bool, reached: Reached
     ) -> Iterator[Batch]:
-        """Yields records as they come, for so many seconds.
+        """Yield the records of a range as they arrive, for a limited time.
 
-        They are those of the range at most, and ``reached`` says how far they have come. It begins
-        at an offset of the range, with the epoch of the leader that had the records before it.
-        again: reads at least the records that are there now, since an earlier try may have sent
-        them; a broker that cannot be reached raises an error only then. Raises KafkaError as
-        `batches`.
+        Args:
+            wanted: the range.
+            seconds: time to wait for records.
+            again: whether to read at least the records that exist now, because an earlier attempt
+                may have sent them. Only then, an unreachable broker raises an error.
+            reached: progress, which begins at an offset of the range with the epoch of the leader
+                that had the records before it.
+
+        Raises:
+            KafkaError: see `batches`.
         """
-        ends, failures = time.monotonic() + seconds, 0
+        ends, failures = self._clock.monotonic() + seconds, 0
         least = wanted.until if again else wanted.first
         while reached.offset < wanted.until:
-            left = ends - time.monotonic()
-            if left < _SHORTEST and reached.offset >= least:
+            remaining = ends - self._clock.monotonic()
+            if remaining < _SHORTEST and reached.offset >= least:
                 return
             try:
-                found, end = self._fetch(wanted, reached, max(left, _SHORTEST))
+                records, end = self._fetch(wanted, reached, max(remaining, _SHORTEST))
             except (OSError, kafka_errors.KafkaError) as error:
                 if not _may_pass(error):
                     raise _refused(wanted, reached.offset, error) from error
                 self._forget(wanted)
                 reached.failure = repr(error)
-                if left < -self._options.patience:
+                if remaining < -self._options.patience:
                     raise unreachable(wanted, self._options.patience, repr(error)) from error
                 wait = _WAITS[min(failures, len(_WAITS) - 1)]
-                time.sleep(wait if reached.offset < least else max(0.0, min(wait, left)))
+                self._clock.sleep(
+                    wait if reached.offset < least else max(0.0, min(wait, remaining))
+                )
                 failures += 1
                 continue
             if again and _other_leader(wanted, reached):
                 reached.lost = True
                 return
             reached.failure, failures, least = "", 0, min(least, end)
-            if len(found.offset):
-                yield from found.batches(wanted.partition)
-            # A batch of Kafka's may go on beyond the range.
-            reached.offset = max(reached.offset, min(found.next, wanted.until))
+            if len(records.offset):
+                yield from records.batches(wanted.partition)
+            # A batch of Kafka may continue after the range.
+            reached.offset = max(reached.offset, min(records.next, wanted.until))
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -168,12 +177,12 @@ class Fetcher:
         failures, deadline = 0, self._deadline()
         while (offset := reached.offset) < wanted.until:
             try:
-                found, _ = self._fetch(wanted, reached)
+                records, _ = self._fetch(wanted, reached)
             except (OSError, kafka_errors.KafkaError) as error:
                 if not _may_pass(error):
                     raise _refused(wanted, offset, error) from error
                 self._forget(wanted)
-                if time.monotonic() > deadline:
+                if self._clock.monotonic() > deadline:
                     raise unreachable(wanted, self._options.patience, repr(error)) from error
                 wait = _WAITS[min(failures, len(_WAITS) - 1)]
                 failures += 1
@@ -182,34 +191,43 @@ class Fetcher:
                         "partition %d of %s, offset %d: %r; retrying in %.2f s",
                         *(wanted.partition, wanted.topic, offset, error, wait),
                     )
-                time.sleep(wait)
+                self._clock.sleep(wait)
                 continue
             if again and _other_leader(wanted, reached):
                 reached.lost = True
                 return
-            if found.next > offset:
-                reached.offset, failures, deadline = found.next, 0, self._deadline()
-            elif time.monotonic() > deadline:
+            if records.next > offset:
+                reached.offset, failures, deadline = records.next, 0, self._deadline()
+            elif self._clock.monotonic() > deadline:
                 raise KafkaError(
                     "BROKER_UNREACHABLE",
                     f"the batch was planned up to offset {wanted.until} of partition "
                     f"{wanted.partition} of topic {wanted.topic}, but its leader has no records "
                     f"from offset {offset} on: check that the brokers are in sync",
                 )
-            if len(found.offset):
-                yield found
+            if len(records.offset):
+                yield records
 
     def _deadline(self) -> float:
-        return time.monotonic() + self._options.patience
+        return self._clock.monotonic() + self._options.patience
 
     def _fetch(
         self, wanted: Range, reached: Reached, seconds: float | None = None
     ) -> tuple[Records, int]:
-        """Takes one piece, and asks for the next before it is read: the broker works meanwhile.
+        """Fetch records, and request the next ones before these are read.
 
-        seconds: how long the first record of it may be waited for; then the next is asked for where
-        it is there already. Returns the end of the partition, too. Raises OSError or an error of
-        kafka-python.
+        Args:
+            wanted: range of the records.
+            reached: progress in the range.
+            seconds: time to wait for the first record. In this case, the next records are only
+                requested if they exist. None waits as the options say.
+
+        Returns:
+            The records, and the end of the partition.
+
+        Raises:
+            OSError: the connection failed.
+            kafka.errors.KafkaError: the broker returned an error.
         """
         offset = reached.offset
         place = TopicPartition(wanted.topic, wanted.partition)
@@ -231,7 +249,7 @@ class Fetcher:
         except _DivergedError as diverged:
             if diverged.end < offset:
                 raise _truncated(wanted, diverged.end, offset) from diverged
-            # The log has no record of that epoch, and the same records.
+            # The log contains the same records, but none of this epoch.
             data, aborted, last = connection.fetch(piece(offset, wanted.until, NO_EPOCH))
         reached.epoch = epoch
         end = next_offset(data, offset, wanted.until)
@@ -240,19 +258,19 @@ class Fetcher:
             there = wanted.until if seconds is None else min(last, wanted.until)
             if end < there:
                 connection.ask(piece(end, there, epoch))
-        found = read_records(data, offset, wanted.until, aborted, self._options.header)
-        if len(data) and found.next <= offset:
-            # A broker sends one whole batch at least.
+        records = read_records(data, offset, wanted.until, aborted, self._options.header)
+        if len(data) and records.next <= offset:
+            # A broker sends at least one complete batch.
             raise KafkaError(
                 "RECORDS_DAMAGED",
                 f"partition {wanted.partition} of topic {wanted.topic} has a record batch with a "
                 f"wrong length at offset {offset}: check the disk of the broker",
                 offset=offset,
             )
-        return found, last
+        return records, last
 
     def _most(self, place: TopicPartition, offsets: int) -> int:
-        """Returns how many bytes to ask for: what so many offsets will likely take."""
+        """Return the bytes to request for this number of offsets."""
         if place not in self._sizes:
             return self._options.most
         likely = _LEAST + int(1.25 * self._sizes[place] * offsets)
@@ -273,9 +291,9 @@ class Fetcher:
             return node, epoch
 
     def _forget(self, wanted: Range) -> None:
-        """Drops the leader of a partition, its connection, and all who would use that."""
+        """Forget the leader of a partition, its connection, and other partitions that use it."""
         node, _ = self._leaders.pop(TopicPartition(wanted.topic, wanted.partition), (None, 0))
-        self._leaders = {place: held for place, held in self._leaders.items() if held[0] != node}
+        self._leaders = {p: leader for p, leader in self._leaders.items() if leader[0] != node}
         if node in self._connections:
             self._connections.pop(node).close()
 
@@ -289,10 +307,16 @@ class _DivergedError(Exception):
 
 
 class _Piece(NamedTuple):
-    """A piece of a partition to ask a broker for: from an offset on, so many bytes at most unless
-    the first batch has more. It answers when it has the least, or has waited.
+    """A part of a partition that a broker is asked for.
 
-    epoch: of the leader. last_epoch: of the leader that had all before the offset, or `NO_EPOCH`.
+    Attributes:
+        place: the partition.
+        offset: first offset.
+        epoch: epoch of the leader.
+        last_epoch: epoch of the leader that had all records before ``offset``, or `NO_EPOCH`.
+        most: maximum size in bytes, unless the first batch is larger.
+        wait_ms: time for which the broker waits until it has ``least`` bytes.
+        least: minimum size in bytes.
     """
 
     place: TopicPartition
@@ -305,7 +329,7 @@ class _Piece(NamedTuple):
 
 
 class _Connection:
-    """One connection to a broker, which has one request at a time."""
+    """A connection to a broker with one request at a time."""
 
     def __init__(self, options: FetchOptions, connection: Any) -> None:
         self._options = options
@@ -324,9 +348,9 @@ class _Connection:
         self._socket.close()
 
     def ask(self, piece: _Piece) -> None:
-        """Sends a request, whose answer `fetch` of the same piece takes."""
+        """Send a request. `fetch` of the same piece receives the response."""
         if self._asked is not None:
-            # Whoever asked for that has given up.
+            # The caller has given up on that request.
             self._answer()
         version = self._version
         part = FetchRequest.FetchTopic.FetchPartition(
@@ -358,30 +382,32 @@ class _Connection:
         self._asked = piece, request
 
     def fetch(self, piece: _Piece) -> tuple[NDArray[np.uint8], list[Aborted], int]:
-        """Returns what the broker has from an offset on, good until the next answer; transactions
-        to leave out; and the end of the partition."""
+        """Fetch a piece.
+
+        Returns:
+            The record batches, which are valid until the next response, the aborted transactions,
+            and the end of the partition.
+        """
         if self._asked is None or self._asked[0][:4] != piece[:4]:
             self.ask(piece)
         response = self._answer()
-        if error := getattr(response, "error_code", 0):
-            raise kafka_errors.for_code(error)()
-        found = response.responses[0].partitions[0]
-        if found.error_code:
-            raise kafka_errors.for_code(found.error_code)()
-        diverging = getattr(found, "diverging_epoch", None)
+        raise_error(getattr(response, "error_code", 0))
+        partition = response.responses[0].partitions[0]
+        raise_error(partition.error_code)
+        diverging = getattr(partition, "diverging_epoch", None)
         if diverging is not None and diverging.end_offset >= 0:
             raise _DivergedError(diverging.end_offset)
-        records = np.frombuffer(found.records or b"", np.uint8)
+        records = np.frombuffer(partition.records or b"", np.uint8)
         aborted = [
-            Aborted(each.producer_id, each.first_offset)
-            for each in found.aborted_transactions or []
+            Aborted(transaction.producer_id, transaction.first_offset)
+            for transaction in partition.aborted_transactions or []
         ]
         if self._options.committed:
-            return records, aborted, found.last_stable_offset
-        return records, [], found.high_watermark
+            return records, aborted, partition.last_stable_offset
+        return records, [], partition.high_watermark
 
     def _answer(self) -> Any:
-        """Receives the answer to what was asked."""
+        """Receive the response to the last request."""
         assert self._asked is not None
         (_, request), self._asked = self._asked, None
         size = int.from_bytes(self._receive(4))
@@ -395,33 +421,33 @@ class _Connection:
 
     def _receive(self, size: int) -> memoryview:
         if len(self._buffer) < size:
-            # A new one, since records of the old one may still be read.
+            # The old buffer may contain records that are still read.
             self._buffer = bytearray(max(size, 2 * len(self._buffer)))
-        whole = memoryview(self._buffer)[:size]
-        left = whole
-        while left:
-            count = self._socket.recv_into(left)
+        content = memoryview(self._buffer)[:size]
+        missing = content
+        while missing:
+            count = self._socket.recv_into(missing)
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
-            left = left[count:]
-        return whole
+            missing = missing[count:]
+        return content
 
 
 class _Answer:
-    """A buffer as kafka-python's decoders read it, which hands on large pieces uncopied."""
+    """A buffer for the decoders of kafka-python that returns large pieces without a copy."""
 
     def __init__(self, content: memoryview) -> None:
         self._content = content
-        self._at = 0
+        self._position = 0
 
     def read(self, size: int | None = None) -> Any:
-        end = len(self._content) if size is None else self._at + size
-        part = self._content[self._at : end]
-        self._at = end
+        end = len(self._content) if size is None else self._position + size
+        part = self._content[self._position : end]
+        self._position = end
         return part if len(part) > 1024 else bytes(part)
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
 
 def runs_again() -> bool:
@@ -431,7 +457,7 @@ def runs_again() -> bool:
 
 
 def _other_leader(wanted: Range, reached: Reached) -> bool:
-    """Returns whether another broker than that of the range has become leader, as far as known."""
+    """Return whether the partition is known to have another leader than that of the range."""
     return NO_EPOCH not in (wanted.epoch, reached.epoch) and reached.epoch != wanted.epoch
 
 
