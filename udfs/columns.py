@@ -1,24 +1,18 @@
-"""Spark's side of the delivery, one pass over Arrow batches of Kafka records, and of rules over any
-DataFrame.
+"""Functions for columns and rows of Spark: rules on any DataFrame, and work on the executors.
 
-The only module of `udfs` that imports pyspark. `deliver` runs inside ``mapInArrow``: it decodes,
-matches, frames and hands the frames to a sink, and yields what the driver must record about it,
-never the frames themselves.
+The only module of `udfs` that imports pyspark.
 """
 
 from __future__ import annotations
 
-import gc
 import uuid
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -31,14 +25,11 @@ from pyspark.sql.types import (
 
 from stackcast.udfs.delivery import compiled_mark
 from stackcast.udfs.delivery.frame_headers import StacksHandle
-from stackcast.udfs.delivery.plan import Plan, PlanHandle
-from stackcast.udfs.delivery.sink import EntrySinks, Opener, Sink
+from stackcast.udfs.delivery.plan import PlanHandle
 from stackcast.udfs.delivery.task import Task
-from stackcast.udfs.delivery.told import Telling
 from stackcast.udfs.errors import SubscriptionError
 from stackcast.udfs.filters.row_matcher import RowMatcher, read_rules
 from stackcast.udfs.filters.subscriptions import Subscription
-from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.record_batches import next_offset, read_records
 from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.trees.header_stacks import warm_up
@@ -52,140 +43,6 @@ _MATCHERS: dict[tuple[str, pa.Schema], RowMatcher] = {}
 _MOST_MATCHERS = 8
 _MOST_WARNINGS = 20
 """Warnings of rules that a call shows."""
-
-Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
-
-#: Columns of a task's report. ``kind`` says which columns a row fills:
-#: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
-#: ``part`` of a ``delivery`` by a ``publisher``, which is a sender by number, if there are several;
-#: its receivers, if the plan came without it), ``reason`` (how many dead letters), ``dead`` (how
-#: many records are dead as a whole, and how many of these, ``length``, begin with the byte that
-#: most of them begin with, ``sample``), ``sample`` (one dead letter, cut to its first bytes, the
-#: ``field`` at fault, and the ``sender`` that it names; of a ``partition`` it is the host of the
-#: ingress, if all entered by one), ``state`` (what rules with state keep of a partition) and
-#: ``told`` (how far hosts were told of one, JSON of
-#: `stackcast.udfs.delivery.told.Told`).
-REPORT = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("partition", pa.int32()),
-        ("from_offset", pa.int64()),
-        ("until_offset", pa.int64()),
-        ("first_sequence", pa.int64()),
-        ("last_sequence", pa.int64()),
-        ("packets", pa.int64()),
-        ("read_bytes", pa.int64()),
-        ("messages", pa.int64()),
-        ("matched", pa.int64()),
-        ("frames", pa.int64()),
-        ("bytes", pa.int64()),
-        ("datagram_bytes", pa.int64()),
-        ("publisher", pa.int32()),
-        ("delivery", pa.int32()),
-        ("part", pa.int32()),
-        ("receivers", pa.list_(pa.string())),
-        ("receiver_set", pa.list_(pa.string())),
-        ("reason", pa.string()),
-        ("field", pa.string()),
-        ("sender", pa.string()),
-        ("count", pa.int64()),
-        ("message_index", pa.int32()),
-        ("length", pa.int32()),
-        ("sample", pa.binary()),
-        ("cells", pa.binary()),
-        ("told", pa.string()),
-    ]
-)
-
-
-def deliver(
-    plan: PlanHandle,
-    header_stacks: StacksHandle,
-    topic: Topic,
-    open_sink: Opener | Callable[[], Sink],
-    samples: int,
-    carried: Mapping[int, bytes] | None = None,
-    telling: Telling | None = None,
-    source: Source = iter,
-    at_once: bool = False,
-) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
-    """Returns a function for ``mapInArrow`` over columns partition (int32), offset (int64), value
-    (binary), or over what ``source`` makes these of.
-
-    ``header_stacks`` serve receiver sets that the plan came without: of these, the task works out
-    what its records use. Every record of a batch is decoded, matched, framed and sent before the
-    next batch is taken; the sink is flushed before the task ends, so that a finished task means
-    frames handed over; ``at_once``, after each batch too. At most ``samples`` dead letters a task
-    are reported with their bytes; all are counted. ``open_sink``: an `Opener` where the plan has
-    several publishers, or ingresses.
-
-    If rules keep state, a partition must be the work of one task, in the order of its offsets;
-    ``carried`` is the state before, by partition, as the rows of kind ``state`` gave it. Where
-    messages have no clock, a column timestamp (microseconds) must be there too.
-
-    Where switches match, frames are counted and not sent. Where the plan has summaries, they leave
-    at the end of the task, for whom ``telling`` says, which
-    ``source`` may share: by default for all.
-    """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sink = EntrySinks(plan.value, open_sink)
-        try:
-            ingress = _ingress(plan.value, open_sink)
-            task = Task(plan.value, header_stacks, topic, samples, carried or {}, telling, ingress)
-            for batch in source(batches):
-                frames = task.add(batch)
-                if plan.value.host_packets is None:
-                    sink.send(frames.data, frames.offsets, frames.template)
-                if at_once:
-                    sink.flush()
-            summaries = task.summaries()
-            if summaries is not None:
-                sink.send(*summaries)
-            sink.flush()
-        finally:
-            sink.close()
-        yield from _report(task)
-        if TaskContext.get() is not None:
-            _freeze(plan.value)
-
-    return run
-
-
-def _ingress(plan: Plan, open_sink: Any) -> str:
-    """Returns the host by whose link all enters that this process sends, by its place."""
-    ingresses = () if plan.publishers is None else plan.publishers.ingresses
-    return str(open_sink.ingress()) if ingresses else ""
-
-
-_FROZEN: list[weakref.ref[Plan]] = []
-
-
-def _freeze(plan: Plan) -> None:
-    """Takes what stands once a worker has used a plan out of Python's collection of garbage.
-
-    Spark's daemon collects after each task, and would pass over all modules, kernels and the plan
-    each time: 70 to 120 ms.
-    """
-    if not _FROZEN or _FROZEN[0]() is not plan:
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-        _FROZEN[:] = [weakref.ref(plan)]
-
-
-def _report(task: Task) -> Iterator[pa.RecordBatch]:
-    totals = task.totals()
-    if totals:
-        yield pa.RecordBatch.from_pylist(totals, schema=REPORT)
-    templates = task.templates()
-    count = len(templates["delivery"])
-    if count:
-        columns = templates | {"kind": pa.repeat(pa.scalar("template"), count)}
-        yield pa.RecordBatch.from_arrays(
-            [columns.get(field.name, pa.nulls(count, field.type)) for field in REPORT],
-            schema=REPORT,
-        )
 
 
 Rules: TypeAlias = Iterable[Subscription | Mapping[str, Any] | Row] | DataFrame | pd.DataFrame
@@ -364,7 +221,7 @@ def _matcher(name: str, fields: pa.Schema, rules: Sequence[Subscription]) -> Row
     return _MATCHERS[name, fields]
 
 
-#: Columns of `deliver`, and those that some plans need.
+#: Columns of records, and those that some plans need.
 _NO_RECORDS = pa.schema(
     [
         ("partition", pa.int32()),

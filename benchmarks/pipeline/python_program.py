@@ -19,8 +19,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.pipeline.program import Look, Order, Program, own_output, sending
-from stackcast.jobs.adapters.kafka.client import Range, client_of
+from stackcast.jobs.adapters.kafka.client import client_of
 from stackcast.jobs.adapters.kafka.options import fetch_options
+from stackcast.jobs.adapters.kafka.ranges import Range
 from stackcast.jobs.adapters.wire import open_sink, sink_options
 from stackcast.udfs.delivery.task import Task
 from stackcast.udfs.messages.sequence import Topic

@@ -19,9 +19,11 @@ from pyspark.sql.types import StructType
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, World
 from benchmarks.support.results import Lines
+from stackcast.jobs.adapters.kafka.broker_source import BrokerSource
 from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
-from stackcast.jobs.adapters.stream.input import ByTasks, records_of
+from stackcast.jobs.adapters.stream.input import ByTasks
+from stackcast.jobs.adapters.stream.spark_input import records_of
 
 #: Records of a batch, batches that are not looked at, and those that are.
 BATCH, WARM, BATCHES, ROUNDS = 200, 20, 100, 2
@@ -71,14 +73,15 @@ def run(world: World, lines: Lines) -> None:
     topic = world.topic(MAIN.packets(world), _LAST)
     kafka = {"kafka.bootstrap.servers": world.servers, "subscribe": topic}
     kafka |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(BATCH)}
-    fetching = fetch_options({"bootstrap.servers": world.servers})
+    source = BrokerSource(fetch_options({"bootstrap.servers": world.servers}))
+    engine = SparkEngine(spark)
     seen: list[tuple[int, int]] = []
 
     def ours(batch: DataFrame, _: int) -> None:
-        records = records_of(batch, fetching, {})
+        records = records_of(batch, engine, source)
         assert isinstance(records, ByTasks)
         ranges = [(r.first, r.until) for r in records.ranges]
-        seen.extend(SparkEngine(spark).run(ranges.__getitem__, len(ranges)))
+        seen.extend(engine.run(ranges.__getitem__, len(ranges)))
 
     def theirs(batch: DataFrame, _: int) -> None:
         seen.extend((row.first, row.end) for row in batch.collect())

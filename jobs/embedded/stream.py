@@ -150,7 +150,7 @@ def drain(
             return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
 
         lifecycle.run(query, drained, delivery.last_batch.check)
-        delivery.tell_rest()
+        delivery.flush_summaries()
     return publishing.result(), "realtime" if isinstance(query, Slices) else "microbatch"
 
 

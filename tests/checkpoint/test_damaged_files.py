@@ -13,9 +13,9 @@ from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.checkpoint.reports import Report, Reports
-from stackcast.jobs.adapters.checkpoint.told import ToldHosts
+from stackcast.jobs.adapters.checkpoint.summary_progress import SummaryProgressStore
 from stackcast.lab.up.broker import Broker
-from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.errors import StackcastError
 
 pytestmark = pytest.mark.integration
@@ -72,8 +72,8 @@ def same(ran: Deployment, tmp_path: Path) -> Deployment:
     # As a crash leaves one.
     left = Report(f"stackcast-{'0' * 8}", 0, {})
     Reports(ran.spark, made.settings.checkpoint).put(left)
-    told = {0: Told(7, 0, {}, {}), 1: Told(7, 0, {}, {})}
-    ToldHosts(ran.spark, made.settings.checkpoint).put(made.committed(), told)
+    told = {0: SummaryProgress(7, 0, {}, {}), 1: SummaryProgress(7, 0, {}, {})}
+    SummaryProgressStore(ran.spark, made.settings.checkpoint).put(made.committed(), told)
     return made
 
 

@@ -26,7 +26,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.deliver import deliver
 from stackcast.udfs.delivery.plan import Compilation, Planner
 from stackcast.udfs.errors import MessageError
 from stackcast.udfs.filters.advertisements import Advertisement

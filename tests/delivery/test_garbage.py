@@ -25,7 +25,7 @@ from delivery_cases import (
     message,
 )
 
-from stackcast.udfs import columns
+from stackcast.udfs.delivery import deliver as delivering
 from stackcast.udfs.delivery.plan import Planner
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.readers import Packets
@@ -44,7 +44,7 @@ def as_before() -> Iterator[None]:
     gc.unfreeze()
     gc.collect()
     yield
-    columns._FROZEN.clear()
+    delivering._FROZEN.clear()
     gc.freeze()
 
 
@@ -52,15 +52,15 @@ def as_before() -> Iterator[None]:
 def test_a_plan_is_taken_out_of_collection_once_and_the_one_before_can_be_freed():
     first: Any = Plan()
     first.self = first
-    columns._freeze(first)
+    delivering._freeze(first)
     kept = gc.get_freeze_count()
     assert kept > 10_000
     later = [[] for _ in range(1000)]
-    columns._freeze(first)
+    delivering._freeze(first)
     assert gc.get_freeze_count() <= kept
     second: Any = Plan()
     del first
-    columns._freeze(second)
+    delivering._freeze(second)
     assert gc.get_freeze_count() > kept - 10_000
     assert not [each for each in gc.get_objects() if isinstance(each, Plan)], later
     # A circle is freed by collection alone.
@@ -79,8 +79,8 @@ def test_a_plan_that_is_used_no_more_is_freed_without_collection():
         gc.disable()
         for _ in range(2):
             plan, stacks = handle(compilation.plan), handle(compilation.header_stacks)
-            list(columns.deliver(plan, stacks, TOPIC, ListSink, 10)(batches_of(rows, [], False)))
-            columns._freeze(plan.value)
+            list(delivering.deliver(plan, stacks, TOPIC, ListSink, 10)(batches_of(rows, [], False)))
+            delivering._freeze(plan.value)
             used = weakref.ref(plan.value), weakref.ref(plan.value.headers)
             del plan
             assert [each() for each in used] == [None, None]

@@ -36,7 +36,7 @@ from hypothesis import strategies as st
 from lossy_network import summary_bytes
 
 from stackcast.lab.fabric.hosts import udp_payload
-from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.deliver import deliver
 from stackcast.udfs.delivery.plan import Compilation, Planner
 from stackcast.udfs.errors import MessageError
 from stackcast.udfs.filters.meaning.evaluate import matches

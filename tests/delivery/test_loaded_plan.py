@@ -22,7 +22,8 @@ from delivery_cases import (
     handle,
 )
 
-from stackcast.udfs.columns import deliver, loaded
+from stackcast.udfs.columns import loaded
+from stackcast.udfs.delivery.deliver import deliver
 from stackcast.udfs.delivery.plan import Planner
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.attributes.registry import Registry, attribute

@@ -40,7 +40,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.udfs.columns import REPORT, deliver
+from stackcast.udfs.delivery.deliver import REPORT, deliver
 from stackcast.udfs.delivery.plan import Addressing, Compilation, Planner
 from stackcast.udfs.delivery.task import SAMPLE_BYTES
 from stackcast.udfs.errors import MessageError, NetworkError, StreamError

@@ -36,7 +36,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackcast.lab.fabric.hosts import udp_payload
-from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.deliver import deliver
 from stackcast.udfs.delivery.plan import Compilation, Planner
 from stackcast.udfs.errors import MessageError, NetworkError
 from stackcast.udfs.filters.advertisements import Advertisement

@@ -11,6 +11,7 @@ import json
 import pickle
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,11 +37,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackcast.lab.fabric.hosts import udp_payload
-from stackcast.udfs.columns import deliver
 from stackcast.udfs.delivery import receiver_summaries
+from stackcast.udfs.delivery.deliver import deliver
 from stackcast.udfs.delivery.plan import Compilation, Planner
 from stackcast.udfs.delivery.receiver_summaries import ENOUGH, MOST
-from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.delivery.summary_progress import (
+    SummaryAssignment,
+    SummaryChannel,
+    SummaryProgress,
+)
 from stackcast.udfs.filters.subscriptions import Subscription
 from stackcast.udfs.messages.readers import Packets
 from stackcast.udfs.messages.reference import build_packet
@@ -69,36 +74,55 @@ def run(
     compilation: Compilation,
     rows: Sequence[Row],
     cuts: Sequence[int] = (),
-    telling: Telling | None = None,
+    assignment: SummaryAssignment | None = None,
 ) -> tuple[list[bytes], dict[tuple[str, bytes], Summary]]:
     """Frames of notifications, and the summaries by host and session."""
-    notifications, told = bytes_of(compilation, rows, cuts, telling)
-    return notifications, {key: unpack(datagram) for key, datagram in told.items()}
+    return run_and_read(compilation, rows, cuts, assignment)[:2]
+
+
+def run_and_read(
+    compilation: Compilation,
+    rows: Sequence[Row],
+    cuts: Sequence[int] = (),
+    assignment: SummaryAssignment | None = None,
+    claims: Sequence[int] = (),
+) -> tuple[list[bytes], dict[tuple[str, bytes], Summary], dict[int, SummaryProgress]]:
+    """Frames of notifications, summaries by host and session, and the progress after them."""
+    notifications, datagrams, progress = bytes_of(compilation, rows, cuts, assignment, claims)
+    return notifications, {key: unpack(each) for key, each in datagrams.items()}, progress
 
 
 def bytes_of(
     compilation: Compilation,
     rows: Sequence[Row],
     cuts: Sequence[int] = (),
-    telling: Telling | None = None,
-) -> tuple[list[bytes], dict[tuple[str, bytes], bytes]]:
-    """Frames of notifications, and the datagrams of summaries by host and session."""
+    assignment: SummaryAssignment | None = None,
+    claims: Sequence[int] = (),
+) -> tuple[list[bytes], dict[tuple[str, bytes], bytes], dict[int, SummaryProgress]]:
+    """As `run_and_read`, with the datagrams of the summaries."""
     sink = ListSink()
+    assignment = assignment or SummaryAssignment({})
+
+    def source(batches: Any, channel: SummaryChannel) -> Any:
+        for partition in claims:
+            channel.claim(partition)
+        return batches
+
     task = deliver(
         handle(compilation.plan),
         handle(compilation.header_stacks),
         TOPIC,
         lambda: sink,
         100,
-        telling=telling,
+        assignment=assignment,
+        source=source,
     )
     report = [row for batch in task(batches_of(rows, cuts, False)) for row in batch.to_pylist()]
-    if telling is not None:
-        telling.told |= {
-            row["partition"]: Told.unpacked(json.loads(row["told"]))
-            for row in report
-            if row["kind"] == "told"
-        }
+    progress = dict(assignment.progress) | {
+        row["partition"]: SummaryProgress.unpacked(json.loads(row["progress"]))
+        for row in report
+        if row["kind"] == "summaries"
+    }
     last = [port_of(frame) == PORT for frame in sink.frames]
     assert last == sorted(last), "summaries leave after the notifications"
     summaries = {}
@@ -107,7 +131,7 @@ def bytes_of(
         (host,) = MODEL.deliver("feed1", labels(frame)).hosts
         assert (host, summary[:10]) not in summaries
         summaries[host, summary[:10]] = summary
-    return [frame for frame in sink.frames if port_of(frame) != PORT], summaries
+    return [frame for frame in sink.frames if port_of(frame) != PORT], summaries, progress
 
 
 def labels(frame: bytes) -> list[int]:
@@ -175,9 +199,8 @@ def test_ranges_follow_each_other_where_offsets_have_a_hole():
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
     compilation = compilation_of([Subscription("s", "h3", "stock == GOOGL")])
     _, first = run(compilation, [(0, 5, packet), (0, 7, packet)])
-    _, second = run(
-        compilation, [(0, 9, packet)], telling=Telling({0: Told.all(8), 3: Told.all(100)})
-    )
+    before = {0: SummaryProgress.complete(8), 3: SummaryProgress.complete(100)}
+    _, second = run(compilation, [(0, 9, packet)], assignment=SummaryAssignment(before))
     (one,), (other,) = first.values(), second.values()
     assert one.until == 8 << OFFSET_SHIFT == other.from_
     assert other.until == 10 << OFFSET_SHIFT
@@ -185,7 +208,7 @@ def test_ranges_follow_each_other_where_offsets_have_a_hole():
 
 @examples(40)
 @given(st.lists(st.tuples(scenes(), st.booleans()), min_size=1, max_size=4))
-def test_where_not_all_are_told_a_batch_tells_who_is_owed_enough_and_ranges_leave_no_hole(
+def test_a_batch_sends_summaries_to_hosts_with_enough_notifications_and_ranges_leave_no_gap(
     batches: list[tuple[tuple[list[Subscription], list[Row]], bool]],
 ):
     subscriptions = batches[0][0][0]
@@ -193,18 +216,18 @@ def test_where_not_all_are_told_a_batch_tells_who_is_owed_enough_and_ranges_leav
     named = {host for receivers in compilation.receivers for host in receivers}
     ends: dict[int, int] = {}
     reached: dict[tuple[str, bytes], int] = {}
-    #: Of notifications that hosts were not told of yet: sequence numbers and messages.
+    #: Sequence numbers and messages of notifications that no summary has announced yet.
     waiting: defaultdict[tuple[str, bytes], dict[int, int]] = defaultdict(dict)
-    told: dict[int, Told] = {}
+    progress: dict[int, SummaryProgress] = {}
     for (_, scene), everyone in batches:
         # Later batches are of later offsets.
         rows = [(p, ends.get(p, 0) + offset, value) for p, offset, value in scene]
         before = dict(ends)
         for p, offset, _ in rows:
             ends[p] = max(ends.get(p, 0), offset + 1)
-        telling = Telling({p: told.get(p, Told.all(before.get(p, 0))) for p in ends}, everyone)
-        frames, summaries = run(compilation, rows, telling=telling)
-        told = telling.told
+        known = {p: progress.get(p, SummaryProgress.complete(before.get(p, 0))) for p in ends}
+        assignment = SummaryAssignment(known, everyone)
+        frames, summaries, progress = run_and_read(compilation, rows, assignment=assignment)
         for pair, mine in owed(frames).items():
             waiting[pair] |= mine
         due = {pair for pair, mine in waiting.items() if len(mine) >= ENOUGH}
@@ -219,43 +242,43 @@ def test_where_not_all_are_told_a_batch_tells_who_is_owed_enough_and_ranges_leav
             these = {host for host, s in summaries if s == session}
             enough = {host for host, s in due if s == session}
             assert these == (named if everyone or len(enough) >= MOST * len(named) else enough)
-            assert told[p].whole == (these == named)
+            assert progress[p].is_complete == (these == named)
 
 
-def test_so_many_who_wait_that_they_would_weigh_on_each_batch_are_told_at_once(monkeypatch):
+def test_if_too_many_hosts_have_pending_notifications_they_get_summaries_at_once(monkeypatch):
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
     rules = [Subscription(f"s{host}", host, "stock == GOOGL") for host in HOSTS[:3]]
     rules += [Subscription(f"n{host}", host, "stock == AAAA") for host in HOSTS[3:8]]
-    for most, told in ((3, set()), (2, set(HOSTS[:3]))):
-        monkeypatch.setattr(receiver_summaries, "MOST_WAITING", most)
-        telling = Telling({0: Told.all(5)}, everyone=False)
-        _, summaries = run(compilation_of(rules), [(0, 7, packet)], telling=telling)
-        assert {host for host, _ in summaries} == told
+    assignment = SummaryAssignment({0: SummaryProgress.complete(5)}, everyone=False)
+    for most, informed in ((3, set()), (2, set(HOSTS[:3]))):
+        monkeypatch.setattr(receiver_summaries, "MOST_PENDING", most)
+        _, summaries = run(compilation_of(rules), [(0, 7, packet)], assignment=assignment)
+        assert {host for host, _ in summaries} == informed
 
 
-def test_a_partition_that_stands_still_is_told_to_whom_it_was_not():
+def test_hosts_that_lack_a_summary_of_an_idle_partition_get_one():
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
     rules = [Subscription(f"s{n}", host, "stock == GOOGL") for n, host in enumerate(("h1", "h2"))]
     rules += [Subscription(f"n{n}", host, "stock == AAAA") for n, host in enumerate(("h3", "h4"))]
     compilation = compilation_of(rules)
-    telling = Telling({0: Told.all(5)}, everyone=False)
+    assignment = SummaryAssignment({0: SummaryProgress.complete(5)}, everyone=False)
     rows = [(0, offset, packet) for offset in range(7, 7 + ENOUGH)]
     until = 7 + ENOUGH
-    _, summaries = run(compilation, rows[:-1], telling=telling)
-    assert not summaries and telling.told[0].owed.keys() == {"h1", "h2"}
-    _, summaries = run(compilation, rows[-1:], telling=Telling(telling.told, everyone=False))
+    _, summaries, progress = run_and_read(compilation, rows[:-1], assignment=assignment)
+    assert not summaries and progress[0].pending.keys() == {"h1", "h2"}
+    assignment = SummaryAssignment(progress, everyone=False)
+    _, summaries = run(compilation, rows[-1:], assignment=assignment)
     assert {host for host, _ in summaries} == {"h1", "h2"}
-    telling = Telling({0: Told(until, 5, {until: ["h1", "h2"]}, {})})
+    progress = {0: SummaryProgress(until, 5, {until: ["h1", "h2"]}, {})}
     for everyone, hosts in ((False, set()), (True, {"h3", "h4"}), (True, set())):
-        telling = Telling(telling.told, everyone)
-        telling.reads(0)
-        telling.reads(1)  # of which nobody knows anything
-        _, summaries = run(compilation, [], telling=telling)
+        assignment = SummaryAssignment(progress, everyone)
+        # The progress of partition 1 is unknown.
+        _, summaries, progress = run_and_read(compilation, [], (), assignment, claims=[0, 1])
         assert {host for host, _ in summaries} == hosts
         for summary in summaries.values():
             span = summary.from_ >> OFFSET_SHIFT, summary.until >> OFFSET_SHIFT
             assert (*span, summary.notifications, summary.digest) == (5, until, 0, 0)
-    assert telling.told == {0: Told.all(until)}
+    assert progress == {0: SummaryProgress.complete(until)}
 
 
 def test_summaries_change_no_notification_and_leave_by_another_port():
@@ -280,8 +303,8 @@ def test_with_a_key_each_summary_has_a_tag_of_its_host_behind_it_and_all_else_is
     with_key, without = (compilation_of(subscriptions, key) for key in (KEY, None))
     if ahead:
         with_key, without = complete(with_key), complete(without)
-    frames, signed = bytes_of(with_key, rows)
-    plain_frames, bare = bytes_of(without, rows)
+    frames, signed, _ = bytes_of(with_key, rows)
+    plain_frames, bare, _ = bytes_of(without, rows)
     assert frames == plain_frames
     assert {key: datagram[:52] for key, datagram in signed.items()} == bare
     for (host, _), datagram in signed.items():
@@ -306,7 +329,7 @@ def test_a_host_that_nothing_leads_to_costs_the_others_no_summary():
     planner = Planner(Packets(ITCH), addressing, summary_key=KEY)
     compilation = planner.plan(subscriptions, cut, TREES, VERSIONS)
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
-    _, summaries = bytes_of(compilation, [(0, 1, packet)])
+    _, summaries, _ = bytes_of(compilation, [(0, 1, packet)])
     (((host, _), summary),) = summaries.items()
     assert host == "h4" and HostKeys([KEY.for_host("h4")]).proves(summary)
 

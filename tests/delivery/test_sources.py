@@ -36,7 +36,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.udfs.columns import deliver
+from stackcast.udfs.delivery.deliver import deliver
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.delivery.plan import Compilation, Planner
 from stackcast.udfs.errors import MessageError, StreamError

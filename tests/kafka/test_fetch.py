@@ -18,8 +18,9 @@ from kafka.admin import NewTopic
 from secured_broker import SecuredBroker
 
 from stackcast.jobs.adapters.kafka import client
-from stackcast.jobs.adapters.kafka.client import Fetcher, Range, Reached
+from stackcast.jobs.adapters.kafka.client import Fetcher
 from stackcast.jobs.adapters.kafka.options import FetchOptions, fetch_options
+from stackcast.jobs.adapters.kafka.ranges import FetchProgress, Range
 from stackcast.lab.up.broker import Broker, default_class_path
 from stackcast.udfs.errors import KafkaError
 
@@ -96,7 +97,7 @@ def test_a_followed_range_has_records_as_they_are_sent_until_its_time_is_over(br
     def offsets(source: Iterator[Any]) -> list[int]:
         return [offset for batch in source for offset in batch.offset.tolist()]
 
-    reached, parts = Reached(0), []
+    reached, parts = FetchProgress(0), []
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(send)
         # Each range starts where the range before ended.
@@ -108,20 +109,25 @@ def test_a_followed_range_has_records_as_they_are_sent_until_its_time_is_over(br
     assert [offset for part in parts for offset in part] == list(range(40))
     assert len(parts) > 2 and not reached.failure
     # Records beyond the range are left out. A second attempt reads all records, even if it is late.
-    assert offsets(fetcher.follow(Range(topic, 0, 3, 7), 9.0, False, Reached(3))) == [3, 4, 5, 6]
-    assert offsets(fetcher.follow(Range(topic, 0, 3, 99), -1.0, False, Reached(3))) == []
-    assert offsets(fetcher.follow(Range(topic, 0, 3, 99), -1.0, True, Reached(3))) == [
+    assert offsets(fetcher.follow(Range(topic, 0, 3, 7), 9.0, False, FetchProgress(3))) == [
+        3,
+        4,
+        5,
+        6,
+    ]
+    assert offsets(fetcher.follow(Range(topic, 0, 3, 99), -1.0, False, FetchProgress(3))) == []
+    assert offsets(fetcher.follow(Range(topic, 0, 3, 99), -1.0, True, FetchProgress(3))) == [
         *range(3, 40)
     ]
     with pytest.raises(KafkaError, match=r"KAFKA.OFFSET_GONE"):
-        list(fetcher.follow(Range(topic, 0, 50, 99), 1.0, False, Reached(50)))
+        list(fetcher.follow(Range(topic, 0, 50, 99), 1.0, False, FetchProgress(50)))
     producer.close()
     # A range can end within a batch of Kafka's.
     together = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=200)
     for number in range(9):
         together.send(topic, b"%d" % number, partition=0)
     together.close()
-    reached = Reached(40)
+    reached = FetchProgress(40)
     assert offsets(fetcher.follow(Range(topic, 0, 40, 44), 9.0, False, reached)) == [*range(40, 44)]
     assert reached.offset == 44
 
@@ -281,7 +287,7 @@ def test_readers_wait_for_a_secured_broker_that_dies_and_comes_back(tmp_path):
             with pytest.raises(KafkaError, match=r"KAFKA.BROKER_UNREACHABLE"):
                 next(impatient.batches(ranges[0]))
             # A reader that follows ends in time, with the reason why it has no records.
-            reached = Reached(0)
+            reached = FetchProgress(0)
             assert not list(impatient.follow(ranges[0], 0.2, False, reached)) and reached.failure
             with pytest.raises(KafkaError, match=r"KAFKA.BROKER_UNREACHABLE"):
                 list(impatient.follow(ranges[0], 0.2, True, reached))

@@ -7,13 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Range, Reached
-from stackcast.jobs.adapters.kafka.slices import Read, Turn
-from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, FetchProgress, Range
+from stackcast.jobs.adapters.kafka.slices import SliceSpec, TaskProgress
 from stackcast.jobs.adapters.stream.input import ByTasks
 from stackcast.jobs.adapters.stream.slices import Slice, Slices
-from stackcast.udfs.columns import REPORT
-from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.delivery.deliver import REPORT
 from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit
@@ -22,19 +20,23 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("ahead", "read"),
     [
-        pytest.param(True, Read(offset=20, first=15), id="its successor began elsewhere"),
-        pytest.param(True, Read(lost=True), id="an earlier try of its successor may have sent"),
-        pytest.param(False, Read(offset=20, first=13, lost=True), id="another broker leads now"),
+        pytest.param(True, TaskProgress(offset=20, first=15), id="its successor began elsewhere"),
+        pytest.param(
+            True, TaskProgress(lost=True), id="an earlier try of its successor may have sent"
+        ),
+        pytest.param(
+            False, TaskProgress(offset=20, first=13, lost=True), id="another broker leads now"
+        ),
     ],
 )
-def test_what_overlaps_is_not_recorded(ahead: bool, read: Read) -> None:
+def test_what_overlaps_is_not_recorded(ahead: bool, read: TaskProgress) -> None:
     stream = Slices.__new__(Slices)
     stream._delivery = SimpleNamespace()  # type: ignore[assignment]
     stream._at = {3: 13}
-    found: Future[list[tuple[bytes, Read]]] = Future()
+    found: Future[list[tuple[bytes, TaskProgress]]] = Future()
     found.set_result([(b"", read)])
-    turn = Turn("run", 2, [Range("topic", 3, 0, 99)], 1.0, 10)
-    running = Slice(7, None, {}, turn, Telling({}), ahead, found)  # type: ignore[arg-type]
+    spec = SliceSpec("run", 2, [Range("topic", 3, 0, 99)], 1.0, 10 if ahead else None)
+    running = Slice(7, None, {}, spec, False, found)  # type: ignore[arg-type]
     with pytest.raises(
         StreamError, match=r"STREAM.TASK_LOST: .*partition 3 of topic was lost.*start"
     ):
@@ -42,16 +44,14 @@ def test_what_overlaps_is_not_recorded(ahead: bool, read: Read) -> None:
     assert stream._at == {3: 13}
 
 
-def test_a_batch_with_a_lost_task_ends_and_its_tasks_know_the_leader(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_batch_with_a_lost_task_ends_and_its_tasks_know_the_leader() -> None:
     """A task that runs again compares its leader with that of the plan."""
     ranges = [Range("topic", 3, 0, 9), Range("topic", 4, 0, 9)]
-    records = ByTasks(None, None, ranges)  # type: ignore[arg-type]
+    done = [(b"", FetchProgress(9, epoch=7)), (b"", FetchProgress(2, epoch=8, lost=True))]
+    engine = SimpleNamespace(run=lambda *_: done)
+    records = ByTasks(engine, None, ranges)  # type: ignore[arg-type]
     records.planned({3: 7})
     assert [each.epoch for each in records.ranges] == [7, NO_EPOCH]
-    done = [(b"", Reached(9, epoch=7)), (b"", Reached(2, epoch=8, lost=True))]
-    monkeypatch.setattr(SparkEngine, "run", lambda *_: done)
     with pytest.raises(
         StreamError, match=r"STREAM.TASK_LOST: .*partition 4 of topic was lost.*start"
     ):

@@ -57,7 +57,7 @@ def end(job: StoppingJob) -> int:
 
 
 def test_deliver_from_names_the_broker_that_is_gone(deployment: Deployment, broker: Broker):
-    step = "stackcast.jobs.adapters.stream.input:ByConnector.through"
+    step = "stackcast.jobs.adapters.stream.spark_input:ByConnector.through"
     arguments = ("high", "--from", "0", "--until", "20")
     with stopped(deployment, broker, step, "deliver_from.py", *arguments) as job:
         assert end(job) == 2

@@ -197,7 +197,7 @@ class World:
 
         try:
             lifecycle.run(query, finished)
-            delivery.tell_rest()
+            delivery.flush_summaries()
         finally:
             delivery.close()
 

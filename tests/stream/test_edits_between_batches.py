@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from virtual_time import VirtualTime
 
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
@@ -51,8 +52,7 @@ def delivery(plans: Plans, tables: Tables) -> Any:
     made._turn, made.live, made._refused = threading.Lock(), None, None
     made.taken = made._replaced = None
     made._tables = SimpleNamespace(make_durable=lambda name, version: None)
-    broadcast = SimpleNamespace(broadcast=lambda plan: SimpleNamespace(destroy=lambda: None))
-    made._spark = SimpleNamespace(sparkContext=broadcast)
+    made.engine = VirtualTime()
     made._plan_at(tables.poll())
     return made
 

@@ -17,10 +17,11 @@ from secured_broker import SecuredBroker
 from typer.testing import CliRunner
 
 from stackcast.cli import main
-from stackcast.jobs.adapters.kafka.client import Fetcher, Range
+from stackcast.jobs.adapters.kafka.client import Fetcher
 from stackcast.jobs.adapters.kafka.java_admin import JavaAdmin
 from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.adapters.kafka.python_admin import PythonAdmin
+from stackcast.jobs.adapters.kafka.ranges import Range
 from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.jobs.check_delivery import Evidence
 from stackcast.lab.up.broker import default_class_path

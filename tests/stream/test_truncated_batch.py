@@ -29,8 +29,9 @@ from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.checkpoint.progress import Progress
-from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Fetcher, Range, Reached
+from stackcast.jobs.adapters.kafka.client import Fetcher
 from stackcast.jobs.adapters.kafka.options import fetch_options
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, FetchProgress, Range
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.udfs.errors import StreamError
@@ -160,7 +161,7 @@ def test_a_task_that_runs_again_reads_nothing_from_another_leader(again, leader,
     wanted = Range("t", 0, 10, 20, 7)
     fetcher = Fetcher(fetch_options({"bootstrap.servers": "none:1"}))
 
-    def fetch(_: Range, reached: Reached, *__: Any) -> tuple[SimpleNamespace, int]:
+    def fetch(_: Range, reached: FetchProgress, *__: Any) -> tuple[SimpleNamespace, int]:
         reached.epoch = leader
         batches = ["a batch"]
         return SimpleNamespace(offset=[10], next=20, batches=lambda _: batches), 20
@@ -170,7 +171,7 @@ def test_a_task_that_runs_again_reads_nothing_from_another_leader(again, leader,
         partial(fetcher.batches, wanted, again=again),
         partial(fetcher.follow, wanted, 60.0, again),
     ):
-        reached = Reached(10)
+        reached = FetchProgress(10)
         assert list(read(reached=reached)) == ([] if lost else ["a batch"])
         assert reached.lost == lost
         assert reached.offset == (10 if lost else 20)

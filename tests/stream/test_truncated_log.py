@@ -25,8 +25,9 @@ from two_brokers import TwoBrokers
 from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
-from stackcast.jobs.adapters.kafka.client import Fetcher, Range, Reached
+from stackcast.jobs.adapters.kafka.client import Fetcher
 from stackcast.jobs.adapters.kafka.options import fetch_options
+from stackcast.jobs.adapters.kafka.ranges import FetchProgress, Range
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.replay.history import History
 from stackcast.jobs.adapters.stream.micro_batches import start
@@ -208,7 +209,7 @@ def test_a_fetch_with_the_epoch_of_the_last_record_finds_a_truncated_log(
     deployment = deployed(spark, broker, filled, tmp_path, "tasks")
     topic = deployment.settings.topic
     fetcher = Fetcher(fetch_options({"bootstrap.servers": broker.bootstrap_servers}))
-    reached = Reached(0)
+    reached = FetchProgress(0)
     deployment.publish(records()[:KEPT])
     broker.save(topic)
     deployment.publish(records()[KEPT : KEPT + LOST])
@@ -217,7 +218,7 @@ def test_a_fetch_with_the_epoch_of_the_last_record_finds_a_truncated_log(
     broker.truncate(topic)
     regrow(deployment)
     with pytest.raises(KafkaError, match=r"LOG_TRUNCATED: .* to offset 20, .* up to offset 34"):
-        list(fetcher.batches(Range(topic, 0, 35, 60, reached.epoch), Reached(35)))
+        list(fetcher.batches(Range(topic, 0, 35, 60, reached.epoch), FetchProgress(35)))
     read = {p: (35, reached.epoch) for p in range(2)}
     assert deployment.topics.truncated(read) == {0: 20, 1: 20}
     assert deployment.topics.truncated({p: (20, reached.epoch) for p in range(2)}) == {}

@@ -21,7 +21,7 @@ def test_a_new_worker_has_the_modules_of_tasks_and_does_not_examine_them_for_gar
     spark: SparkSession,
 ) -> None:
     def loaded(_: int) -> tuple[bool, int]:
-        return "stackcast.jobs.adapters.kafka.slices" in sys.modules, gc.get_freeze_count()
+        return "stackcast.jobs.adapters.stream.tasks" in sys.modules, gc.get_freeze_count()
 
     for has_modules, frozen in SparkEngine(spark).run(loaded, 2):
         assert has_modules

@@ -240,7 +240,7 @@ def main(path: str) -> int:
 
         try:
             lifecycle.run(query, finished)
-            delivery.tell_rest()
+            delivery.flush_summaries()
         finally:
             delivery.close()
     print("drained", flush=True)

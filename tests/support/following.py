@@ -118,7 +118,7 @@ def drain(spark: SparkSession, settings: Settings, *steps: Callable[[], None]) -
 
     try:
         lifecycle.run(query, drained)
-        delivery.tell_rest()
+        delivery.flush_summaries()
     finally:
         delivery.close()
     return delivery

@@ -184,7 +184,7 @@ class Deployment:
 
         try:
             lifecycle.run(query, drained)
-            delivery.tell_rest()
+            delivery.flush_summaries()
         except StreamError as error:
             raise after_failure(self.spark, self.settings, error) from error
         finally:

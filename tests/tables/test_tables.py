@@ -24,7 +24,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint.files import KEPT
 from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
-from stackcast.jobs.adapters.checkpoint.told import ToldHosts
+from stackcast.jobs.adapters.checkpoint.summary_progress import SummaryProgressStore
 from stackcast.jobs.adapters.tables.changes import rows_added
 from stackcast.jobs.adapters.tables.definitions import LAYOUT, NAMES, definition
 from stackcast.jobs.adapters.tables.edits import change_tree_states, replace_changed
@@ -32,7 +32,7 @@ from stackcast.jobs.adapters.tables.folder_tables import FolderTables, NeedsSpar
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
-from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.errors import StreamError, TableError
 from stackcast.udfs.filters.matching.carried import pack, unpack
 from stackcast.udfs.filters.matching.cells import CELL, Carried
@@ -472,7 +472,10 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     assert pins.get(0) is None
 
     def pin(batch: int) -> Pin:
-        progress = {0: Told.all(batch), 1: Told(9, 5, {7: ["h1", "h2"], 9: ["h4"]}, {"h3": OWED})}
+        progress = {
+            0: SummaryProgress.complete(batch),
+            1: SummaryProgress(9, 5, {7: ["h1", "h2"], 9: ["h4"]}, {"h3": OWED}),
+        }
         versions, even = {"subscriptions": batch, "hosts": 2}, batch % 2 == 0
         return Pin(versions, {"mtu": "1400"}, progress, {0: 7}, even, not even)
 
@@ -494,22 +497,25 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
 def test_the_progress_of_summaries_is_recorded_unless_it_is_complete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    first, second = Told(9, 5, {7: ["h1"]}, {"h1": OWED, "h2": OWED}), Told(20, 9, {}, {})
-    store = ToldHosts(spark, str(tmp_path))
-    store.put(3, {0: first, 1: Told.all(8)})
-    store.put(4, {0: Told.all(12)})
-    again = ToldHosts(spark, str(tmp_path))
-    assert again.after(3, {0: 9, 1: 8}) == {0: first, 1: Told.all(8)}
-    assert again.after(4, {0: 12}) == {0: Told.all(12)}
+    first, second = (
+        SummaryProgress(9, 5, {7: ["h1"]}, {"h1": OWED, "h2": OWED}),
+        SummaryProgress(20, 9, {}, {}),
+    )
+    store = SummaryProgressStore(spark, str(tmp_path))
+    store.put(3, {0: first, 1: SummaryProgress.complete(8)})
+    store.put(4, {0: SummaryProgress.complete(12)})
+    again = SummaryProgressStore(spark, str(tmp_path))
+    assert again.after(3, {0: 9, 1: 8}) == {0: first, 1: SummaryProgress.complete(8)}
+    assert again.after(4, {0: 12}) == {0: SummaryProgress.complete(12)}
     # An interrupted try ended at another offset; the next try replaces its record.
-    assert again.after(3, {0: 10}) == {0: Told.all(10)}
+    assert again.after(3, {0: 10}) == {0: SummaryProgress.complete(10)}
     again.put(3, {0: second})
     assert again.after(3, {0: 20}) == {0: second}
     again.all(3)
-    assert again.after(3, {0: 20}) == {0: Told.all(20)}
+    assert again.after(3, {0: 20}) == {0: SummaryProgress.complete(20)}
     for batch in (5, 6):
         again.put(batch, {0: first})
-    ToldHosts(spark, str(tmp_path)).put(KEPT + 5, {0: Told.all(99)})
+    SummaryProgressStore(spark, str(tmp_path)).put(KEPT + 5, {0: SummaryProgress.complete(99)})
     assert [path.name for path in (tmp_path / "stackcast-summary-progress").glob("*.json")] == [
         "6.json"
     ]

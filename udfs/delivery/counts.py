@@ -112,7 +112,7 @@ class Counts:
 
     def totals(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield each partition and its totals, named as columns of
-        `stackcast.udfs.columns.REPORT`."""
+        `stackcast.udfs.delivery.deliver.REPORT`."""
         for partition, row in zip(self.partitions.tolist(), self._totals.tolist(), strict=True):
             total: dict[str, Any] = dict(zip(kernels.TOTALS, row, strict=True))
             if not total["frames"]:

@@ -100,7 +100,7 @@ class PartitionStates:
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns by partition the state after its last record, as rows of
-        `stackcast.udfs.columns.REPORT`."""
+        `stackcast.udfs.delivery.deliver.REPORT`."""
         return [
             {"kind": "state", "partition": partition, "cells": pack(carried)}
             for partition, carried in self._held.items()

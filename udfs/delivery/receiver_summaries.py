@@ -17,20 +17,21 @@ from stackcast.udfs.delivery.frame_headers import FrameHeaders, StacksHandle
 from stackcast.udfs.delivery.kernels import by_host
 from stackcast.udfs.delivery.publishers import Publishers
 from stackcast.udfs.delivery.routes import Routes
-from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.delivery.summary_progress import SummaryChannel, SummaryProgress
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT, session_id
 from stackcast.udfs.messages.summaries import summary_rows
 from stackcast.udfs.messages.summary_keys import SummaryKey, SummarySigner
 from stackcast.udfs.stacks.frame import address_datagrams
 from stackcast.udfs.trees.header_stacks import Receivers
 
-#: A host is told by the batch with which it is owed word of so many notifications: the summaries
-#: of whoever gets few take a quarter of what the notifications do at most.
+#: Pending notifications of a host at which a batch sends it a summary: then summaries stay below a
+#: quarter of the traffic.
 ENOUGH = 4
-#: Of so large a share of all hosts a batch may as well tell all, and nobody keeps who was told.
+#: Share of all hosts at which a batch sends summaries to all of them, which makes the progress
+#: complete.
 MOST = 0.75
-#: Hosts that may wait for word, as what they are owed is kept with each batch.
-MOST_WAITING = 1_000
+#: Maximum number of hosts with pending notifications, which are recorded with each batch.
+MOST_PENDING = 1_000
 
 
 class SummaryHosts:
@@ -114,18 +115,32 @@ class _Plan(Protocol):
 
 
 class _Summaries(NamedTuple):
-    """Summaries of a partition: whom to tell, bool[h]; from where, int64[h], and what, by host; and
-    how far all are told then."""
+    """Summaries of a partition.
 
-    told: NDArray[np.bool_]
-    begins: NDArray[np.int64]
+    Attributes:
+        due: whether a host gets a summary: bool[h].
+        starts: offset at which the summary of a host begins: int64[h].
+        tallies: contents of the summaries, as of `SummaryProgress.tallies`.
+        progress: progress after the summaries.
+    """
+
+    due: NDArray[np.bool_]
+    starts: NDArray[np.int64]
     tallies: tuple[NDArray[Any], ...]
-    after: Told
+    progress: SummaryProgress
 
 
 class ReceiverSummaries:
-    """Makes the summaries of a task by what it has counted by template: ``counts``. first_sender:
-    as of `stackcast.udfs.delivery.task.Task`."""
+    """Builds the summaries of a task from its counts by template.
+
+    Args:
+        plan: plan of the task.
+        hosts: hosts that the plan sends summaries to.
+        header_stacks: header stacks that the plan does not contain.
+        counts: counts of the task.
+        channel: connection to the source of the task's records.
+        first_sender: number of the first sender of the task's ingress.
+    """
 
     def __init__(
         self,
@@ -133,7 +148,7 @@ class ReceiverSummaries:
         hosts: SummaryHosts,
         header_stacks: StacksHandle,
         counts: Counts,
-        telling: Telling,
+        channel: SummaryChannel,
         first_sender: int = 0,
     ) -> None:
         self._plan = plan
@@ -141,99 +156,101 @@ class ReceiverSummaries:
         self._headers = plan.headers
         self._header_stacks = header_stacks
         self._counts = counts
-        self._telling = telling
-        telling.ask(self._after)
+        self._channel = channel
+        channel.connect(self)
         self._first_sender = first_sender
-        #: By partition, how far hosts are told with the summaries that were made.
-        self.told: dict[int, Told] = {}
+        #: By partition, the progress after the summaries of `frames`.
+        self.progress: dict[int, SummaryProgress] = {}
 
     def frames(
         self,
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]] | None:
-        """Makes frames with summaries, one a host that is told of a partition: bytes, borders
-        int64[f+1] and templates int32[f]; None if there are none.
+        """Build the frames of the summaries, one per host and partition.
 
-        Hosts that no stack leads to get none.
+        Hosts without a header stack get none.
+
+        Returns:
+            Bytes, borders int64[f+1] and templates int32[f]; None if there are no summaries.
         """
         rows, template = [], []
-        for partition, each in sorted(self._all().items()):
-            self.told[partition] = each.after
+        for partition, summaries in sorted(self._all().items()):
+            self.progress[partition] = summaries.progress
             route = self._routes(partition)
             templates = self._headers.templates_for(route, self._header_stacks)
-            reached = np.flatnonzero(each.told & (templates.count[route] > 0))
-            summaries = summary_rows(
+            reached = np.flatnonzero(summaries.due & (templates.count[route] > 0))
+            datagrams = summary_rows(
                 session_id(self._counts.topic, partition),
-                each.begins[reached] << OFFSET_SHIFT,
-                each.after.until << OFFSET_SHIFT,
-                *(tally[reached] for tally in each.tallies),
+                summaries.starts[reached] << OFFSET_SHIFT,
+                summaries.progress.until << OFFSET_SHIFT,
+                *(tally[reached] for tally in summaries.tallies),
             )
             if self._hosts.signer is not None:
-                summaries = self._hosts.signer.sign(summaries, reached.tolist())
-            rows.append(summaries)
+                datagrams = self._hosts.signer.sign(datagrams, reached.tolist())
+            rows.append(datagrams)
             template.append(templates.first[route[reached]])
         if not sum(map(len, rows)):
             return None
         chosen = np.concatenate(template)
-        templates = self._headers.templates
-        made = address_datagrams(templates, chosen, np.concatenate(rows), self._hosts.port)
-        return *made, chosen
+        datagrams = np.concatenate(rows)
+        return (
+            *address_datagrams(self._headers.templates, chosen, datagrams, self._hosts.port),
+            chosen,
+        )
+
+    def progress_after(self, partition: int) -> SummaryProgress | None:
+        """Return the progress with the summaries of all records so far; None if it is unknown."""
+        if partition in self._counts.partitions:
+            return self._counted(partition).progress
+        before = self._channel.before(partition)
+        if before is None or not self._channel.everyone or partition not in self._channel.claimed:
+            return before
+        return SummaryProgress.complete(before.until)
 
     def _all(self) -> dict[int, _Summaries]:
-        """Returns the summaries to send by partition; none of one of which nothing is to be
-        said."""
+        """Return the summaries to send, by partition."""
         counted = self._counts.partitions.tolist()
-        found = {partition: self._counted(partition) for partition in counted}
-        if self._telling.everyone:
-            for partition in self._telling.partitions.difference(counted):
-                before = self._telling.told.get(partition)
-                if before is not None and not before.whole:
-                    found[partition] = self._uncounted(before)
-        return found
-
-    def _after(self, partition: int) -> Told | None:
-        if partition in self._counts.partitions:
-            return self._counted(partition).after
-        before = self._telling.told.get(partition)
-        everyone = self._telling.everyone and partition in self._telling.partitions
-        return Told.all(before.until) if before is not None and everyone else before
+        summaries = {partition: self._counted(partition) for partition in counted}
+        if self._channel.everyone:
+            for partition in self._channel.claimed.difference(counted):
+                before = self._channel.before(partition)
+                if before is not None and not before.is_complete:
+                    summaries[partition] = self._uncounted(before)
+        return summaries
 
     def _counted(self, partition: int) -> _Summaries:
-        """Of a partition that had records. A range begins where the one before ended, so that
-        there is no hole between them where offsets have one."""
+        """Return the summaries of a partition with records.
+
+        Their ranges begin where the previous ones ended, even if there are offsets without records
+        in between.
+        """
         row = int(np.flatnonzero(self._counts.partitions == partition)[0])
-        from_, until = self._counts.span(row)
-        before = self._telling.told.get(partition, Told.all(from_))
-        places = self._hosts.places
-        owed, new = before.owes(places), self._by_host(row)
-        tallies = owed[0] + new[0], np.maximum(owed[1], new[1]), owed[2] + new[2]
-        told = tallies[0] >= ENOUGH
-        waiting = np.flatnonzero((tallies[0] > 0) & ~told)
-        if waiting.size > MOST_WAITING:
-            told, waiting = tallies[0] > 0, waiting[:0]
-        if self._telling.everyone or np.count_nonzero(told) >= MOST * told.size:
-            told, after = np.ones_like(told), Told.all(until)
+        first, until = self._counts.span(row)
+        before = self._channel.before(partition) or SummaryProgress.complete(first)
+        numbers = self._hosts.places
+        old, new = before.tallies(numbers), self._by_host(row)
+        tallies = old[0] + new[0], np.maximum(old[1], new[1]), old[2] + new[2]
+        due = tallies[0] >= ENOUGH
+        pending = np.flatnonzero((tallies[0] > 0) & ~due)
+        if pending.size > MOST_PENDING:
+            due, pending = tallies[0] > 0, pending[:0]
+        if self._channel.everyone or np.count_nonzero(due) >= MOST * due.size:
+            due, progress = np.ones_like(due), SummaryProgress.complete(until)
         else:
             names = self._hosts.names
-            after = before.after(
+            contents = zip(*(tally[pending].tolist() for tally in tallies), strict=True)
+            progress = before.advanced(
                 until,
-                [names[place] for place in np.flatnonzero(told).tolist()],
-                dict(
-                    zip(
-                        [names[place] for place in waiting.tolist()],
-                        zip(*(tally[waiting].tolist() for tally in tallies), strict=True),
-                        strict=True,
-                    )
-                ),
+                [names[number] for number in np.flatnonzero(due).tolist()],
+                dict(zip([names[number] for number in pending.tolist()], contents, strict=True)),
             )
-        return _Summaries(told, before.begins(places), tallies, after)
+        return _Summaries(due, before.starts(numbers), tallies, progress)
 
-    def _uncounted(self, before: Told) -> _Summaries:
-        """Of a partition that had none, for hosts that do not know yet how far it went."""
-        places = self._hosts.places
-        begins = before.begins(places)
-        return _Summaries(
-            begins < before.until, begins, before.owes(places), Told.all(before.until)
-        )
+    def _uncounted(self, before: SummaryProgress) -> _Summaries:
+        """Return the summaries of a partition without records, for hosts that lack one."""
+        numbers = self._hosts.places
+        starts = before.starts(numbers)
+        progress = SummaryProgress.complete(before.until)
+        return _Summaries(starts < before.until, starts, before.tallies(numbers), progress)
 
     def _routes(self, partition: int) -> NDArray[np.int32]:
         """Returns the route of each host's summaries, from the publisher that they come from."""

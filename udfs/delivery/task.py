@@ -16,7 +16,7 @@ from stackcast.udfs.delivery.frame_headers import StacksHandle
 from stackcast.udfs.delivery.partition_states import PartitionStates
 from stackcast.udfs.delivery.plan import Plan
 from stackcast.udfs.delivery.receiver_summaries import ReceiverSummaries
-from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.delivery.summary_progress import SummaryAssignment, SummaryChannel
 from stackcast.udfs.messages.attributes.events import LONGEST_JSON
 from stackcast.udfs.messages.buffers import Batch
 from stackcast.udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
@@ -32,8 +32,13 @@ class Task:
     """Turns batches of records into frames, and counts both.
 
     Batches have times where `stackcast.udfs.delivery.partition_states.needs_arrival` says so.
-    Parameters as of `stackcast.udfs.columns.deliver`. ingress: the host of the plan's ingresses by
-    whose link all frames enter the network, by default each by its publisher's.
+
+    Args:
+        plan, header_stacks, topic, samples: see `stackcast.udfs.delivery.deliver.deliver`.
+        carried: state of rules before the task, by partition.
+        channel: connection to the source of the records; by default, all hosts get summaries.
+        ingress: host of the plan's ingresses by whose link all frames enter the network; by default
+            each frame enters by the link of its publisher.
     """
 
     def __init__(
@@ -43,7 +48,7 @@ class Task:
         topic: Topic,
         samples: int,
         carried: Mapping[int, bytes],
-        telling: Telling | None = None,
+        channel: SummaryChannel | None = None,
         ingress: str = "",
     ) -> None:
         self._plan = plan
@@ -62,7 +67,7 @@ class Task:
         if plan.summaries is not None:
             self._summaries = ReceiverSummaries(
                 *(plan, plan.summaries, header_stacks, self._counts),
-                *(telling or Telling({}), self._first_sender),
+                *(channel or SummaryChannel(SummaryAssignment({})), self._first_sender),
             )
         self._states: PartitionStates | None = None
         if plan.state is not None:
@@ -130,8 +135,7 @@ class Task:
         return None if self._summaries is None else self._summaries.frames()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the report, as rows of :data:`stackcast.udfs.columns.REPORT`: `totals` and
-        `templates`."""
+        """Return the report as rows of `stackcast.udfs.delivery.deliver.REPORT`."""
         templates = self.templates()
         names = list(templates)
         columns = (templates[name].to_pylist() for name in names)
@@ -155,8 +159,12 @@ class Task:
             rows += self._states.rows()
         if self._summaries is not None:
             rows += [
-                {"kind": "told", "partition": partition, "told": json.dumps(after.packed())}
-                for partition, after in self._summaries.told.items()
+                {
+                    "kind": "summaries",
+                    "partition": partition,
+                    "progress": json.dumps(progress.packed()),
+                }
+                for partition, progress in self._summaries.progress.items()
             ]
         return rows + self._dead_letters
 

@@ -48,8 +48,8 @@ class MatchCounts:
     def run(
         self, since: Mapping[int, NDArray[np.int64]]
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Returns a function for ``mapInArrow`` over records, as `stackcast.udfs.columns.deliver`
-        takes them.
+        """Returns a function for ``mapInArrow`` over records, see
+        `stackcast.udfs.delivery.deliver.deliver`.
 
         since: by partition, the offset from which on each rule counts, int64[rules]. It yields rows
         of `SCHEMA`, none for rules that matched nothing.

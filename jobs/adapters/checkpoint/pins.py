@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import one_line
 from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
-from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.errors import StackcastError, StreamError, TableError
 
 
@@ -31,7 +31,7 @@ class Pin(NamedTuple):
 
     versions: dict[str, int]
     settings: dict[str, str]
-    since: dict[int, Told]
+    since: dict[int, SummaryProgress]
     until: dict[int, int]
     everyone: bool = True
     ahead: bool = False
@@ -54,7 +54,7 @@ class Pins:
             return None
         try:
             held = json.loads(text)
-            since = {int(p): Told.unpacked(told) for p, told in held["since"].items()}
+            since = {int(p): SummaryProgress.unpacked(told) for p, told in held["since"].items()}
             until = {int(p): int(offset) for p, offset in held["until"].items()}
             versions = {str(name): int(v) for name, v in held["versions"].items()}
             flags = bool(held["everyone"]), bool(held["ahead"])

@@ -9,8 +9,9 @@ from contextlib import closing
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.kafka.client import Fetcher, Range
+from stackcast.jobs.adapters.kafka.client import Fetcher
 from stackcast.jobs.adapters.kafka.options import fetch_options
+from stackcast.jobs.adapters.kafka.ranges import Range
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.udfs.messages.buffers import Batch
 

@@ -12,7 +12,6 @@ import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import kafka.errors as kafka_errors
@@ -20,11 +19,11 @@ import numpy as np
 from kafka.protocol.consumer import FetchRequest
 from kafka.structs import TopicPartition
 from numpy.typing import NDArray
-from pyspark import TaskContext
 
 from stackcast.jobs.adapters.kafka.broker_client import BrokerClient, may_pass, raise_error
 from stackcast.jobs.adapters.kafka.options import FetchOptions
 from stackcast.jobs.adapters.kafka.private_names import detach_socket
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, FetchProgress, Range, unreachable
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
@@ -45,42 +44,6 @@ _LONGEST = 1.0
 _FINAL = (kafka_errors.OffsetOutOfRangeError, kafka_errors.CorruptRecordError)
 
 
-#: Stands for an unknown leader epoch.
-NO_EPOCH = -1
-
-
-class Range(NamedTuple):
-    """Records of a partition with offsets ``first`` up to ``until``.
-
-    epoch: epoch of the leader that had all records before ``first``, or `NO_EPOCH`. A broker from
-    Kafka 2.7 on finds with it that the log was truncated before ``first``.
-    """
-
-    topic: str
-    partition: int
-    first: int
-    until: int
-    epoch: int = NO_EPOCH
-
-
-@dataclass
-class Reached:
-    """Progress in a partition.
-
-    Attributes:
-        offset: offset of the next record.
-        failure: reason why the broker does not return it, or nothing.
-        epoch: epoch of the leader from which all before ``offset`` was read, or `NO_EPOCH`.
-        lost: an earlier try may have read other records from an earlier leader, so this one reads
-            nothing.
-    """
-
-    offset: int
-    failure: str = ""
-    epoch: int = NO_EPOCH
-    lost: bool = False
-
-
 @functools.lru_cache(maxsize=4)
 def client_of(options: FetchOptions) -> Fetcher:
     """Return the client of this process, whose connections stay open between tasks."""
@@ -99,7 +62,7 @@ class Fetcher:
         self._sizes: dict[TopicPartition, float] = {}
 
     def batches(
-        self, wanted: Range, reached: Reached | None = None, again: bool = False
+        self, wanted: Range, reached: FetchProgress | None = None, again: bool = False
     ) -> Iterator[Batch]:
         """Yield the records of a range in order.
 
@@ -117,13 +80,13 @@ class Fetcher:
             KafkaError: OFFSET_GONE, LOG_TRUNCATED, BROKER_UNREACHABLE, FETCH_REFUSED,
                 RECORDS_DAMAGED, OLD_RECORD_FORMAT.
         """
-        reached = reached or Reached(wanted.first)
+        reached = reached or FetchProgress(wanted.first)
         reached.offset, reached.epoch = wanted.first, wanted.epoch
         for records in self._records(wanted, reached, again):
             yield from records.batches(wanted.partition)
 
     def follow(
-        self, wanted: Range, seconds: float, again: bool, reached: Reached
+        self, wanted: Range, seconds: float, again: bool, reached: FetchProgress
     ) -> Iterator[Batch]:
         """Yield the records of a range as they arrive, for a limited time.
 
@@ -173,7 +136,7 @@ class Fetcher:
             connection.close()
         self._connections.clear()
 
-    def _records(self, wanted: Range, reached: Reached, again: bool) -> Iterator[Records]:
+    def _records(self, wanted: Range, reached: FetchProgress, again: bool) -> Iterator[Records]:
         failures, deadline = 0, self._deadline()
         while (offset := reached.offset) < wanted.until:
             try:
@@ -212,7 +175,7 @@ class Fetcher:
         return self._clock.monotonic() + self._options.patience
 
     def _fetch(
-        self, wanted: Range, reached: Reached, seconds: float | None = None
+        self, wanted: Range, reached: FetchProgress, seconds: float | None = None
     ) -> tuple[Records, int]:
         """Fetch records, and request the next ones before these are read.
 
@@ -450,24 +413,9 @@ class _Answer:
         return self._position
 
 
-def runs_again() -> bool:
-    """Returns whether Spark has run this task before, so that its records may have been sent."""
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
-
-
-def _other_leader(wanted: Range, reached: Reached) -> bool:
+def _other_leader(wanted: Range, reached: FetchProgress) -> bool:
     """Return whether the partition is known to have another leader than that of the range."""
     return NO_EPOCH not in (wanted.epoch, reached.epoch) and reached.epoch != wanted.epoch
-
-
-def unreachable(wanted: Range, seconds: float, why: str) -> KafkaError:
-    return KafkaError(
-        "BROKER_UNREACHABLE",
-        f"no leader of partition {wanted.partition} of topic {wanted.topic} returned a record "
-        f"from offset {wanted.first} on within {seconds:.0f} s: {why}; check that the brokers "
-        "are running and can be reached from Spark's executors",
-    )
 
 
 def _truncated(wanted: Range, end: int, offset: int) -> KafkaError:

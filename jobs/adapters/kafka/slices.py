@@ -1,45 +1,45 @@
-"""A partition read by tasks one after the other, each for a while from where the last one stopped.
-
-On one machine a task tells the next where that is by a file, whose lock it holds as it reads: so
-the next one wakes at once, or when the reader has died.
-"""
+"""The part of a slice that one task reads: a partition, from where the previous task stopped."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from pyspark import SparkFiles
-
-from stackcast.jobs.adapters.kafka.client import Range, Reached, client_of, runs_again
-from stackcast.jobs.adapters.kafka.options import FetchOptions
-from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.jobs.adapters.kafka.handoffs import Handoff, HandoffKey, Handoffs
+from stackcast.jobs.adapters.kafka.ranges import FetchProgress, Range
+from stackcast.jobs.adapters.kafka.record_source import RecordSource
+from stackcast.udfs.delivery.summary_progress import SummaryChannel
 from stackcast.udfs.errors import KafkaError
 from stackcast.udfs.messages.buffers import Batch
 
 
-class Turn(NamedTuple):
-    """What the tasks of a job do, one a range, for so many ``seconds``.
+class SliceSpec(NamedTuple):
+    """Work of the tasks of a slice, one task per range.
 
-    run: names the stream, since it was started. number: counts its jobs. most: records a task,
-    where it is told by the job before where to begin; else None, and the ranges say that.
+    Attributes:
+        run: name of the stream since its start.
+        number: number of the slice in this run.
+        ranges: offsets that the tasks may read.
+        seconds: time for which they read.
+        share: maximum number of records per task if the slice was started ahead: its tasks then
+            begin where the tasks of the previous slice stop. None if they begin with their ranges.
     """
 
     run: str
     number: int
     ranges: Sequence[Range]
     seconds: float
-    most: int | None = None
+    share: int | None = None
+
+    @property
+    def ahead(self) -> bool:
+        """True if the slice was started before the previous one had ended."""
+        return self.share is not None
 
 
 @dataclass
-class Read(Reached):
+class TaskProgress(FetchProgress):
     """Progress of a task of a slice.
 
     Attributes:
@@ -52,85 +52,53 @@ class Read(Reached):
     truncated: int | None = None
 
 
-class Place(NamedTuple):
-    """Offset at which the next task begins, epoch of the leader from which all before it was read,
-    and how far hosts were told by then, if that is known."""
-
-    offset: int
-    epoch: int
-    told: Told | None
-
-
 def follow(
-    options: FetchOptions, turn: Turn, task: int, read: Read, telling: Telling
+    source: RecordSource,
+    handoffs: Handoffs,
+    spec: SliceSpec,
+    task: int,
+    progress: TaskProgress,
+    channel: SummaryChannel,
 ) -> Iterator[Batch]:
-    """Yields what comes of the range of a task; tells ``read``, and what shares ``telling``.
+    """Yield the records of a task of a slice as they arrive.
 
-    If Kafka has truncated the log, ``read`` says so: Spark would run a task that fails again, and
-    from its begin on the log may look sound. Raises KafkaError as
-    `stackcast.jobs.adapters.kafka.client.Fetcher.follow`.
+    If Kafka has truncated the log, ``progress`` contains it instead of an error. Spark would run a
+    failed task again, and after its new beginning the log may seem intact.
+
+    Args:
+        source: source of the records.
+        handoffs: handoffs between the tasks of this machine.
+        spec: work of the slice.
+        task: number of the task, and of its range.
+        progress: gets the progress of the task.
+        channel: connection to the sender of the task's summaries.
+
+    Raises:
+        KafkaError: see `stackcast.jobs.adapters.kafka.client.Fetcher.follow`.
     """
-    wanted = turn.ranges[task]
-    partition, told = wanted.partition, None
-    again = runs_again()
-    if turn.most is not None:
-        begin = _told(turn, partition, turn.number - 1)
+    requested, again = spec.ranges[task], source.runs_again()
+    key = HandoffKey(spec.run, requested.partition, spec.number)
+    summaries = None
+    if spec.share is not None:
+        begin = handoffs.read(key.earlier())
         if begin is None:
-            read.lost = again
+            progress.lost = again
             return
-        until = min(wanted.until, begin.offset + turn.most)
-        wanted = wanted._replace(first=begin.offset, until=until, epoch=begin.epoch)
-        told = begin.told
-    if again and (ended := _told(turn, partition, turn.number)) is not None:
-        # Whoever comes next has begun there.
-        wanted = wanted._replace(until=ended.offset)
-    read.first = read.offset = wanted.first
-    read.epoch = wanted.epoch
-    telling.reads(partition, told)
-    with _reading(turn, partition) as file:
+        until = min(requested.until, begin.offset + spec.share)
+        requested = requested._replace(first=begin.offset, until=until, epoch=begin.epoch)
+        summaries = begin.progress
+    if again and (end := handoffs.read(key)) is not None:
+        # The next task has begun where the earlier attempt ended.
+        requested = requested._replace(until=end.offset)
+    progress.first = progress.offset = requested.first
+    progress.epoch = requested.epoch
+    channel.claim(requested.partition, summaries)
+    with handoffs.hold(key) as write:
         try:
-            yield from client_of(options).follow(wanted, turn.seconds, again, read)
+            yield from source.reader().follow(requested, spec.seconds, again, progress)
         except KafkaError as error:
             if error.what != "LOG_TRUNCATED":
                 raise
-            read.truncated = error.fields["end"]
-        file.write(_packed(Place(read.offset, read.epoch, telling.after(partition))))
-
-
-def _told(turn: Turn, partition: int, number: int) -> Place | None:
-    """Returns where the task of a turn has stopped, once it has; None if none was here, or it died
-    before."""
-    try:
-        with _path(turn, partition, number).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-            content = file.read()
-    except FileNotFoundError:
-        return None
-    return _unpacked(content) if content else None
-
-
-def _packed(place: Place) -> bytes:
-    told = None if place.told is None else place.told.packed()
-    return json.dumps([place.offset, place.epoch, told]).encode()
-
-
-def _unpacked(content: bytes) -> Place:
-    offset, epoch, told = json.loads(content)
-    return Place(offset, epoch, None if told is None else Told.unpacked(told))
-
-
-@contextmanager
-def _reading(turn: Turn, partition: int) -> Iterator[BinaryIO]:
-    """Holds the lock of a file, which is there with it."""
-    path = _path(turn, partition, turn.number)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    with new.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        new.rename(path)
-        # The job before that one has ended.
-        _path(turn, partition, turn.number - 2).unlink(missing_ok=True)
-        yield file
-
-
-def _path(turn: Turn, partition: int, number: int) -> Path:
-    return Path(SparkFiles.getRootDirectory(), f"stackcast-{turn.run}-{partition}-{number}")
+            progress.truncated = error.fields["end"]
+        summaries = channel.progress_after(requested.partition)
+        write(Handoff(progress.offset, progress.epoch, summaries))

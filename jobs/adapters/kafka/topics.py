@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.kafka.client import Range, client_of
+from stackcast.jobs.adapters.kafka.client import client_of
 from stackcast.jobs.adapters.kafka.open_admin import open_admin
 from stackcast.jobs.adapters.kafka.options import FetchOptions, fetch_of, reader_options
+from stackcast.jobs.adapters.kafka.ranges import Range
 from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.udfs.replay.offset_runs import SCHEMA, offset_runs
 

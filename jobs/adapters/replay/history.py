@@ -21,12 +21,12 @@ from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.replay.ledger import SentLedger
 from stackcast.jobs.adapters.replay.live_offsets import LiveOffsets
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
-from stackcast.jobs.adapters.stream.input import ByConnector
 from stackcast.jobs.adapters.stream.report import BatchReport
+from stackcast.jobs.adapters.stream.spark_input import ByConnector
 from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.jobs.adapters.tables.tables import LIVE, SENIORITY, SUBSCRIPTIONS
 from stackcast.jobs.adapters.wire import Opener, sink_options
-from stackcast.udfs.columns import REPORT, deliver
+from stackcast.udfs.delivery.deliver import REPORT, deliver
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import ReplayError
 from stackcast.udfs.filters.subscriptions import Rejection, Subscription, live_rows
@@ -151,7 +151,7 @@ class History:
             topic, some = self._next(left)
             records = ByConnector(self._topics.read_spans(some, timestamps))
             sink = Opener(options)
-            task = partial(deliver, plan, stacks, topic, sink, 0, carried, None)
+            task = partial(deliver, plan, stacks, topic, sink, 0, carried, None, freeze=True)
             report = BatchReport(records.through(task, REPORT), planned.compilation.reached)
             carried |= {row["partition"]: row["cells"] for row in report.states}
             sums.update({name: report.total(name) for name in _COUNTED})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.settings import INGRESSES
-from stackcast.jobs.adapters.kafka.client import NO_EPOCH
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH
 from stackcast.jobs.adapters.tables.changes import MOST_COMMITS, rows_added
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables

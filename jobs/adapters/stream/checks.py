@@ -30,7 +30,7 @@ from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs
 from stackcast.jobs.adapters.checkpoint.pins import Pins
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress, mend, position
 from stackcast.jobs.adapters.checkpoint.reports import Reports, writer_of
-from stackcast.jobs.adapters.kafka.client import NO_EPOCH
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.slices import beginnings
 from stackcast.jobs.adapters.stream.truncation import Leaders, Truncation

@@ -1,7 +1,7 @@
 """One batch of the main job: pin versions, plan, deliver, record.
 
-The frames leave inside the one pass of `stackcast.udfs.columns.deliver`; this module decides with
-which tables, and writes down what happened. Micro-batches take its steps one after the other by
+The frames leave inside the one pass of `stackcast.udfs.delivery.deliver`; this module decides
+with which tables, and writes down what happened. Micro-batches take its steps by
 `BatchDelivery.process`, real time takes them by `stackcast.jobs.adapters.stream.slices`.
 """
 
@@ -34,7 +34,8 @@ from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
 from stackcast.jobs.adapters.checkpoint.progress import Progress, position
 from stackcast.jobs.adapters.checkpoint.reports import Report, Reports, Rows, writer_of
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
-from stackcast.jobs.adapters.checkpoint.told import ToldHosts
+from stackcast.jobs.adapters.checkpoint.summary_progress import SummaryProgressStore
+from stackcast.jobs.adapters.kafka.broker_source import BrokerSource
 from stackcast.jobs.adapters.kafka.options import fetch_of
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning.plans import Plans, sources, switch_sources
@@ -43,19 +44,20 @@ from stackcast.jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchV
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.admission import Admission, RunningQuery
 from stackcast.jobs.adapters.stream.dead_letters import DeadLetters
-from stackcast.jobs.adapters.stream.input import Quiet, Records, records_of
+from stackcast.jobs.adapters.stream.input import Records, WithoutRecords
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
 from stackcast.jobs.adapters.stream.report import BatchReport, Reach
-from stackcast.jobs.adapters.stream.summary_turns import SummaryTurns
+from stackcast.jobs.adapters.stream.spark_input import records_of
+from stackcast.jobs.adapters.stream.summary_schedule import SummarySchedule
 from stackcast.jobs.adapters.stream.truncation import Leaders
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.jobs.adapters.wire import Opener, open_sink, sink_options
-from stackcast.udfs.columns import REPORT, Source, deliver
+from stackcast.udfs.delivery.deliver import REPORT, Source, Work, deliver
 from stackcast.udfs.delivery.plan import Compilation, Plan
-from stackcast.udfs.delivery.told import Telling, Told
+from stackcast.udfs.delivery.summary_progress import SummaryAssignment, SummaryProgress
 from stackcast.udfs.errors import StackcastError, TableError
 from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.trees.header_stacks import HeaderStacks
@@ -142,7 +144,9 @@ class BatchDelivery:
         )
         self._new_attributes = NewAttributes(settings, tables)
         found = fetch_of(settings)
+        self.engine = SparkEngine(spark)
         self.fetch = None if isinstance(found, str) else found
+        self.source = None if isinstance(found, str) else BrokerSource(found)
         if isinstance(found, str):
             log.info("%s", found)
         most = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
@@ -159,9 +163,9 @@ class BatchDelivery:
         self.processed: dict[int, int] = {}
         self.leaders = Leaders(topics, topic.name)
         #: By partition, how far hosts were told by summaries; None before the first batch.
-        self.told: dict[int, Told] | None = None
-        self.turns = SummaryTurns(seconds_of(settings.summary_interval))
-        self._told_hosts = ToldHosts(spark, settings.checkpoint)
+        self.told: dict[int, SummaryProgress] | None = None
+        self.turns = SummarySchedule(seconds_of(settings.summary_interval))
+        self._told_hosts = SummaryProgressStore(spark, settings.checkpoint)
         #: The id of the query, which is kept in its checkpoint: a new one counts batches anew.
         self.query = ""
         #: Stops the stream, before anything else ends.
@@ -209,7 +213,7 @@ class BatchDelivery:
             self.leaders.epochs = self.epochs_before()
         # Spark has not made durable what it planned; it is by the time that frames leave.
         planned = self._beside.submit(self._planned, batch_id)
-        records = records_of(batch, self.fetch)
+        records = records_of(batch, self.engine, self.source)
         pin = self._pinned(batch_id, records, planned)
         records.planned(pin.epochs)
         live = self.with_known()
@@ -249,11 +253,11 @@ class BatchDelivery:
         self,
         live: LivePlan,
         carried: Mapping[int, bytes],
-        telling: Telling,
+        assignment: SummaryAssignment,
         source: Source,
-        at_once: bool = False,
-    ) -> Source:
-        """Returns the work of a task, as of `stackcast.udfs.columns.deliver`.
+        flush_each_batch: bool = False,
+    ) -> Work:
+        """Returns the work of a task, see `stackcast.udfs.delivery.deliver.deliver`.
 
         Raises TableError FENCED where another stream has taken the place.
         """
@@ -265,9 +269,32 @@ class BatchDelivery:
             self._open_sink,
             self._settings.dead_letter_samples,
             carried,
-            telling,
+            assignment,
             source,
-            at_once,
+            flush_each_batch=flush_each_batch,
+            freeze=True,
+        )
+
+    def slice_work(
+        self, live: LivePlan, carried: Mapping[int, bytes], assignment: SummaryAssignment
+    ) -> Callable[[Source], Work]:
+        """Return the work of the tasks of a slice, given the source of their records.
+
+        Raises:
+            TableError: FENCED.
+        """
+        self.fence.check()
+        return partial(
+            deliver,
+            live.plan,
+            live.stacks,
+            self.topic,
+            self._open_sink,
+            self._settings.dead_letter_samples,
+            carried,
+            assignment,
+            flush_each_batch=True,
+            freeze=True,
         )
 
     def deliver(
@@ -275,27 +302,26 @@ class BatchDelivery:
     ) -> pa.Table:
         """Has tasks deliver records, and tell ``everyone`` by summaries, or whom something was for;
         returns the rows of their reports."""
-        telling = Telling(self.told or {}, everyone)
-        return records.through(partial(self.task, live, carried, telling), REPORT)
+        assignment = SummaryAssignment(self.told or {}, everyone)
+        return records.through(partial(self.task, live, carried, assignment), REPORT)
 
-    def tell_rest(self) -> None:
+    def flush_summaries(self) -> None:
         """Tells all hosts how far partitions went that they were not told of: nothing was for them.
 
         For when no batch runs, or will. It need not be on record, as who is told again is told the
         same; and where it fails they ask.
         """
         told = self.told or {}
-        rest = sorted(partition for partition, each in told.items() if not each.whole)
+        rest = sorted(partition for partition, each in told.items() if not each.is_complete)
         if self.live is None or not rest:
             return
-        telling = Telling(told)
         try:
-            task = partial(self.task, self.live, {}, telling)
-            rows = Quiet(self._spark, rest, telling).through(task, REPORT)
+            task = partial(self.task, self.live, {}, SummaryAssignment(told))
+            rows = WithoutRecords(self.engine, rest).through(task, REPORT)
             self.told = told | BatchReport(rows, ()).told
-            self.turns.all_told()
+            self.turns.mark_sent()
             if self._last is not None:
-                self._told_hosts.all(self._last)
+                self._told_hosts.mark_complete(self._last)
         except Exception as error:
             log.warning("the last summaries could not be sent: %s", one_line(error))
 
@@ -320,7 +346,7 @@ class BatchDelivery:
         self.leaders.took(epochs)
         for row in report.partitions:
             row["leader_epoch"] = self.leaders.epochs.get(row["partition"])
-        ends = {p: Told.all(end) for p, end in _ends(report.partitions).items()}
+        ends = {p: SummaryProgress.complete(end) for p, end in _ends(report.partitions).items()}
         self.told = (self.told or {}) | ends | report.told
         seconds = time.monotonic() - clock
         return Delivered(batch_id, compilation, report, kept, started, seconds)
@@ -372,7 +398,7 @@ class BatchDelivery:
         """
         self.state.put(batch_id, self.state.before(batch_id))
         # A try that was cut off sent its summaries in the sessions before.
-        self._told_hosts.all(batch_id)
+        self._told_hosts.mark_complete(batch_id)
         epochs = self.leaders.epochs
         none = dict.fromkeys(("first_sequence", "last_sequence"))
         partitions = [
@@ -452,11 +478,11 @@ class BatchDelivery:
 
     def _tell_idle(self) -> None:
         """Tells all hosts where no batch has done it in time; slices do so by themselves."""
-        if self.taken is not None or not self.turns.waited(self.told or {}):
+        if self.taken is not None or not self.turns.is_overdue(self.told or {}):
             return
         if self._turn.acquire(blocking=False):
             try:
-                self.tell_rest()
+                self.flush_summaries()
             finally:
                 self._turn.release()
 
@@ -530,7 +556,7 @@ class BatchDelivery:
         with self.metrics.stage("pin"):
             if self.told is None:
                 self.told = self.told_before()
-            versions, everyone = dict(live.compilation.versions), self.turns.next()
+            versions, everyone = dict(live.compilation.versions), self.turns.take_turn()
             planned.result()
             epochs = dict(self.leaders.epochs)
             pin = Pin(versions, self.shaping, self.told, {}, everyone, epochs=epochs)
@@ -580,7 +606,7 @@ class BatchDelivery:
                 self._refuse(versions, error)
         return live
 
-    def told_before(self) -> dict[int, Told]:
+    def told_before(self) -> dict[int, SummaryProgress]:
         """By partition, how far hosts were told before the first batch of this run.
 
         Offsets may have gaps there, by transactions and compaction: the ranges that hosts are told
@@ -594,12 +620,12 @@ class BatchDelivery:
         have read, as far as it is on record."""
         return recorded_epochs(self.pins, self._reports, self._tables, self.topic)
 
-    def begins(self, batch_id: int, pin: Pin) -> dict[int, Told]:
+    def begins(self, batch_id: int, pin: Pin) -> dict[int, SummaryProgress]:
         """By partition, how far hosts were told before a batch; its pin is on record, and so is the
         batch before it."""
         return pin.since | self._told_by(batch_id - 1) if pin.ahead else pin.since
 
-    def _told_by(self, number: int) -> dict[int, Told]:
+    def _told_by(self, number: int) -> dict[int, SummaryProgress]:
         """By partition, how far hosts were told by a batch on record, of those that it read."""
         read = recorded_partitions(self._reports, self._tables, self.topic, number)
         return self._told_hosts.after(number, _ends(read))
@@ -636,7 +662,7 @@ class BatchDelivery:
         # Tasks may still use the plan before this one, and none the one before that: unpersist
         # alone would leave its file.
         replaced, self._replaced = self._replaced, self.live
-        plan = SparkEngine(self._spark).broadcast(compilation.plan)
+        plan = self.engine.broadcast(compilation.plan)
         self.live = LivePlan(compilation, plan, self._plans.stacks(compilation))
         if replaced is not None:
             replaced.plan.destroy()

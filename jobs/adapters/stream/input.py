@@ -1,61 +1,58 @@
-"""The records of a batch on their way to the workers: fetched by tasks or by Spark's connector."""
+"""The records of a batch on their way to the tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Range, Reached, client_of, runs_again
-from stackcast.jobs.adapters.kafka.options import FetchOptions
-from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
-from stackcast.jobs.adapters.stream.tasks import packed, unpacked
-from stackcast.udfs.columns import Source
-from stackcast.udfs.delivery.told import Telling
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, Range
+from stackcast.jobs.adapters.kafka.record_source import RecordSource
+from stackcast.jobs.adapters.runtime.engine import Engine
+from stackcast.jobs.adapters.stream.tasks import RangeTask, SummaryTask, unpacked
+from stackcast.udfs.delivery.deliver import Source, Work
 from stackcast.udfs.errors import StreamError
-from stackcast.udfs.messages.buffers import Batch
-
-Work = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
 
 
 class Records(Protocol):
-    """The records of a batch, before any task has them."""
+    """The records of a batch.
 
-    #: By partition, the epoch of the leader from which it was read; complete after `through`.
+    Attributes:
+        epochs: by partition, the epoch of the leader from which it was read, after `through`.
+    """
+
     epochs: dict[int, int]
 
     def planned(self, epochs: Mapping[int, int]) -> None:
-        """Notes by partition the epoch of the leader when the batch was planned."""
+        """Set the epoch of the leader of each partition when the batch was planned."""
 
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
-        """Has tasks do work on them: ``work`` returns it, by the function with which a task makes
-        the records of what it is given. Returns the rows that it yields, of that schema."""
+        """Run tasks on the records.
 
+        Args:
+            work: returns the work of a task, given the source that makes its records.
+            schema: schema of the rows that a task yields.
 
-@dataclass
-class ByConnector:
-    """Records that Spark's connector reads, which says nothing about leaders."""
-
-    records: DataFrame
-    epochs: dict[int, int] = field(default_factory=dict)
-
-    def planned(self, epochs: Mapping[int, int]) -> None:
-        """Has no use for them."""
-
-    def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
-        return self.records.mapInArrow(work(iter), from_arrow_schema(schema)).toArrow()
+        Returns:
+            The rows of all tasks.
+        """
 
 
 @dataclass
 class ByTasks:
-    """Ranges of offsets, each of which a task fetches itself."""
+    """Ranges of offsets, each of which is read by a task.
 
-    spark: SparkSession
-    options: FetchOptions
+    Attributes:
+        engine: runs the tasks.
+        source: source of the records.
+        ranges: ranges of the batch.
+        epochs: see `Records`.
+    """
+
+    engine: Engine
+    source: RecordSource
     ranges: Sequence[Range]
     epochs: dict[int, int] = field(default_factory=dict)
 
@@ -65,90 +62,49 @@ class ByTasks:
         ]
 
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
-        options, ranges = self.options, self.ranges
+        """Run the tasks; see `Records.through`.
 
-        reached: dict[int, Reached] = {}
-
-        def fetch(numbers: Iterator[int]) -> Iterator[Batch]:
-            for number in numbers:
-                reached[number] = Reached(ranges[number].first)
-                client = client_of(options)
-                yield from client.batches(ranges[number], reached[number], runs_again())
-
-        run = work(fetch)
-
-        def task(number: int) -> tuple[bytes, Reached]:
-            rows = packed(run(iter([number])), schema)
-            return rows, reached[number]
-
-        done = SparkEngine(self.spark).run(task, len(ranges))
-        for wanted, (_, read) in zip(ranges, done, strict=True):
-            if read.lost:
+        Raises:
+            StreamError: TASK_LOST.
+        """
+        task = RangeTask(self.ranges, self.source, work, schema)
+        results = self.engine.run(task, len(self.ranges))
+        for wanted, (_, progress) in zip(self.ranges, results, strict=True):
+            if progress.lost:
                 raise lost_task(wanted.topic, wanted.partition)
             known = self.epochs.get(wanted.partition, NO_EPOCH)
-            self.epochs[wanted.partition] = max(read.epoch, known)
-        return unpacked((rows for rows, _ in done), schema)
-
-
-def lost_task(topic: str, *partitions: int) -> StreamError:
-    """Returns the error for tasks that cannot be run again."""
-    which = ", ".join(map(str, sorted(partitions)))
-    return StreamError(
-        "TASK_LOST",
-        f"a task that read partition {which} of {topic} was lost, and it is unknown how many "
-        "records it had read: start the stream again, which then sends all records again that "
-        "are not in the ledger",
-    )
+            self.epochs[wanted.partition] = max(progress.epoch, known)
+        return unpacked((report for report, _ in results), schema)
 
 
 @dataclass
-class Quiet:
-    """Partitions of which no records are read: their tasks have summaries to send. telling: that of
-    the tasks."""
+class WithoutRecords:
+    """Partitions whose tasks read nothing, and only send summaries.
 
-    spark: SparkSession
+    Attributes:
+        engine: runs the tasks.
+        partitions: numbers of the partitions.
+        epochs: see `Records`.
+    """
+
+    engine: Engine
     partitions: Sequence[int]
-    telling: Telling
     epochs: dict[int, int] = field(default_factory=dict)
 
+    def planned(self, epochs: Mapping[int, int]) -> None:
+        """Ignore the leaders, from which nothing is read."""
+
     def through(self, work: Callable[[Source], Work], schema: pa.Schema) -> pa.Table:
-        partitions, telling = self.partitions, self.telling
-
-        def nothing(numbers: Iterator[int]) -> Iterator[Batch]:
-            for number in numbers:
-                telling.reads(partitions[number])
-            yield from ()
-
-        run = work(nothing)
-
-        def task(number: int) -> bytes:
-            return packed(run(iter([number])), schema)
-
-        return unpacked(SparkEngine(self.spark).run(task, len(partitions)), schema)
+        task = SummaryTask(self.partitions, work, schema)
+        return unpacked(self.engine.run(task, len(self.partitions)), schema)
 
 
-def records_of(batch: DataFrame, options: FetchOptions | None) -> ByConnector | ByTasks:
-    """Returns the records of a micro-batch of Spark's Kafka source.
-
-    Args:
-        batch: micro-batch. If tasks fetch the records, Spark's source only plans it.
-        options: options by which tasks fetch; None if Spark's connector reads.
-    """
-    if options is None:
-        return ByConnector(batch)
-    return ByTasks(batch.sparkSession, options, _ranges(batch))
-
-
-def _ranges(records: DataFrame) -> list[Range]:
-    """Returns the ranges of a micro-batch, a task's work each.
-
-    Spark gives them to no public name: they are in the partitions of the records that it has
-    planned already, and planning them once more would cost ten milliseconds.
-    """
-    partitions = records._jdf.queryExecution().logical().rdd().partitions()
-    found = []
-    for number in range(len(partitions)):
-        span = partitions[number].inputPartition().get().offsetRange()
-        place = span.topicPartition()
-        found.append(Range(place.topic(), place.partition(), span.fromOffset(), span.untilOffset()))
-    return found
+def lost_task(topic: str, *partitions: int) -> StreamError:
+    """Return the error for tasks that cannot be run again."""
+    numbers = ", ".join(map(str, sorted(partitions)))
+    return StreamError(
+        "TASK_LOST",
+        f"a task that read partition {numbers} of {topic} was lost, and it is unknown how many "
+        "records it had read: start the stream again, which then sends all records again that "
+        "are not in the ledger",
+    )

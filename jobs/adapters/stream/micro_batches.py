@@ -101,7 +101,7 @@ def serve(
         started()
         lifecycle.run(query, delivery.fence.lost, delivery.last_batch.check)
         delivery.fence.check()
-        delivery.tell_rest()
+        delivery.flush_summaries()
     except StreamError as error:
         delivery.fence.check()
         raise checks.after_failure(spark, settings, error) from error

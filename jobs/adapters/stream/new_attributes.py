@@ -13,6 +13,7 @@ from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.tables.attribute_registry import register
 from stackcast.jobs.adapters.tables.tables import Tables
+from stackcast.udfs.delivery.deliver import without_summaries
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.messages.attributes.json_events import JsonReader
 from stackcast.udfs.messages.attributes.registry import FORMAT, Attribute, Registry
@@ -89,7 +90,7 @@ def unknown_names(
     if not registry.free:
         return {}
     count = partial(count_names, JsonReader(registry), steps=steps)
-    names = new_names(records.through(count, SCHEMA))
+    names = new_names(records.through(lambda source: count(without_summaries(source)), SCHEMA))
     without = sorted(name for name, found in names.items() if found.type is None)
     if without:
         log.warning("no attribute type can represent most values of: %s", _shown(without))

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from stackcast.udfs.columns import REPORT
+from stackcast.udfs.delivery.deliver import REPORT
 from stackcast.udfs.delivery.publishers import Publishers
-from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.delivery.summary_progress import SummaryProgress
 
 #: More parts than a receiver set can have, as each reaches a host, and more deliveries.
 _PARTS = 1 << 32
@@ -125,8 +125,7 @@ class _Summed(NamedTuple):
 
 
 class BatchReport:
-    """The rows of all tasks, as `stackcast.udfs.columns.REPORT` has them; ``reach``: of the
-    plan."""
+    """The rows of all tasks (`stackcast.udfs.delivery.deliver.REPORT`); ``reach``: of the plan."""
 
     def __init__(
         self,
@@ -143,9 +142,9 @@ class BatchReport:
         self.states = [row for row in others if row["kind"] == "state"]
         #: By partition, how far hosts are told by summaries, where any were.
         self.told = {
-            row["partition"]: Told.unpacked(json.loads(row["told"]))
+            row["partition"]: SummaryProgress.unpacked(json.loads(row["progress"]))
             for row in others
-            if row["kind"] == "told"
+            if row["kind"] == "summaries"
         }
         #: By partition, the host by whose link all of it entered, where its place has one.
         self.ingresses = {row["partition"]: row["sender"] for row in self._counts if row["sender"]}

@@ -14,7 +14,7 @@ from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Progress, position
 from stackcast.jobs.adapters.stream.checks import Beginning
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
-from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.delivery.summary_progress import SummaryProgress
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def resume(
     for number in reversed(range(batch_id, batch_id if newest is None else newest[0] + 1)):
         delivery.pins.remove(number)
     progress.plan(batch_id, begins)
-    since = {p: Told.all(offset) for p, offset in begins.items()}
+    since = {p: SummaryProgress.complete(offset) for p, offset in begins.items()}
     delivery.pins.put(batch_id, Pin(versions, delivery.shaping, since, {}, epochs=epochs))
     delivery.record_resumption(batch_id, begins, versions)
     progress.done(batch_id)

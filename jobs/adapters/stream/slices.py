@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,18 +30,17 @@ from stackcast.jobs.adapters.app.settings import Settings, seconds_of
 from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress, position
-from stackcast.jobs.adapters.kafka.client import NO_EPOCH, Range, unreachable
-from stackcast.jobs.adapters.kafka.slices import Read, Turn, follow
+from stackcast.jobs.adapters.kafka.file_handoffs import FileHandoffs
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, Range, unreachable
+from stackcast.jobs.adapters.kafka.slices import SliceSpec, TaskProgress
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery, Delivered, LivePlan
 from stackcast.jobs.adapters.stream.input import ByTasks, lost_task
-from stackcast.jobs.adapters.stream.tasks import packed, unpacked
+from stackcast.jobs.adapters.stream.tasks import SliceTask, unpacked
 from stackcast.jobs.adapters.stream.truncation import Truncation
-from stackcast.udfs.columns import REPORT
-from stackcast.udfs.delivery.told import Telling
+from stackcast.udfs.delivery.deliver import REPORT
+from stackcast.udfs.delivery.summary_progress import SummaryAssignment
 from stackcast.udfs.errors import KafkaError
-from stackcast.udfs.messages.buffers import Batch
 
 log = logging.getLogger(__name__)
 
@@ -56,15 +55,14 @@ PARTITION_SECONDS = 10.0
 
 @dataclass
 class Slice:
-    """One that runs. ahead: it waited for the one before, whose end it was told."""
+    """A slice that runs."""
 
     number: int
     live: LivePlan
     carried: Mapping[int, bytes]
-    turn: Turn
-    telling: Telling
-    ahead: bool
-    found: Future[list[tuple[bytes, Read]]]
+    turn: SliceSpec
+    everyone: bool
+    found: Future[list[tuple[bytes, TaskProgress]]]
     #: Since when it may read.
     clock: float = field(default_factory=time.monotonic)
     started: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
@@ -87,17 +85,17 @@ class Slices:
         delivery: BatchDelivery,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        assert delivery.fetch is not None
+        assert delivery.fetch is not None and delivery.source is not None
         self._spark = spark
         self._settings = settings
         self._topics = topics
         self._delivery = delivery
         self._stopping = stopping
-        self._fetch = delivery.fetch
+        self._patience, self._source = delivery.fetch.patience, delivery.source
         self._seconds = seconds_of(settings.realtime_slice)
         self._progress = Progress(spark, settings.checkpoint, settings.topic)
         self._recorder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="record")
-        self._engine = SparkEngine(spark)
+        self._engine = delivery.engine
         self._run_name, self._turns = uuid.uuid4().hex, 0
         #: Whether the last slice has read anything, and how many seconds it took.
         self._flows, self._took = False, self._seconds
@@ -242,7 +240,7 @@ class Slices:
             for p, end in planned.items()
             if end > at[p]
         ]
-        records = ByTasks(self._spark, self._fetch, ranges)
+        records = ByTasks(self._engine, self._source, ranges)
         looked_up = dict(delivery.leaders.epochs)
         delivery.leaders.check(planned, looked_up, {})
         rows = delivery.deliver(live, carried, records, pin.everyone)
@@ -355,23 +353,12 @@ class Slices:
         most: int | None = None,
     ) -> Slice:
         delivery, self._turns = self._delivery, self._turns + 1
-        telling = Telling(delivery.told or {}, everyone)
-        turn = Turn(self._run_name, self._turns, ranges, self._seconds, most)
-        fetch = self._fetch
-
-        # They name nothing of this module, which workers would import with all that a driver needs.
-        def source(given: Iterator[tuple[int, Read]]) -> Iterator[Batch]:
-            for task, read in given:
-                yield from follow(fetch, turn, task, read, telling)
-
-        run = delivery.task(live, carried, telling, source, True)
-
-        def work(task: int) -> tuple[bytes, Read]:
-            read = Read()
-            return packed(run(iter([(task, read)])), REPORT), read
-
-        found = self._engine.submit(work, len(ranges))
-        return Slice(number, live, carried, turn, telling, most is not None, found)
+        assignment = SummaryAssignment(delivery.told or {}, everyone)
+        turn = SliceSpec(self._run_name, self._turns, ranges, self._seconds, most)
+        work = delivery.slice_work(live, carried, assignment)
+        task = SliceTask(turn, self._source, FileHandoffs(), work, REPORT)
+        found = self._engine.submit(task, len(ranges))
+        return Slice(number, live, carried, turn, everyone, found)
 
     def _end(self, running: Slice, following: Slice | None) -> None:
         """Waits for a slice, and has it recorded; one in which nothing was read has no number,
@@ -384,7 +371,7 @@ class Slices:
         truncated: dict[int, int] = {}
         failed: KafkaError | None = None
         for each, (_, read) in zip(running.turn.ranges, found, strict=True):
-            moved = running.ahead and read.first not in (None, self._at[each.partition])
+            moved = running.turn.ahead and read.first not in (None, self._at[each.partition])
             if read.lost or moved:
                 raise lost_task(each.topic, each.partition)
             if read.truncated is not None:
@@ -399,8 +386,8 @@ class Slices:
             *(running.started, running.clock, epochs),
         )
         self._flows = bool(done.report.partitions)
-        if running.telling.everyone and not done.report.told:
-            delivery.turns.none_told()
+        if running.everyone and not done.report.told:
+            delivery.turns.pass_turn()
         if following is None:
             delivery.metrics.ended()
         else:
@@ -428,7 +415,7 @@ class Slices:
         assert delivery.told is not None
         until = {each.partition: each.until for each in ranges}
         versions = dict(live.compilation.versions)
-        everyone = delivery.turns.next(self._seconds)
+        everyone = delivery.turns.take_turn(self._seconds)
         return Pin(
             *(versions, delivery.shaping, delivery.told, until, everyone),
             epochs=dict(delivery.leaders.epochs),
@@ -479,7 +466,7 @@ class Slices:
         if wanted.partition not in self._failing:
             log.warning("partition %d of %s: %s", wanted.partition, wanted.topic, failure)
         seconds = now - self._failing.setdefault(wanted.partition, now)
-        return unreachable(wanted, seconds, failure) if seconds > self._fetch.patience else None
+        return unreachable(wanted, seconds, failure) if seconds > self._patience else None
 
     def _all(self, partitions: Iterable[int]) -> dict[int, int]:
         """Returns where the next slice begins, of these partitions, too: new ones at their

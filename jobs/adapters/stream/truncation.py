@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from stackcast.jobs.adapters.kafka.client import NO_EPOCH
+from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.udfs.errors import StreamError
 

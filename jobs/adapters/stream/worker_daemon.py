@@ -39,7 +39,8 @@ def main() -> None:
     # started again in a child.
     import pyspark.worker  # noqa: F401, PLC0415
 
-    from stackcast.jobs.adapters.kafka import slices  # noqa: F401, PLC0415
+    from stackcast.jobs.adapters.kafka import broker_source, file_handoffs  # noqa: F401, PLC0415
+    from stackcast.jobs.adapters.stream import tasks  # noqa: F401, PLC0415
     from stackcast.udfs import columns  # noqa: F401, PLC0415
     from stackcast.udfs.delivery import compiled_mark  # noqa: PLC0415
     from stackcast.udfs.trees import header_stacks  # noqa: PLC0415

@@ -16,10 +16,11 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from virtual_time import VirtualTime
 
-from stackcast.jobs.adapters.stream.summary_turns import SummaryTurns
+from stackcast.jobs.adapters.stream.summary_schedule import SummarySchedule
 from stackcast.udfs.delivery.receiver_summaries import ENOUGH
-from stackcast.udfs.delivery.told import Told
+from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from stackcast.udfs.messages.reference import build_packet
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT
@@ -61,35 +62,38 @@ def steps() -> st.SearchStrategy[list[Step]]:
     return st.lists(records.flatmap(step), min_size=1, max_size=12)
 
 
-def told_to(series: Sequence[Step]) -> dict[str, list[tuple[int, Summary]]]:
+def sent_to(series: Sequence[Step]) -> dict[str, list[tuple[int, Summary]]]:
     """By host, the summaries that it is sent, each with the number of its step."""
     sent: dict[str, list[tuple[int, Summary]]] = {host: [] for host in HOSTS}
-    places = {host: place for place, host in enumerate(HOSTS)}
-    told = recorded = Told.all(0)
+    numbers = {host: number for number, host in enumerate(HOSTS)}
+    progress = recorded = SummaryProgress.complete(0)
     for number, step in enumerate(series):
-        until = told.until + step.records
+        until = progress.until + step.records
         everyone = step.everyone or not step.records
-        owed = {}
-        for host, *before in zip(HOSTS, *told.owes(places), strict=True):
-            keys = [told.until + n << OFFSET_SHIFT for n in step.mine.get(host, ())]
+        tallies = {}
+        for host, *before in zip(HOSTS, *progress.tallies(numbers), strict=True):
+            keys = [progress.until + n << OFFSET_SHIFT for n in step.mine.get(host, ())]
             new = summary(0, 0, keys)
-            owed[host] = (
+            tallies[host] = (
                 int(before[0]) + new.notifications,
                 max(int(before[1]), new.last),
                 (int(before[2]) + new.digest) % LIMIT,
             )
-        due = [host for host in HOSTS if owed[host][0] >= ENOUGH]
+        due = [host for host in HOSTS if tallies[host][0] >= ENOUGH]
         for _ in range(1 + step.again):
             for host in HOSTS if everyone else due:
-                begin = int(told.begins(places)[places[host]])
+                begin = int(progress.starts(numbers)[numbers[host]])
                 if step.records or begin < until:
                     span = begin << OFFSET_SHIFT, until << OFFSET_SHIFT
-                    sent[host].append((number, Summary(SESSION, *span, *owed[host])))
-        waiting = {host: owed[host] for host in HOSTS if 0 < owed[host][0] < ENOUGH}
-        told = Told.all(until) if everyone else told.after(until, due, waiting)
+                    sent[host].append((number, Summary(SESSION, *span, *tallies[host])))
+        pending = {host: tallies[host] for host in HOSTS if 0 < tallies[host][0] < ENOUGH}
+        if everyone:
+            progress = SummaryProgress.complete(until)
+        else:
+            progress = progress.advanced(until, due, pending)
         if step.records or not step.forgotten:
-            recorded = Told.unpacked(json.loads(json.dumps(told.packed())))
-        told = recorded
+            recorded = SummaryProgress.unpacked(json.loads(json.dumps(progress.packed())))
+        progress = recorded
     return sent
 
 
@@ -109,25 +113,26 @@ def keys_of(series: Sequence[Step], host: str) -> list[tuple[int, int]]:
 
 @examples(200)
 @given(steps())
-def test_the_ranges_of_each_host_leave_no_hole_and_say_what_it_was_sent(series: list[Step]):
-    sent = told_to(series)
+def test_the_ranges_of_each_host_leave_no_gap_and_contain_what_it_was_sent(series: list[Step]):
+    sent = sent_to(series)
     for host in HOSTS:
-        mine, at = keys_of(series, host), 0
-        for _, told in sent[host]:
-            assert told.from_ <= at
-            at = max(at, told.until)
-            keys = [key for _, key in mine if told.from_ <= key < told.until]
-            assert told == summary(told.from_, told.until, keys)
-        # It waits for word of a few at most.
-        assert sum(key >= at for _, key in mine) < ENOUGH
+        mine, covered = keys_of(series, host), 0
+        for _, announced in sent[host]:
+            assert announced.from_ <= covered
+            covered = max(covered, announced.until)
+            keys = [key for _, key in mine if announced.from_ <= key < announced.until]
+            assert announced == summary(announced.from_, announced.until, keys)
+        # Only a few notifications of a host are pending.
+        assert sum(key >= covered for _, key in mine) < ENOUGH
     last = series[-1]
     if not last.records or last.everyone:
-        assert all(at == series_end(series) for at in (reached(sent[host]) for host in HOSTS))
+        end = series_end(series)
+        assert all(reached(sent[host]) == end for host in HOSTS)
 
 
 @examples(200)
 @given(steps(), st.randoms(use_true_random=False), st.floats(0, 1))
-def test_a_host_that_loses_anything_but_its_last_summary_asks_for_what_it_lacks(
+def test_a_host_that_loses_anything_but_its_last_summary_requests_what_it_lacks(
     series: list[Step], lots: random.Random, loss: float
 ):
     series = [*series, Step(0, {}, True, False, False), Step(1, {}, True, False, False)]
@@ -135,7 +140,7 @@ def test_a_host_that_loses_anything_but_its_last_summary_asks_for_what_it_lacks(
         mine = keys_of(series, host)
         receiver = Receiver(ReceiverOptions(from_start=True), 0.0, [SESSION], seed=1)
         now, asked, delivered = 0.0, set(), set()
-        sent = told_to(series)[host]
+        sent = sent_to(series)[host]
 
         def settle(datagrams: list[bytes], answer: bool = False) -> None:
             out = receiver.receive(datagrams, now, answer)  # noqa: B023 - of this turn
@@ -171,7 +176,7 @@ def test_a_host_that_loses_anything_but_its_last_summary_asks_for_what_it_lacks(
 
 
 def reached(sent: Sequence[tuple[int, Summary]]) -> int:
-    return max((told.until for _, told in sent), default=0)
+    return max((announced.until for _, announced in sent), default=0)
 
 
 def series_end(series: Sequence[Step]) -> int:
@@ -179,14 +184,14 @@ def series_end(series: Sequence[Step]) -> int:
 
 
 def test_the_next_summary_of_a_host_begins_where_its_last_one_ended():
-    places = {"h1": 0, "h2": 1, "h3": 2}
-    told = Told.all(3).after(5, ["h1", "h2"], {})
-    assert told.begins(places).tolist() == [5, 5, 3]
-    told = told.after(9, ["h2"], {}).after(12, ["gone"], {})
-    assert told.begins(places).tolist() == [5, 9, 3]
+    numbers = {"h1": 0, "h2": 1, "h3": 2}
+    progress = SummaryProgress.complete(3).advanced(5, ["h1", "h2"], {})
+    assert progress.starts(numbers).tolist() == [5, 5, 3]
+    progress = progress.advanced(9, ["h2"], {}).advanced(12, ["gone"], {})
+    assert progress.starts(numbers).tolist() == [5, 9, 3]
     # A plan may have fewer hosts, and others.
-    assert told.begins({"new": 0, "h3": 1, "h2": 2}).tolist() == [3, 3, 9]
-    assert Told.all(12).begins(places).tolist() == [12] * 3
+    assert progress.starts({"new": 0, "h3": 1, "h2": 2}).tolist() == [3, 3, 9]
+    assert SummaryProgress.complete(12).starts(numbers).tolist() == [12] * 3
 
 
 @examples(100)
@@ -194,48 +199,55 @@ def test_the_next_summary_of_a_host_begins_where_its_last_one_ended():
     st.lists(st.tuples(st.integers(1, 3), st.frozensets(st.sampled_from(HOSTS)))),
     st.integers(0, 5),
 )
-def test_it_is_read_as_it_was_written(batches: list[tuple[int, frozenset[str]]], begin: int):
-    told = Told.all(begin)
+def test_progress_is_read_as_it_was_written(batches: list[tuple[int, frozenset[str]]], begin: int):
+    progress = SummaryProgress.complete(begin)
     for number, (records, hosts) in enumerate(batches):
-        owed = {host: (1, LIMIT - 1 - number, number) for host in HOSTS if host not in hosts}
-        told = told.after(told.until + records, hosts, owed)
-    held = json.loads(json.dumps(told.packed()))
-    again = Told.unpacked(held)
-    places = {host: place for place, host in enumerate(("unknown", *HOSTS))}
-    assert again.begins(places).tolist() == told.begins(places).tolist()
-    assert again.owed == told.owed and [*again.owes(places)[1]] == [*told.owes(places)[1]]
-    assert (again.until, again.since, again.whole) == (told.until, told.since, told.whole)
-    # No host is in it twice, however many batches there were.
-    assert sum(map(len, again.later.values())) <= len(HOSTS)
+        pending = {host: (1, LIMIT - 1 - number, number) for host in HOSTS if host not in hosts}
+        progress = progress.advanced(progress.until + records, hosts, pending)
+    again = SummaryProgress.unpacked(json.loads(json.dumps(progress.packed())))
+    numbers = {host: number for number, host in enumerate(("unknown", *HOSTS))}
+    assert again.starts(numbers).tolist() == progress.starts(numbers).tolist()
+    assert again.pending == progress.pending
+    assert [*again.tallies(numbers)[1]] == [*progress.tallies(numbers)[1]]
+    assert (again.until, again.start) == (progress.until, progress.start)
+    assert again.is_complete == progress.is_complete
+    # It contains no host twice, however many batches there were.
+    assert sum(map(len, again.later_starts.values())) <= len(HOSTS)
 
 
-def test_all_are_told_every_so_often_with_a_batch_or_without():
-    now = 0.0
-    turns = SummaryTurns(2.0, lambda: now)
-    found = []
+def test_all_hosts_get_summaries_once_per_interval_with_a_batch_or_without():
+    clock = VirtualTime()
+    schedule = SummarySchedule(2.0, clock)
+    turns = []
     for _ in range(9):
-        found.append(turns.next())
-        now += 0.5
-    assert found == [True, *[False] * 4, True, *[False] * 3]
-    # Where the next one is not before a second has gone, this one does it.
-    now -= 0.5
-    assert (turns.next(0.5), turns.next(0.6), turns.next(0.6)) == (False, True, False)
-    # A turn without a summary passes to the next batch that has one.
-    turns.none_told()
-    assert turns.next() and not turns.next()
-    always = SummaryTurns(0.0, lambda: now)
-    assert always.next() and always.next()
+        turns.append(schedule.take_turn())
+        clock.sleep(0.5)
+    assert turns == [True, *[False] * 4, True, *[False] * 3]
+    # If the next batch is more than half a second away, this one sends them.
+    assert [schedule.take_turn(0.0), schedule.take_turn(0.1), schedule.take_turn(0.1)] == [
+        *(False, True, False)
+    ]
+    # A batch without summaries passes its turn to the next batch that has some.
+    schedule.pass_turn()
+    assert schedule.take_turn() and not schedule.take_turn()
+    always = SummarySchedule(0.0, clock)
+    assert always.take_turn() and always.take_turn()
 
-    flowing, still = Told.all(0), Told.all(5)
-    assert not turns.waited({0: flowing, 1: still})
-    still = still.after(7, ["h1"], {})
+
+def test_summaries_are_overdue_if_a_partition_stays_incomplete_for_an_interval():
+    clock = VirtualTime()
+    schedule = SummarySchedule(2.0, clock)
+    flowing, idle = SummaryProgress.complete(0), SummaryProgress.complete(5)
+    assert not schedule.is_overdue({0: flowing, 1: idle})
+    idle = idle.advanced(7, ["h1"], {})
     for _ in range(3):
         # Other partitions send summaries in the meantime.
-        flowing = Told.all(flowing.until + 1)
-        assert not turns.waited({0: flowing, 1: still})
-        now += 0.9
-    assert turns.waited({0: flowing, 1: still})
-    assert not turns.waited({0: flowing, 1: still})
-    now += 10
-    assert not turns.waited({0: Told.all(9), 1: Told.all(7)})
-    assert not turns.waited({0: Told.all(9), 1: Told.all(7).after(8, [], {})})
+        flowing = SummaryProgress.complete(flowing.until + 1)
+        assert not schedule.is_overdue({0: flowing, 1: idle})
+        clock.sleep(0.9)
+    assert schedule.is_overdue({0: flowing, 1: idle})
+    assert not schedule.is_overdue({0: flowing, 1: idle})
+    clock.sleep(10)
+    both = {0: SummaryProgress.complete(9), 1: SummaryProgress.complete(7)}
+    assert not schedule.is_overdue(both)
+    assert not schedule.is_overdue(both | {1: both[1].advanced(8, [], {})})
