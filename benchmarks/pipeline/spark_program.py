@@ -99,7 +99,7 @@ class SparkProgram(Program):
         def done() -> bool:
             if isinstance(query, Slices):
                 time.sleep(LOOK)
-                return noted(sum(delivery.processed.values()), time.time())
+                return noted(sum(delivery.recorder.processed.values()), time.time())
             return noted(*_progress(query))
 
         try:

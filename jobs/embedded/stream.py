@@ -132,7 +132,7 @@ def drain(
 
         def drained() -> bool:
             nonlocal stage
-            done = sum(delivery.processed.values())
+            done = sum(delivery.recorder.processed.values())
             if not publishing.done():
                 if sent:
                     stage.text = f"{publishing_text}: {sent[-1]:,}"
@@ -147,7 +147,7 @@ def drain(
                     progress.stage("delivering records", "delivered records")
                 )
             progress.count(stage, done, sum(ends().values()))
-            return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
+            return all(delivery.recorder.processed.get(p, 0) >= end for p, end in ends().items())
 
         lifecycle.run(query, drained, delivery.last_batch.check)
         delivery.flush_summaries()

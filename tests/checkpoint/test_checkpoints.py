@@ -21,7 +21,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.checkpoint.identity import NAME
 from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.stream.checks import after_failure, before_start
-from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.foreach_batch import MicroBatches
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.traffic.publisher import ensure_topic
@@ -60,19 +60,19 @@ class Running:
         self._deployment = deployment
         #: The second batch waits here when it has its offsets, before it reads.
         self.gate = threading.Event()
-        process = BatchDelivery.process
+        process = MicroBatches.process
 
-        def waiting(delivery: BatchDelivery, records: DataFrame, batch_id: int) -> None:
+        def waiting(batches: MicroBatches, records: DataFrame, batch_id: int) -> None:
             if batch_id:
                 self.gate.wait(600)
-            process(delivery, records, batch_id)
+            process(batches, records, batch_id)
 
-        patch.setattr(BatchDelivery, "process", waiting)
+        patch.setattr(MicroBatches, "process", waiting)
         self._lifecycle = Lifecycle()
         self._query, self.delivery = start(deployment.spark, deployment.settings, self._lifecycle)
 
     def first_batch(self) -> None:
-        while not self.delivery.processed:
+        while not self.delivery.recorder.processed:
             self._query.awaitTermination(0.05)
 
     def end(self) -> StackcastError:

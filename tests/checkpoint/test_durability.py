@@ -22,7 +22,7 @@ class Steps:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
-        fsync, remove, task = os.fsync, LocalFolder.remove, BatchDelivery.task
+        fsync, remove, work = os.fsync, LocalFolder.remove, BatchDelivery.work
 
         def synced(descriptor: int) -> None:
             fsync(descriptor)
@@ -34,11 +34,11 @@ class Steps:
 
         def sends(*given: Any, **named: Any) -> Any:
             self.made.append(SENDS)
-            return task(*given, **named)
+            return work(*given, **named)
 
         patch.setattr(os, "fsync", synced)
         patch.setattr(LocalFolder, "remove", removed)
-        patch.setattr(BatchDelivery, "task", sends)
+        patch.setattr(BatchDelivery, "work", sends)
 
     def first(self, step: Path | str, after: int = 0) -> int:
         return self.made.index(str(step), after)

@@ -12,7 +12,8 @@ import pytest
 from pcap_deployment import Deployment, deliver_in_slices, exact_deliveries, feed, records
 from waiting import until
 
-from stackcast.jobs.adapters.stream.delivery import Delivered, LivePlan
+from stackcast.jobs.adapters.stream.batch_recorder import BatchResult
+from stackcast.jobs.adapters.stream.plan_keeper import LivePlan
 from stackcast.jobs.adapters.stream.slices import Slice, Slices
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.specification import Specification
@@ -30,18 +31,18 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
     edited, waits = Event(), Event()
     start, record, await_records = Slices._start, Slices._record, Slices._await_records
 
-    def editing(self: Slices, number: int, live: LivePlan, *arguments: Any) -> Slice:
-        started = start(self, number, live, *arguments)
+    def editing(self: Slices, number: int, plan: LivePlan, *arguments: Any) -> Slice:
+        started = start(self, number, plan, *arguments)
         if number == last and not edited.is_set():
             # The slice in progress continues with the rule before the edit.
             deployment.change("subscriptions", {"id": "high"}, filter="price > 1")
-            until(lambda: self._delivery.live is not live)
+            until(lambda: self._plans.current_plan is not plan)
             edited.set()
         return started
 
-    def failing(self: Slices, delivered: Delivered, ends: Mapping[int, int]) -> None:
-        if delivered.batch_id < last:
-            record(self, delivered, ends)
+    def failing(self: Slices, result: BatchResult, ends: Mapping[int, int]) -> None:
+        if result.batch_id < last:
+            record(self, result, ends)
             return
         count = len(deployment.frames())
         next_pin = pins / f"{last + 1}.json"
@@ -51,10 +52,10 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
         waits.set()
         raise StreamError("FAILED", "cut off")
 
-    def waiting(self: Slices, left: int) -> None:
-        if edited.is_set() and not left:
+    def waiting(self: Slices, pending: int) -> None:
+        if edited.is_set() and not pending:
             waits.set()
-        await_records(self, left)
+        await_records(self, pending)
 
     def publish() -> None:
         more = (packets[40 + number % 200] for number in range(3000))

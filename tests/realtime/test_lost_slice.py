@@ -6,9 +6,11 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
+from virtual_time import VirtualTime
 
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, FetchProgress, Range
 from stackcast.jobs.adapters.kafka.slices import SliceSpec, TaskProgress
+from stackcast.jobs.adapters.stream.batch_recorder import Start
 from stackcast.jobs.adapters.stream.input import ByTasks
 from stackcast.jobs.adapters.stream.slices import Slice, Slices
 from stackcast.udfs.delivery.deliver import REPORT
@@ -31,17 +33,18 @@ pytestmark = pytest.mark.unit
 )
 def test_what_overlaps_is_not_recorded(ahead: bool, read: TaskProgress) -> None:
     stream = Slices.__new__(Slices)
-    stream._delivery = SimpleNamespace()  # type: ignore[assignment]
-    stream._at = {3: 13}
-    found: Future[list[tuple[bytes, TaskProgress]]] = Future()
-    found.set_result([(b"", read)])
+    stream._clock = VirtualTime()
+    stream._offsets = {3: 13}
+    results: Future[list[tuple[bytes, TaskProgress]]] = Future()
+    results.set_result([(b"", read)])
     spec = SliceSpec("run", 2, [Range("topic", 3, 0, 99)], 1.0, 10 if ahead else None)
-    running = Slice(7, None, {}, spec, False, found)  # type: ignore[arg-type]
+    start = Start.now(stream._clock)
+    running = Slice(7, None, {}, spec, False, results, start)  # type: ignore[arg-type]
     with pytest.raises(
         StreamError, match=r"STREAM.TASK_LOST: .*partition 3 of topic was lost.*start"
     ):
         stream._end(running, None)
-    assert stream._at == {3: 13}
+    assert stream._offsets == {3: 13}
 
 
 def test_a_batch_with_a_lost_task_ends_and_its_tasks_know_the_leader() -> None:

@@ -13,7 +13,7 @@ from pcap_deployment import Deployment, deliver_in_slices, exact_deliveries, fee
 from waiting import until
 
 from stackcast.jobs.adapters.checkpoint.progress import Progress
-from stackcast.jobs.adapters.stream.delivery import BatchDelivery, Delivered
+from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder, BatchResult
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.specification import Specification
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 #: Step of the record that fails, and how its first argument names the batch.
 STEPS: dict[str, tuple[type, str, Callable[[Any], int]]] = {
-    "planned, and not on record": (BatchDelivery, "record", lambda done: done.batch_id),
+    "planned, and not on record": (BatchRecorder, "record", lambda result: result.batch_id),
     "on record, and not committed": (Progress, "done", lambda number: number),
 }
 
@@ -37,7 +37,7 @@ def test_a_record_that_was_cut_off(
     owner, method, number_of = STEPS[step]
     plain = getattr(owner, method)
 
-    def failing(self: object, argument: Delivered | int) -> None:
+    def failing(self: object, argument: BatchResult | int) -> None:
         if number_of(argument) == last:
             until(lambda: next_pin.exists() and fed.is_set())
             raise StreamError("FAILED", "cut off")

@@ -42,8 +42,8 @@ def test_nothing_leaves_by_other_versions_before_all_else_is_on_record(
     pins = SimpleNamespace(put=lambda number, pin: events.append(f"slice {number} is pinned"))
     stream = Slices.__new__(Slices)
     stream._delivery = SimpleNamespace(pins=pins)  # type: ignore[assignment]
-    stream._awaited = threading.Event()
+    stream._record_now = threading.Event()
     stream._recording = [Recording(5, events), Recording(6, events)]
-    stream._pinned = 6, Pin({"subscriptions": 1}, {}, {}, {})
-    stream._pin(7, Pin({"subscriptions": version}, {}, {}, {}))
+    stream._last_pin = 6, Pin({"subscriptions": 1}, {}, {}, {})
+    stream._write_pin(7, Pin({"subscriptions": version}, {}, {}, {}))
     assert events == expected

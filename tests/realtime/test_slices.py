@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from waiting import until
 
 from stackcast.jobs.adapters.stream import slices
-from stackcast.jobs.adapters.stream.delivery import Delivered
+from stackcast.jobs.adapters.stream.batch_recorder import BatchResult
 from stackcast.jobs.adapters.stream.micro_batches import in_real_time
 from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.udfs.errors import SettingsError, StreamError
@@ -91,11 +91,11 @@ def cut_off_at(
     """
     record = Slices._record
 
-    def failing(self: Slices, delivered: Delivered, ends: Mapping[int, int]) -> None:
-        if delivered.batch_id == batch:
+    def failing(self: Slices, result: BatchResult, ends: Mapping[int, int]) -> None:
+        if result.batch_id == batch:
             until(condition)
             raise StreamError("FAILED", "cut off")
-        record(self, delivered, ends)
+        record(self, result, ends)
 
     with monkeypatch.context() as patch:
         patch.setattr(Slices, "_record", failing)

@@ -193,7 +193,7 @@ class World:
         query, delivery = start(self.spark, self.settings, lifecycle)
 
         def finished() -> bool:
-            return ending.is_set() and sum(delivery.processed.values()) >= self.published
+            return ending.is_set() and sum(delivery.recorder.processed.values()) >= self.published
 
         try:
             lifecycle.run(query, finished)

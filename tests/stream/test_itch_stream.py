@@ -497,7 +497,9 @@ def test_a_stop_ends_after_the_batch_in_progress_and_repeats_nothing(deployment,
     query, delivery = start(deployment.spark, deployment.settings, lifecycle)
 
     def first_batch_began() -> bool:
-        return query.status["isTriggerActive"] and bool(query.lastProgress or delivery.processed)
+        return query.status["isTriggerActive"] and bool(
+            query.lastProgress or delivery.recorder.processed
+        )
 
     lifecycle.run(query, first_batch_began)
     delivery.close()

@@ -45,7 +45,7 @@ class Stream:
             self.delivery.close()
 
     def reach(self, offsets: dict[int, int]) -> None:
-        while self.delivery.processed != offsets:
+        while self.delivery.recorder.processed != offsets:
             assert self._thread.is_alive(), self.error
             self._thread.join(0.05)
 
@@ -65,16 +65,16 @@ def stalled(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[threadi
     Yields:
         An event, which is set when the stream is about to send.
     """
-    plain, about_to_send, gate = BatchDelivery.task, threading.Event(), threading.Event()
+    plain, about_to_send, gate = BatchDelivery.work, threading.Event(), threading.Event()
 
-    def task(delivery: BatchDelivery, *arguments: object, **named: object) -> object:
+    def work(delivery: BatchDelivery, *arguments: object, **named: object) -> object:
         if delivery is stream.delivery:
             about_to_send.set()
             gate.wait(WAIT_S)
         return plain(delivery, *arguments, **named)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(BatchDelivery, "task", task)
+        patch.setattr(BatchDelivery, "work", work)
         try:
             yield about_to_send
         finally:

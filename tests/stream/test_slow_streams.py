@@ -61,7 +61,7 @@ def test_a_transaction_that_is_not_ended_is_named_with_its_partition_and_offset(
     hanging.send(watched.settings.topic, records()[20], partition=0).get(60)
     query, delivery = start(watched.spark, watched.settings, Lifecycle())
     try:
-        until(lambda: delivery.processed == {0: 10, 1: 10})
+        until(lambda: delivery.recorder.processed == {0: 10, 1: 10})
         wanted = (
             f"an open transaction holds back partition 0 of {watched.settings.topic} at offset 10"
         )
@@ -80,7 +80,7 @@ def test_more_partitions_than_slots_in_real_time_are_named(watched, caplog):
     watched.publish(records()[:20])
     query, delivery = start(watched.spark, watched.settings, Lifecycle())
     try:
-        until(lambda: delivery.processed == {0: 10, 1: 10})
+        until(lambda: delivery.recorder.processed == {0: 10, 1: 10})
         until(lambda: not problems(watched))
         admin = KafkaAdminClient(bootstrap_servers=watched.servers)
         admin.create_partitions({watched.settings.topic: 9})

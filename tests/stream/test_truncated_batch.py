@@ -32,7 +32,7 @@ from stackcast.jobs.adapters.checkpoint.progress import Progress
 from stackcast.jobs.adapters.kafka.client import Fetcher
 from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, FetchProgress, Range
-from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT
@@ -208,7 +208,7 @@ def test_a_stream_that_dies_while_it_begins_a_generation_begins_it_again(
 
     for step in (
         (Progress, "plan"),
-        (BatchDelivery, "record_resumption"),
+        (BatchRecorder, "record_resumption"),
         (Progress, "done"),
     ):
         with monkeypatch.context() as patch:

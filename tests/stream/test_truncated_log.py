@@ -170,10 +170,10 @@ def test_a_running_stream_ends_with_the_error_and_sends_nothing_of_the_new_recor
     lifecycle = Lifecycle()
     query, delivery = start(spark, deployment.settings, lifecycle)
     try:
-        until(lambda: delivery.processed == {0: 20, 1: 20})
+        until(lambda: delivery.recorder.processed == {0: 20, 1: 20})
         broker.save(topic)
         deployment.publish(records()[KEPT : KEPT + LOST])
-        until(lambda: delivery.processed == {0: 35, 1: 35})
+        until(lambda: delivery.recorder.processed == {0: 35, 1: 35})
         frames = len(deployment.frames())
         check_end(deployment, broker, lifecycle, query, "offsets 20 to 34")
     finally:

@@ -30,7 +30,6 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.logs import set_up
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.stream import delivery as delivery_module
 from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 
@@ -65,7 +64,7 @@ STEPS = {
     "publications": Step(
         "stackcast.jobs.adapters.tables.tables.Tables", "append", "publication_statistics"
     ),
-    "batch": Step("stackcast.jobs.adapters.stream.delivery.BatchDelivery", "process"),
+    "batch": Step("stackcast.jobs.adapters.stream.foreach_batch.MicroBatches", "process"),
 }
 #: Steps of a worker, and steps at which Spark itself writes a file.
 IN_WORKER = ("first frame", "last frame", "worker")
@@ -200,7 +199,7 @@ def prepare(story: Story) -> None:
         os.environ[CRASH] = json.dumps(
             {"crash": story.crash, "passing": story.passing, "once": str(once)}
         )
-        delivery_module.open_sink = CrashingSink
+        micro_batches.open_sink = CrashingSink
     elif name in BY_SPARK:
         passed = Counted(story.passing, die)
         folder = Path(story.settings["checkpoint"], name)

@@ -103,7 +103,7 @@ def drain(spark: SparkSession, settings: Settings, *steps: Callable[[], None]) -
     def drained() -> bool:
         nonlocal looked
         # A stream before this one may have delivered everything.
-        processed = before | delivery.processed
+        processed = before | delivery.recorder.processed
         # Asking Kafka takes a quarter of a second.
         if processed == looked:
             return False

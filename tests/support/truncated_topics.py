@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from quick_broker import QuickBroker
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream
+from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder, BatchResult
 from stackcast.jobs.adapters.stream.checks import after_failure
-from stackcast.jobs.adapters.stream.delivery import BatchDelivery, Delivered
 from stackcast.jobs.adapters.stream.micro_batches import Consent
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.lab.proof import verification
@@ -60,11 +60,11 @@ def lose(deployment: Deployment, broker: QuickBroker) -> None:
 def cut_off(deployment: Deployment, patch: pytest.MonkeyPatch) -> None:
     """Run a stream that sends a batch, and ends before the batch is on record."""
 
-    def failing(_: BatchDelivery, done: Delivered) -> None:
-        raise StreamError("FAILED", f"batch {done.batch_id} is cut off")
+    def failing(_: BatchRecorder, result: BatchResult) -> None:
+        raise StreamError("FAILED", f"batch {result.batch_id} is cut off")
 
     with patch.context() as patched:
-        patched.setattr(BatchDelivery, "record", failing)
+        patched.setattr(BatchRecorder, "record", failing)
         with pytest.raises(StreamError, match="is cut off"):
             deployment.run()
 

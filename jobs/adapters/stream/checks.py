@@ -32,7 +32,7 @@ from stackcast.jobs.adapters.checkpoint.progress import Position, Progress, mend
 from stackcast.jobs.adapters.checkpoint.reports import Reports, writer_of
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.stream.slices import beginnings
+from stackcast.jobs.adapters.stream.recovery import beginnings
 from stackcast.jobs.adapters.stream.truncation import Leaders, Truncation
 from stackcast.jobs.adapters.tables.definitions import NAMES
 from stackcast.jobs.adapters.tables.open_tables import open_tables

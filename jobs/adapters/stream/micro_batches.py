@@ -5,29 +5,57 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import NamedTuple
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.app.key_files import signing_key
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
-from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings, seconds_of
+from stackcast.jobs.adapters.checkpoint.identity import IdentityFile, shaping
+from stackcast.jobs.adapters.checkpoint.journal import Journal
+from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs
+from stackcast.jobs.adapters.checkpoint.pins import Pins
 from stackcast.jobs.adapters.checkpoint.progress import Progress, position
+from stackcast.jobs.adapters.checkpoint.reports import Reports, writer_of
+from stackcast.jobs.adapters.checkpoint.state import CarriedState
+from stackcast.jobs.adapters.checkpoint.summary_progress import SummaryProgressStore
+from stackcast.jobs.adapters.kafka.broker_source import BrokerSource
+from stackcast.jobs.adapters.kafka.file_handoffs import FileHandoffs
 from stackcast.jobs.adapters.kafka.options import fetch_of
 from stackcast.jobs.adapters.kafka.topics import Topics
+from stackcast.jobs.adapters.planning.plans import Plans, sources, switch_sources
 from stackcast.jobs.adapters.planning.specifications import specification_of
+from stackcast.jobs.adapters.planning.stream_plan import StreamPlan
+from stackcast.jobs.adapters.planning.versions import BatchVersions
+from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream import checks
+from stackcast.jobs.adapters.stream.admission import Admission, RunningQuery
+from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder
+from stackcast.jobs.adapters.stream.between_batches import BetweenBatches
+from stackcast.jobs.adapters.stream.dead_letters import DeadLetters
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
-from stackcast.jobs.adapters.stream.resumption import resume
-from stackcast.jobs.adapters.stream.slices import Slices, cut_off
-from stackcast.jobs.adapters.stream.truncation import OPTION
+from stackcast.jobs.adapters.stream.foreach_batch import MicroBatches
+from stackcast.jobs.adapters.stream.last_batch import LastBatch
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics
+from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
+from stackcast.jobs.adapters.stream.plan_keeper import PlanKeeper
+from stackcast.jobs.adapters.stream.recovery import Recovery, interrupted_slice
+from stackcast.jobs.adapters.stream.resumption import begin_generation, resume
+from stackcast.jobs.adapters.stream.slices import Slices
+from stackcast.jobs.adapters.stream.summary_ledger import SummaryLedger
+from stackcast.jobs.adapters.stream.summary_schedule import SummarySchedule
+from stackcast.jobs.adapters.stream.truncation import OPTION, Leaders
 from stackcast.jobs.adapters.stream.warm_up import load_plan, warm_up
 from stackcast.jobs.adapters.stream.watch import StreamWatch
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS
 from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.jobs.adapters.wire import Opener, open_sink, sink_options
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import SettingsError, StreamError
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
@@ -187,69 +215,160 @@ def _start(
     if beginning.truncation is not None:
         # The stream that had the place before may have recorded more since.
         beginning = check()
-    delivery = BatchDelivery(
-        spark, settings, tables, topics, fence, beginning.identity.read_topic, watch.metrics
-    )
-    delivery.query = query_id
-    delivery.leaders.given_up = lifecycle.stopping.is_set
-    delivery.interrupted = lambda: lifecycle.interrupted
-    delivery.ending.push(ending.pop_all())
-    ending.callback(delivery.close)
-    delivery.prepare(STACKS_SECONDS, lifecycle.stopping.is_set)
+    engine, pins = SparkEngine(spark), Pins(spark, settings.checkpoint)
+    reports = Reports(spark, settings.checkpoint)
+    interval = seconds_of(settings.ledger_interval)
+    journal = Journal(reports, fence, interval, watch.metrics.journal)
+    ending.callback(journal.close)
+    plans = plan_keeper(spark, settings, tables, pins, engine, watch.metrics)
+    ending.callback(plans.close)
+    journal.recover()
+    plans.prepare(STACKS_SECONDS, lifecycle.stopping.is_set)
+    topic, generation = beginning.identity.read_topic, None
     if beginning.truncation is not None:
-        resume(spark, settings, delivery, beginning)
+        generation = begin_generation(
+            beginning,
+            IdentityFile(spark, settings.checkpoint),
+            progress,
+            lambda batch_id: journal.recorded(writer_of(query_id), batch_id),
+            position(spark, settings.checkpoint) is None,
+        )
+        topic = generation.topic
     elif consent.accept_truncation:
         log.info("%s is not needed, because topic %s is not truncated", OPTION, settings.topic)
+    leaders = Leaders(
+        topics,
+        topic.name,
+        lambda: recorded_epochs(pins, reports, tables, topic),
+        lifecycle.stopping.is_set,
+    )
+    summaries = SummaryLedger(
+        *(topic, pins, reports, tables),
+        SummaryProgressStore(spark, settings.checkpoint),
+        SummarySchedule(seconds_of(settings.summary_interval)),
+    )
+    recorder = BatchRecorder(
+        *(query_id, topic, settings.publisher, shaping(settings), fence),
+        CarriedState(spark, settings.checkpoint),
+        DeadLetters(settings, topics, watch.metrics),
+        *(journal, summaries, leaders, plans, watch.metrics),
+    )
+    closing = ExitStack()
+    delivery = BatchDelivery(
+        topic=topic,
+        fence=fence,
+        engine=engine,
+        open_sink=Opener(sink_options(settings), open_sink),
+        samples=settings.dead_letter_samples,
+        shaping=shaping(settings),
+        pins=pins,
+        plans=plans,
+        summaries=summaries,
+        recorder=recorder,
+        leaders=leaders,
+        metrics=watch.metrics,
+        last_batch=LastBatch(spark, topics),
+        ending=closing,
+    )
+    closing.push(ending.pop_all())
+    ending.callback(delivery.close)
+    if generation is not None:
+        resume(generation, delivery, progress)
     warming.result()
-    if delivery.live is not None:
-        load_plan(spark, delivery.live.plan, delivery.live.stacks, delivery.topic)
+    if plans.current_plan is not None:
+        load_plan(spark, plans.current_plan.plan, plans.current_plan.stacks, topic)
+    fetch = fetch_of(settings)
+    if isinstance(fetch, str):
+        log.info("%s", fetch)
+    source = None if isinstance(fetch, str) else BrokerSource(fetch)
     if real_time:
-        slices = Slices(spark, settings, topics, delivery, lifecycle.stopping.is_set)
-        delivery.stop = slices.stop
+        assert source is not None and not isinstance(fetch, str)
+        recovery = Recovery(settings, topics, delivery, progress, source)
+        slices = Slices(
+            *(settings, topics, delivery, progress, source, fetch.patience, FileHandoffs()),
+            lambda: recovery.run(position(spark, settings.checkpoint)),
+            tables.local,
+            lifecycle.stopping.is_set,
+        )
+        closing.callback(slices.stop)
         slices.start()
         watch.attach(slices)
         log.info("%s", READY)
         return slices, delivery
     stands = position(spark, settings.checkpoint)
-    if stands is not None and stands.goes_back and delivery.recorded(stands.batch):
+    if stands is not None and stands.goes_back and recorder.is_recorded(stands.batch):
         # A new generation has begun, and Spark would not read backwards.
         progress.done(stands.batch)
         stands = position(spark, settings.checkpoint)
-    if cut_off(delivery, stands):
-        if delivery.fetch is None:
+    if interrupted_slice(delivery, stands):
+        if source is None:
             raise SettingsError(
                 "NOT_REALTIME",
                 f"a real-time batch of {settings.checkpoint} was interrupted, and only tasks "
                 "that fetch records themselves can send it again: start the stream once with "
                 "its previous settings",
             )
-        Slices(spark, settings, topics, delivery).recover()
-        delivery.told = None
+        Recovery(settings, topics, delivery, progress, source).run(stands)
         stands = position(spark, settings.checkpoint)
-    delivery.processed = {} if stands is None else dict(stands.offsets)
+    recorder.start_from({} if stands is None else stands.offsets)
+    limits = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
+    admission = Admission(*limits, topics.usual_record())
+    batches = MicroBatches(
+        *(delivery, progress, source, NewAttributes(settings, tables), admission),
+        lambda: position(spark, settings.checkpoint),
+        lambda: RunningQuery(spark, query_id),
+        lambda: lifecycle.interrupted,
+    )
+    closing.callback(batches.close)
 
     def process(records: DataFrame, batch_id: int) -> None:
         lifecycle.boundary()
-        delivery.process(records, batch_id)
+        batches.process(records, batch_id)
 
     query = (
-        topics.stream(timestamps, delivery.admission.records)
+        topics.stream(timestamps, admission.records)
         .writeStream.foreachBatch(process)
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=settings.trigger)
         .start()
     )
+    looks = BetweenBatches(plans, engine, tables.local, batches.flush_overdue_summaries)
+    closing.callback(looks.close)
 
     def stop() -> None:
-        # A query that was stopped before may still wait for a broker.
-        if query.isActive:
-            stop_query(query)
+        # A JVM that has ended has no stream. A query that was stopped may wait for a broker.
+        with suppress(Py4JError, OSError):
+            if query.isActive:
+                stop_query(query)
 
-    delivery.stop = stop
+    closing.callback(stop)
     watch.attach(query)
-    delivery.follow()
     log.info("%s", READY)
     return query, delivery
+
+
+def plan_keeper(
+    spark: SparkSession,
+    settings: Settings,
+    tables: Tables,
+    pins: Pins,
+    engine: SparkEngine,
+    metrics: StreamMetrics,
+) -> PlanKeeper:
+    """Return the owner of a stream's plans, which has no plan yet."""
+    decisive = sources(settings), switch_sources(settings)
+    plans = Plans(settings, tables, signing_key(settings))
+    rejections = settings.match != "network"
+    return PlanKeeper(
+        tables,
+        BatchVersions(tables, settings.topic, *decisive),
+        BatchVersions(tables, settings.topic, *decisive),
+        StreamPlan(
+            *(engine, spark.sparkContext.defaultParallelism),
+            *(tables, settings.publisher, plans, metrics, rejections),
+        ),
+        *(pins, shaping(settings), engine, metrics),
+    )
 
 
 def await_executors(spark: SparkSession, settings: Settings, lifecycle: Lifecycle) -> None:

@@ -140,8 +140,8 @@ class BatchReport:
         others = rows.filter(pc.not_equal(kind, "template")).to_pylist()
         self._counts = [row for row in others if row["kind"] == "partition"]
         self.states = [row for row in others if row["kind"] == "state"]
-        #: By partition, how far hosts are told by summaries, where any were.
-        self.told = {
+        #: By partition, the progress after the summaries that the tasks have sent.
+        self.summaries = {
             row["partition"]: SummaryProgress.unpacked(json.loads(row["progress"]))
             for row in others
             if row["kind"] == "summaries"

@@ -1,41 +1,59 @@
-"""Lets a stream continue whose log Kafka has truncated, or may have, in a new generation of the
+"""Continuation of a stream whose log Kafka has truncated, or may have, in a new generation of the
 topic."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
-from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint.identity import IdentityFile
 from stackcast.jobs.adapters.checkpoint.pins import Pin
-from stackcast.jobs.adapters.checkpoint.progress import Progress, position
+from stackcast.jobs.adapters.checkpoint.progress import Progress
 from stackcast.jobs.adapters.stream.checks import Beginning
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.udfs.delivery.summary_progress import SummaryProgress
+from stackcast.udfs.messages.sequence import Topic
 
 log = logging.getLogger(__name__)
 
 
-def resume(
-    spark: SparkSession,
-    settings: Settings,
-    delivery: BatchDelivery,
-    beginning: Beginning,
-) -> None:
-    """Moves a checkpoint back to where the log was truncated, and raises its generation.
+class NewGeneration(NamedTuple):
+    """A new generation of a topic.
 
-    The next batch begins there. State that rules keep stays as the lost records have left it. A
-    batch that was cut off is dropped: what it had sent of records that are still there is sent
-    again, in the new sessions.
+    Attributes:
+        topic: topic with the number of the generation.
+        batch_id: number of the batch at which it begins.
+        begins: by partition, the offset at which it begins.
+        was_planned: whether the checkpoint contains a plan of this batch.
+        is_new: whether the checkpoint contains no position yet.
+    """
+
+    topic: Topic
+    batch_id: int
+    begins: dict[int, int]
+    was_planned: bool
+    is_new: bool
+
+
+def begin_generation(
+    beginning: Beginning,
+    identity_file: IdentityFile,
+    progress: Progress,
+    is_recorded: Callable[[int], bool],
+    is_new: bool,
+) -> NewGeneration:
+    """Raise the generation of a checkpoint.
+
+    If this process dies afterwards, the next one finds the same truncation, and raises it again.
 
     Args:
-        spark: session of the stream.
-        settings: settings of the stream.
-        delivery: delivery of the stream, before its first batch; gets the new topic.
         beginning: position of the stream, and the truncated partitions.
+        identity_file: identity of the checkpoint.
+        progress: progress of the checkpoint.
+        is_recorded: tells whether a batch is recorded.
+        is_new: whether the checkpoint contains no position yet.
 
     Raises:
         StreamError: PROGRESS_NOT_WRITTEN, or an error of the checkpoint's files.
@@ -49,38 +67,54 @@ def resume(
             "which may not have all records that were sent: hosts get the next events in new "
             "sessions",
             ", ".join(map(str, sorted(truncation.ends))),
-            settings.topic,
+            identity.topic,
         )
-    progress = Progress(spark, settings.checkpoint, settings.topic)
     batch_id, offsets, planned = stands.batch, stands.offsets, stands.planned
-    if planned is not None and delivery.recorded(batch_id):
-        # Its commit alone is missing.
+    if planned is not None and is_recorded(batch_id):
+        # Only its commit is missing.
         progress.done(batch_id)
         batch_id, offsets, planned = batch_id + 1, offsets | planned, None
-    begins = truncation.begins(offsets)
-    # If this process dies after the first step, the next one finds the same truncation.
     identity = replace(identity, generation=identity.generation + 1)
-    IdentityFile(spark, settings.checkpoint).write(identity)
-    delivery.topic = identity.read_topic
-    versions = dict(delivery.take_up_newest().compilation.versions)
-    delivery.leaders.epochs = delivery.epochs_before()
+    identity_file.write(identity)
+    begins = truncation.begins(offsets)
+    return NewGeneration(identity.read_topic, batch_id, begins, planned is not None, is_new)
+
+
+def resume(generation: NewGeneration, delivery: BatchDelivery, progress: Progress) -> None:
+    """Move a checkpoint back to where the log was truncated.
+
+    The next batch begins there. State of rules stays as the lost records have left it. An
+    interrupted batch is dropped: the records of it that still exist are sent again, in the new
+    sessions.
+
+    Args:
+        generation: new generation of the topic.
+        delivery: delivery of the stream in this generation, before its first batch.
+        progress: progress of the checkpoint.
+
+    Raises:
+        StreamError: PROGRESS_NOT_WRITTEN, or an error of the checkpoint's files.
+    """
+    batch_id, begins = generation.batch_id, generation.begins
+    plan = delivery.plans.take_newest()
+    delivery.leaders.restore()
     delivery.leaders.look_up(begins)
-    epochs = dict(delivery.leaders.epochs)
-    if position(spark, settings.checkpoint) is None:
+    if generation.is_new:
         progress.begin(begins)
-    if planned is not None:
+    if generation.was_planned:
         progress.forget(batch_id)
     newest = delivery.pins.newest()
     for number in reversed(range(batch_id, batch_id if newest is None else newest[0] + 1)):
         delivery.pins.remove(number)
     progress.plan(batch_id, begins)
     since = {p: SummaryProgress.complete(offset) for p, offset in begins.items()}
-    delivery.pins.put(batch_id, Pin(versions, delivery.shaping, since, {}, epochs=epochs))
-    delivery.record_resumption(batch_id, begins, versions)
+    pin: Pin = delivery.new_pin(plan)._replace(since=since)
+    delivery.pins.put(batch_id, pin)
+    delivery.recorder.record_resumption(batch_id, begins, plan.versions)
     progress.done(batch_id)
     log.warning(
         "topic %s continues in generation %d at offsets %s",
-        settings.topic,
-        identity.generation,
+        generation.topic.name,
+        generation.topic.generation,
         ", ".join(f"{p}: {offset}" for p, offset in sorted(begins.items())),
     )

@@ -67,21 +67,43 @@ class Truncation:
 class Leaders:
     """The leaders of a topic, by which a stream notices that Kafka has truncated its log.
 
-    Attributes:
-        epochs: by partition, the epoch of the last leader known to have all records that the
-            stream has read.
+    Args:
+        topics: topics of the stream.
+        topic: name of the topic.
+        recorded: returns by partition the epoch of the last leader from which batches of earlier
+            runs have read, if it is recorded.
         given_up: tells whether to wait no longer for a broker.
     """
 
-    def __init__(self, topics: Topics, topic: str) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        topic: str,
+        recorded: Callable[[], dict[int, int]] = dict,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._topics = topics
         self._topic = topic
-        self.epochs: dict[int, int] = {}
-        self.given_up: Callable[[], bool] = lambda: False
+        self._recorded = recorded
+        self._given_up = given_up
+        self._epochs: dict[int, int] = {}
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """By partition, the epoch of the last leader that had all records read by the stream."""
+        return self._epochs
+
+    def restore(self) -> None:
+        """Set the leaders from which earlier runs have read."""
+        self._epochs = self._recorded()
 
     def now(self) -> dict[int, int]:
-        """Returns by partition the epoch of its leader. Raises KafkaError as `Topics.ask`."""
-        return self._topics.ask(self._topics.leader_epochs, self.given_up)
+        """Return the epoch of the current leader by partition.
+
+        Raises:
+            KafkaError: see `Topics.ask`.
+        """
+        return self._topics.ask(self._topics.leader_epochs, self._given_up)
 
     def look_up(self, read: Mapping[int, int]) -> None:
         """Looks up the leaders, and checks that they have all records that the stream has read.
@@ -94,7 +116,7 @@ class Leaders:
             KafkaError: as `Topics.ask`.
         """
         leaders = self.now()
-        self.check(read, self.epochs, leaders)
+        self.check(read, self._epochs, leaders)
         self.took(leaders)
 
     def check(
@@ -140,9 +162,10 @@ class Leaders:
             for p, offset in read.items()
             if (epoch := epochs.get(p, NO_EPOCH)) not in (NO_EPOCH, leaders.get(p, NO_EPOCH))
         }
-        found = self._topics.ask(partial(self._topics.truncated, changed), self.given_up)
+        found = self._topics.ask(partial(self._topics.truncated, changed), self._given_up)
         return Truncation(self._topic, read, found) if found else None
 
     def took(self, epochs: Mapping[int, int]) -> None:
         """Notes by partition the epoch of the leader from which tasks have read."""
-        self.epochs |= {p: epoch for p, epoch in epochs.items() if epoch != NO_EPOCH}
+        known = {p: epoch for p, epoch in epochs.items() if epoch != NO_EPOCH}
+        self._epochs = self._epochs | known
