@@ -156,7 +156,7 @@ class BatchDelivery:
         return records.through(work, REPORT)
 
     def flush_summaries(self) -> None:
-        """Send summaries to the hosts that lack one, while no batch runs."""
+        """Send summaries to the hosts without one, while no batch runs."""
         self.summaries.flush(self._send_summaries)
 
     def close(self) -> None:

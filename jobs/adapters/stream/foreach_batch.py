@@ -34,9 +34,9 @@ class MicroBatches:
         source: source from which tasks fetch records; None if Spark's connector reads them.
         new_attributes: registers names without an id.
         admission: limits the next batch.
-        stands: returns the position of the checkpoint.
+        read_position: returns the position of the checkpoint.
         running_query: returns the query, while a batch runs.
-        interrupted: tells whether Ctrl-C cuts off the batch in progress.
+        interrupted: returns True if Ctrl-C cuts off the batch in progress.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MicroBatches:
         source: RecordSource | None,
         new_attributes: NewAttributes,
         admission: Admission,
-        stands: Callable[[], Position | None],
+        read_position: Callable[[], Position | None],
         running_query: Callable[[], RunningQuery],
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -55,7 +55,7 @@ class MicroBatches:
         self._source = source
         self._new_attributes = new_attributes
         self._admission = admission
-        self._stands = stands
+        self._read_position = read_position
         self._open_query = running_query
         self._query: RunningQuery | None = None
         self._interrupted = interrupted
@@ -153,9 +153,9 @@ class MicroBatches:
             delivery.plans.restore(batch_id, pin)
             self._is_first = False
             planned.result()
-            stands = self._stands()
-            if stands is not None and stands.planned is not None:
-                delivery.leaders.check(stands.planned, pin.epochs, {})
+            position = self._read_position()
+            if position is not None and position.planned is not None:
+                delivery.leaders.check(position.planned, pin.epochs, {})
             return pin
         with delivery.metrics.stage("input"):
             self._new_attributes.register(records, batch_id)

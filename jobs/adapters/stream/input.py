@@ -69,11 +69,11 @@ class ByTasks:
         """
         task = RangeTask(self.ranges, self.source, work, schema)
         results = self.engine.run(task, len(self.ranges))
-        for wanted, (_, progress) in zip(self.ranges, results, strict=True):
+        for requested, (_, progress) in zip(self.ranges, results, strict=True):
             if progress.lost:
-                raise lost_task(wanted.topic, wanted.partition)
-            known = self.epochs.get(wanted.partition, NO_EPOCH)
-            self.epochs[wanted.partition] = max(progress.epoch, known)
+                raise lost_task(requested.topic, requested.partition)
+            epoch = self.epochs.get(requested.partition, NO_EPOCH)
+            self.epochs[requested.partition] = max(progress.epoch, epoch)
         return unpacked((report for report, _ in results), schema)
 
 

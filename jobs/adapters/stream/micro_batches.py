@@ -372,8 +372,11 @@ def plan_keeper(
 
 
 def await_executors(spark: SparkSession, settings: Settings, lifecycle: Lifecycle) -> None:
-    """Returns when there is an executor: without one, Spark would wait for ever, and say nothing of
-    a stop. Raises StreamError NO_EXECUTORS after ``waitSeconds``."""
+    """Wait for an executor. Without one, Spark would wait forever, even after a stop request.
+
+    Raises:
+        StreamError: NO_EXECUTORS, after ``waitSeconds``.
+    """
     given_up, patience = lifecycle.stopping.is_set, float(settings.wait_seconds)
     if not session.slots(spark, 1, patience, given_up=given_up):
         raise StreamError(
@@ -386,28 +389,37 @@ def await_executors(spark: SparkSession, settings: Settings, lifecycle: Lifecycl
 
 
 def in_real_time(spark: SparkSession, settings: Settings, partitions: int) -> bool:
-    """Tells whether a stream of so many partitions is to run in real time; logs why not, where it
-    is left to the stream. Raises SettingsError NOT_REALTIME where it must and cannot."""
+    """Return True if a stream runs in real time, and log the reason if it does not.
+
+    Args:
+        spark: session whose executors run the tasks.
+        settings: settings of the stream.
+        partitions: number of partitions of the topic.
+
+    Raises:
+        SettingsError: NOT_REALTIME, if real time is required and not possible.
+    """
     if settings.latency == "microbatch":
         return False
-    why = why_not(spark, settings, partitions)
-    if why and settings.latency == "realtime":
+    reason = obstacle(spark, settings, partitions)
+    if reason and settings.latency == "realtime":
         raise SettingsError(
             "NOT_REALTIME",
-            f"{PREFIX}latency is 'realtime', but {why}: change this, or set {PREFIX}latency to "
+            f"{PREFIX}latency is 'realtime', but {reason}: change this, or set {PREFIX}latency to "
             "microbatch",
         )
-    if not why and settings.latency == "auto" and "trigger" in settings.given:
-        why = f"{PREFIX}trigger is set"
-    log.info("delivering in micro-batches: %s" if why else "delivering in real time%s", why)
-    return not why
+    if not reason and settings.latency == "auto" and "trigger" in settings.given:
+        reason = f"{PREFIX}trigger is set"
+    mode = "delivering in micro-batches: %s" if reason else "delivering in real time%s"
+    log.info(mode, reason)
+    return not reason
 
 
-def why_not(spark: SparkSession, settings: Settings, partitions: int) -> str:
-    """Returns why a stream of so many partitions cannot run in real time; empty where it can."""
-    found = fetch_of(settings)
-    if isinstance(found, str):
-        return found
+def obstacle(spark: SparkSession, settings: Settings, partitions: int) -> str:
+    """Return the reason why a stream cannot run in real time, or an empty text."""
+    fetch = fetch_of(settings)
+    if isinstance(fetch, str):
+        return fetch
     if settings.format == ATTRIBUTES and settings.attributes_unknown == "register":
         return f"{PREFIX}attributes.unknown is register, which happens between micro-batches"
     slots = session.slots(spark, partitions, float(settings.wait_seconds))

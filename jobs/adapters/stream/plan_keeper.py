@@ -111,7 +111,7 @@ class PlanKeeper:
 
         Args:
             patience: seconds to wait for the header stacks of the plan.
-            given_up: tells whether to wait no longer.
+            given_up: returns True if the job was asked to stop.
 
         Raises:
             StackcastError: the tables cannot be used, and no batch was recorded.
@@ -172,8 +172,8 @@ class PlanKeeper:
     def with_known_stacks(self) -> LivePlan:
         """Return the current plan, which is sent again if more of its header stacks are known."""
         assert self._current is not None
-        known = self._plans.with_known(self._current.compilation)
-        return self._current if known is self._current.compilation else self._use(known)
+        newest = self._plans.with_known(self._current.compilation)
+        return self._current if newest is self._current.compilation else self._use(newest)
 
     def look(self) -> None:
         """Look for newer tables between batches, and make their plan.
@@ -182,14 +182,13 @@ class PlanKeeper:
         its own. In real time, one plan at most waits for its slice, because workers may still use
         the plan before it.
         """
-        now = self._engine.clock.monotonic
         versions = self._looks.poll()
         if self._is_decided(versions):
             self._metrics.pending(None)
             if self._active is not None and self._active is self._current:
                 self.with_known_stacks()
             return
-        self._metrics.pending(now())
+        self._metrics.pending(self._engine.clock.monotonic())
         if self._active is not None and self._active is not self._current:
             return
         if self.exclusive.acquire(blocking=False):
@@ -215,8 +214,8 @@ class PlanKeeper:
 
     def _is_decided(self, versions: Mapping[str, int]) -> bool:
         """Return True if these versions are in use, or cannot be used."""
-        used = None if self._current is None else self._current.compilation.versions
-        return versions in (used, self._rejected)
+        current = None if self._current is None else self._current.compilation.versions
+        return versions in (current, self._rejected)
 
     def _take(self, versions: dict[str, int]) -> LivePlan:
         plan = self._current
@@ -232,12 +231,12 @@ class PlanKeeper:
         return plan
 
     def _reject(self, versions: dict[str, int], error: StackcastError) -> None:
-        used = {} if self._current is None else self._current.compilation.versions
-        different = {name: v for name, v in versions.items() if used.get(name) != v}
+        current = {} if self._current is None else self._current.compilation.versions
+        different = {name: v for name, v in versions.items() if current.get(name) != v}
         log.error(
             "the changed tables %s cannot be used, so %s remain live: %s",
             named(different),
-            named(used),
+            named(current),
             error,
         )
         self._rejected = versions

@@ -2,7 +2,7 @@
 
 Frames of a batch may have been sent although it is not recorded. Such a batch is sent again by its
 pin, with the same versions of tables and the same numbers. N is the batch at which the checkpoint
-stands (the first one that is not committed); a slice may have been started *ahead*, while the
+continues (the first one that is not committed); a slice may have been started *ahead*, while the
 previous one was still running.
 
     planned  recorded  pins      interrupted                      what is done
@@ -75,7 +75,7 @@ class Interrupted(NamedTuple):
 
 
 class RecoveryPlan(NamedTuple):
-    """What a start does before its first batch.
+    """Steps of a start before its first batch.
 
     Attributes:
         commit: whether to commit batch ``number - 1``, which is recorded.
@@ -95,17 +95,17 @@ class RecoveryPlan(NamedTuple):
 
 
 def recovery_plan(
-    stands: Position, pins: Mapping[int, Pin], spans: Spans, recorded: bool
+    position: Position, pins: Mapping[int, Pin], spans: Spans, recorded: bool
 ) -> RecoveryPlan:
-    """Return what a start does, by the table of this module.
+    """Return the steps of a start, by the table of this module.
 
     Args:
-        stands: position of the checkpoint.
+        position: position of the checkpoint.
         pins: pins of batches that are not recorded, by number.
         spans: offsets that the topic has.
         recorded: whether the planned batch is recorded.
     """
-    number, offsets, planned = stands.batch, dict(stands.offsets), stands.planned
+    number, offsets, planned = position.batch, dict(position.offsets), position.planned
     commit = planned is not None and recorded
     if planned is not None and recorded:
         number, offsets, planned = number + 1, offsets | planned, None
@@ -129,13 +129,13 @@ def recovery_plan(
     return RecoveryPlan(commit, forget, number, offsets, interrupted, stale)
 
 
-def interrupted_slice(delivery: BatchDelivery, stands: Position | None) -> bool:
+def interrupted_slice(delivery: BatchDelivery, position: Position | None) -> bool:
     """Return True if a slice was interrupted, which only tasks that fetch can send again."""
     newest = delivery.pins.newest()
     return (
-        stands is not None
+        position is not None
         and newest is not None
-        and newest[0] >= stands.batch
+        and newest[0] >= position.batch
         and bool(newest[1].until)
     )
 
@@ -166,11 +166,11 @@ class Recovery:
         self._progress = progress
         self._source = source
 
-    def run(self, stands: Position | None) -> Position:
+    def run(self, position: Position | None) -> Position:
         """Send interrupted batches again.
 
         Args:
-            stands: position of the checkpoint; None for a new one.
+            position: position of the checkpoint; None for a new one.
 
         Returns:
             Number and offsets of the next batch. Partitions of the topic that were not read yet
@@ -182,18 +182,18 @@ class Recovery:
         """
         delivery = self._delivery
         spans = self._topics.ask(self._topics.spans)
-        if stands is None:
-            stands = Position(0, None, self._topic, beginnings(self._settings, spans))
-            self._progress.begin(stands.offsets)
-        recorded = stands.planned is not None and delivery.recorder.is_recorded(stands.batch)
+        if position is None:
+            position = Position(0, None, self._topic, beginnings(self._settings, spans))
+            self._progress.begin(position.offsets)
+        recorded = position.planned is not None and delivery.recorder.is_recorded(position.batch)
         newest = delivery.pins.newest()
-        last = stands.batch - 1 if newest is None else newest[0]
-        numbers = range(stands.batch + recorded, last + 1)
+        last = position.batch - 1 if newest is None else newest[0]
+        numbers = range(position.batch + recorded, last + 1)
         pins = {n: pin for n in numbers if (pin := delivery.pins.get(n)) is not None}
-        plan = recovery_plan(stands, pins, spans, recorded)
+        plan = recovery_plan(position, pins, spans, recorded)
         delivery.leaders.restore()
         if newest is not None and pins:
-            self._check_interrupted(newest[1].until or stands.planned or {})
+            self._check_interrupted(newest[1].until or position.planned or {})
         delivery.leaders.look_up(plan.offsets)
         if plan.commit:
             self._progress.done(plan.number - 1)
@@ -211,7 +211,7 @@ class Recovery:
         return Position(number, None, self._topic, dict.fromkeys(spans, 0) | offsets)
 
     def _check_interrupted(self, ends: Mapping[int, int]) -> None:
-        """End the stream if Kafka may have truncated what an interrupted batch has sent.
+        """End the stream if Kafka may have truncated records that an interrupted batch has sent.
 
         The checks before the start have not found it, and those of the next start will.
 

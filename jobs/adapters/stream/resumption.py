@@ -52,14 +52,14 @@ def begin_generation(
         beginning: position of the stream, and the truncated partitions.
         identity_file: identity of the checkpoint.
         progress: progress of the checkpoint.
-        is_recorded: tells whether a batch is recorded.
+        is_recorded: returns True if a batch is recorded.
         is_new: whether the checkpoint contains no position yet.
 
     Raises:
         StreamError: PROGRESS_NOT_WRITTEN, or an error of the checkpoint's files.
     """
-    identity, stands, truncation = beginning
-    assert stands is not None
+    identity, position, truncation = beginning
+    assert position is not None
     assert truncation is not None
     if not truncation.certain:
         log.warning(
@@ -69,7 +69,7 @@ def begin_generation(
             ", ".join(map(str, sorted(truncation.ends))),
             identity.topic,
         )
-    batch_id, offsets, planned = stands.batch, stands.offsets, stands.planned
+    batch_id, offsets, planned = position.batch, position.offsets, position.planned
     if planned is not None and is_recorded(batch_id):
         # Only its commit is missing.
         progress.done(batch_id)

@@ -93,7 +93,7 @@ class Slices:
         handoffs: handoffs between the tasks of a machine.
         recover: sends interrupted batches again, and returns the position of the next batch.
         local_tables: whether the tables are on this machine.
-        stopping: tells whether to end after the slice in progress.
+        stopping: returns True if the stream must end after the slice in progress.
     """
 
     #: Spark reports no progress of it.
@@ -240,8 +240,11 @@ class Slices:
         self._plans.activate(plan)
         state: Mapping[int, bytes] = {}
         if plan.compilation.plan.state is not None:
-            known = self._final_state
-            state = self._batches.initial_state(plan, self._number) if known is None else known
+            final_state = self._final_state
+            if final_state is None:
+                state = self._batches.initial_state(plan, self._number)
+            else:
+                state = final_state
         started = self._start(self._number, plan, state, ranges, pin.everyone)
         self._delivery.metrics.began(self._number)
         return started
@@ -359,8 +362,8 @@ class Slices:
     def _write_pin(self, number: int, pin: Pin) -> None:
         """Make a pin durable before the first frame of its slice.
 
-        Before a slice with other versions, all earlier slices must be recorded: after a crash, all
-        that is sent again is sent by one pin.
+        Before a slice with other versions, all earlier slices must be recorded: after a crash,
+        everything that is sent again is sent by one pin.
         """
         last, self._pin_unused = self._last_pin, False
         if last == (number, pin):
@@ -399,10 +402,10 @@ class Slices:
         if not failure:
             self._failing.pop(partition, None)
             return None
-        now = self._clock.monotonic()
         if partition not in self._failing:
             log.warning("partition %d of %s: %s", partition, requested.topic, failure)
-        seconds = now - self._failing.setdefault(partition, now)
+            self._failing[partition] = self._clock.monotonic()
+        seconds = self._clock.monotonic() - self._failing[partition]
         return unreachable(requested, seconds, failure) if seconds > self._patience else None
 
     def _look(self) -> float | None:

@@ -113,7 +113,7 @@ class SummaryLedger:
         return self._schedule.is_overdue(self._progress)
 
     def flush(self, send: Send) -> None:
-        """Send summaries to the hosts that lack one, while no batch runs.
+        """Send summaries to the hosts without one, while no batch runs.
 
         Errors are only logged. Hosts without a summary request it, and a host that gets a summary
         twice gets the same one.

@@ -65,11 +65,11 @@ class RangeTask:
 
     def __call__(self, number: int) -> tuple[bytes, FetchProgress]:
         """Run a task, and return its packed report and its progress."""
-        wanted = self.ranges[number]
-        progress = FetchProgress(wanted.first)
+        requested = self.ranges[number]
+        progress = FetchProgress(requested.first)
 
         def records(_: Iterator[int], channel: SummaryChannel) -> Iterator[Batch]:
-            return self.source.reader().batches(wanted, progress, self.source.runs_again())
+            return self.source.reader().batches(requested, progress, self.source.runs_again())
 
         return packed(self.work(records)(iter([number])), self.schema), progress
 

@@ -27,7 +27,7 @@ class Truncation:
     Attributes:
         topic: name of the topic.
         read: by partition, the offset up to which the stream had read.
-        ends: by truncated partition, the offset from which on its log differs from what was read.
+        ends: by truncated partition, the offset from which on its log has other records.
         certain: False if it is unknown whether the stream had read that far: a slice was cut off,
             and the partition has another leader since.
     """
@@ -38,7 +38,7 @@ class Truncation:
     certain: bool = True
 
     def begins(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Returns by partition the offset at which a new generation begins.
+        """Return by partition the offset at which a new generation begins.
 
         Args:
             offsets: by partition, the offset at which the stream would begin otherwise.
@@ -46,17 +46,17 @@ class Truncation:
         return dict(offsets) | {p: min(offsets.get(p, end), end) for p, end in self.ends.items()}
 
     def error(self) -> StreamError:
-        """Returns the error with which a stream ends."""
-        lost = "; ".join(
+        """Return the error with which a stream ends."""
+        ranges = "; ".join(
             f"partition {p}: offsets {end} to {self.read[p] - 1}"
             for p, end in sorted(self.ends.items())
         )
-        what = "has lost records that the stream has read"
+        problem = "has lost records that the stream has read"
         if not self.certain:
-            what = "may have lost records that an interrupted slice had read"
+            problem = "may have lost records that an interrupted slice had read"
         return StreamError(
             "LOG_TRUNCATED",
-            f"topic {self.topic} {what}: {lost}. A broker without these records became leader "
+            f"topic {self.topic} {problem}: {ranges}. A broker without these records became leader "
             "(unclean leader election), and Kafka assigns their offsets to other records. To "
             f"continue from there, start the job once with {OPTION}: hosts then get the new "
             "records in new sessions. To prevent this, set unclean.leader.election.enable=false "
@@ -72,7 +72,7 @@ class Leaders:
         topic: name of the topic.
         recorded: returns by partition the epoch of the last leader from which batches of earlier
             runs have read, if it is recorded.
-        given_up: tells whether to wait no longer for a broker.
+        given_up: returns True if a broker must no longer be awaited.
     """
 
     def __init__(
@@ -106,14 +106,14 @@ class Leaders:
         return self._topics.ask(self._topics.leader_epochs, self._given_up)
 
     def look_up(self, read: Mapping[int, int]) -> None:
-        """Looks up the leaders, and checks that they have all records that the stream has read.
+        """Look up the leaders, and check that they have all records of the stream.
 
         Args:
             read: by partition, the offset up to which the stream has read.
 
         Raises:
             StreamError: LOG_TRUNCATED.
-            KafkaError: as `Topics.ask`.
+            KafkaError: see `Topics.ask`.
         """
         leaders = self.now()
         self.check(read, self._epochs, leaders)
@@ -122,7 +122,7 @@ class Leaders:
     def check(
         self, read: Mapping[int, int], epochs: Mapping[int, int], leaders: Mapping[int, int]
     ) -> None:
-        """Checks that the log of a batch has stayed the same from its plan to its end.
+        """Check that the log of a batch has stayed the same from its plan to its end.
 
         A task that ran again may have sent other records with the same sequence numbers.
 
@@ -134,18 +134,18 @@ class Leaders:
 
         Raises:
             StreamError: LOG_TRUNCATED.
-            KafkaError: as `Topics.ask`.
+            KafkaError: see `Topics.ask`.
         """
         if read and not leaders:
             leaders = self.now()
-        found = self.find(read, epochs, leaders)
-        if found is not None:
-            raise found.error()
+        truncation = self.find(read, epochs, leaders)
+        if truncation is not None:
+            raise truncation.error()
 
     def find(
         self, read: Mapping[int, int], epochs: Mapping[int, int], leaders: Mapping[int, int]
     ) -> Truncation | None:
-        """Finds partitions that Kafka has truncated since they were read.
+        """Find partitions that Kafka has truncated since they were read.
 
         Only a partition with another leader than before can have been truncated.
 
@@ -155,17 +155,16 @@ class Leaders:
             leaders: by partition, the epoch of its leader now.
 
         Raises:
-            KafkaError: as `Topics.ask`.
+            KafkaError: see `Topics.ask`.
         """
         changed = {
             p: (offset, epoch)
             for p, offset in read.items()
             if (epoch := epochs.get(p, NO_EPOCH)) not in (NO_EPOCH, leaders.get(p, NO_EPOCH))
         }
-        found = self._topics.ask(partial(self._topics.truncated, changed), self._given_up)
-        return Truncation(self._topic, read, found) if found else None
+        ends = self._topics.ask(partial(self._topics.truncated, changed), self._given_up)
+        return Truncation(self._topic, read, ends) if ends else None
 
     def took(self, epochs: Mapping[int, int]) -> None:
-        """Notes by partition the epoch of the leader from which tasks have read."""
-        known = {p: epoch for p, epoch in epochs.items() if epoch != NO_EPOCH}
-        self._epochs = self._epochs | known
+        """Note by partition the epoch of the leader from which tasks have read."""
+        self._epochs = self._epochs | {p: e for p, e in epochs.items() if e != NO_EPOCH}

@@ -1,6 +1,6 @@
 """The table `network_versions`: what the switches are ready for, and what streams may still use.
 
-`stackcast.jobs.adapters.switches.publish` publishes, `stackcast.jobs.adapters.stream.delivery`
+`stackcast.jobs.adapters.switches.publish` publishes, `stackcast.jobs.adapters.stream.plan_keeper`
 follows and announces itself; what the rows mean together says `stackcast.udfs.switches.rollout`.
 """
 
