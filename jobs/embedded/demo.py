@@ -49,7 +49,7 @@ def running(
     with ExitStack() as stack:
         up = stack.enter_context(bring_up(settings, lifecycle, kind, progress))
         # Damaged records are a part of the show, and a page of it tells of them.
-        progress.leave_to_file("stackcast.jobs.adapters.stream.delivery")
+        progress.leave_to_file("stackcast.jobs.adapters.stream.dead_letters")
         stop = StopRequest()
         # The topic must be there before the stream looks for it.
         kind.publish(up.settings, None, stop)
