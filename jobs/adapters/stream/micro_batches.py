@@ -53,7 +53,7 @@ from stackcast.jobs.adapters.stream.truncation import OPTION, Leaders
 from stackcast.jobs.adapters.stream.warm_up import load_plan, warm_up
 from stackcast.jobs.adapters.stream.watch import StreamWatch
 from stackcast.jobs.adapters.tables.open_tables import open_tables
-from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS
+from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.jobs.adapters.wire import Opener, open_sink, sink_options
 from stackcast.udfs.delivery.partition_states import needs_arrival
