@@ -57,12 +57,16 @@ STEPS = {
     "state": Step("stackcast.jobs.adapters.checkpoint.state.CarriedState", "put"),
     "dead letters": Step("stackcast.jobs.adapters.kafka.topics.Topics", "write_dead_letters"),
     "report": Step("stackcast.jobs.adapters.checkpoint.reports.Reports", "put"),
-    "ledger": Step("stackcast.jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
+    "ledger": Step(
+        "stackcast.jobs.adapters.tables.folder_tables.FolderTables", "append", "egress_ledger"
+    ),
     "statistics": Step(
-        "stackcast.jobs.adapters.tables.tables.Tables", "append", "delivery_statistics"
+        "stackcast.jobs.adapters.tables.folder_tables.FolderTables", "append", "delivery_statistics"
     ),
     "publications": Step(
-        "stackcast.jobs.adapters.tables.tables.Tables", "append", "publication_statistics"
+        "stackcast.jobs.adapters.tables.folder_tables.FolderTables",
+        "append",
+        "publication_statistics",
     ),
     "batch": Step("stackcast.jobs.adapters.stream.foreach_batch.MicroBatches", "process"),
 }
