@@ -364,7 +364,8 @@ def plan_keeper(
         BatchVersions(tables, settings.topic, *decisive),
         BatchVersions(tables, settings.topic, *decisive),
         StreamPlan(
-            *(engine, spark.sparkContext.defaultParallelism),
+            engine,
+            spark.sparkContext.defaultParallelism,
             *(tables, settings.publisher, plans, metrics, rejections),
         ),
         *(pins, shaping(settings), engine, metrics),
