@@ -220,7 +220,7 @@ def test_records_that_a_task_fetched_become_what_those_of_the_connector_do(
                 TOPIC,
                 lambda sink=fetching: sink,
                 1000,
-                source=lambda _, r=records, p=partition: r.batches(p),
+                source=lambda _, __, r=records, p=partition: r.batches(p),
             )
             told = [row for batch in task(iter([])) for row in batch.to_pylist()]
         assert fetching.frames == sink.frames
