@@ -26,6 +26,8 @@ from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint import backup
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 
 log = logging.getLogger("stackcast.backup")
 
@@ -36,11 +38,15 @@ def main(arguments: list[str]) -> int:
 
 def work(asked: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:
     spark = session.start("stackcast backup")
-    folder = asked.folder.absolute()
+    checkpoint = open_folder(spark, settings.checkpoint)
+    application = str(spark.sparkContext.applicationId)
+    deployment = settings, open_tables(spark, settings.tables), checkpoint
     if asked.restore:
-        manifest = backup.restore(spark, settings, folder)
+        manifest = backup.restore(*deployment, asked.folder.absolute(), application)
     else:
-        manifest = backup.create(spark, settings, folder, take_over=asked.take_over)
+        manifest = backup.create(
+            *deployment, asked.folder.absolute(), application, take_over=asked.take_over
+        )
     log.info(
         "%s: topic %s up to offsets %s, batch %d is next",
         "restored" if asked.restore else f"{asked.folder} is made",

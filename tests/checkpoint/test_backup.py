@@ -11,9 +11,13 @@ from pcap_deployment import Deployment, records
 
 from stackcast.jobs import backup as job
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint import backup
+from stackcast.jobs.adapters.checkpoint.files import Folder
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.tables.open_tables import open_tables
+from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import TableError
 
@@ -24,6 +28,16 @@ def ask(deployment: Deployment, *arguments: str) -> None:
     """Runs the command."""
     asked = job.parser().parse_args(arguments)
     assert job.work(asked, deployment.settings, Lifecycle()) == 0
+
+
+def parts(deployment: Deployment) -> tuple[Settings, Tables, Folder]:
+    """Return settings, tables and checkpoint as the job passes them."""
+    checkpoint = open_folder(deployment.spark, deployment.settings.checkpoint)
+    return (
+        deployment.settings,
+        open_tables(deployment.spark, deployment.settings.tables),
+        checkpoint,
+    )
 
 
 @pytest.mark.long
@@ -63,7 +77,7 @@ def test_a_stream_goes_on_from_a_backup_on_fresh_folders(deployment, itch, tmp_p
     # Nothing is written over.
     for act in (backup.create, backup.restore):
         with pytest.raises(TableError, match="NOT_EMPTY"):
-            act(spark, deployment.settings, copy)
+            act(*parts(deployment), copy, "backup")
 
 
 def test_no_backup_is_taken_while_a_stream_runs_and_no_stream_starts_meanwhile(
@@ -73,7 +87,7 @@ def test_no_backup_is_taken_while_a_stream_runs_and_no_stream_starts_meanwhile(
     fence = Fence(deployment.tables, f"stream of {deployment.settings.topic}")
     fence.claim("a stream", "local-1", deployment.settings.checkpoint)
     with pytest.raises(TableError, match="WRITER_ACTIVE"):
-        backup.create(deployment.spark, deployment.settings, tmp_path / "copy")
+        backup.create(*parts(deployment), tmp_path / "copy", "backup")
     # As of one that died.
     ask(deployment, "--take-over", str(tmp_path / "other"))
     fence.release()
@@ -89,7 +103,7 @@ def test_no_backup_is_taken_while_a_stream_runs_and_no_stream_starts_meanwhile(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backup, "_copy_table", copying)
-        backup.create(deployment.spark, deployment.settings, tmp_path / "copy")
+        backup.create(*parts(deployment), tmp_path / "copy", "backup")
     assert meanwhile
 
 
@@ -103,4 +117,4 @@ def test_what_is_no_whole_backup_or_a_newer_one_is_refused(
         (copy / "backup.json").write_text(content)
     code = "NEWER_LAYOUT" if content and "99" in content else "NO_BACKUP"
     with pytest.raises(TableError, match=f"{code}: .*{copy}"):
-        backup.restore(deployment.spark, deployment.settings, copy)
+        backup.restore(*parts(deployment), copy, "backup")

@@ -18,6 +18,7 @@ from waiting import until
 
 from stackcast import schemas
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.identity import NAME
 from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.stream.checks import after_failure, before_start
@@ -177,7 +178,7 @@ def test_another_specification_is_refused_but_not_other_comments(same, monkeypat
     with pytest.raises(StreamError, match=r"OTHER_SPECIFICATION: messages/itch\.spec") as refused:
         look(same)
     # The error has the offsets at which a new checkpoint must start.
-    progress = position(same.spark, same.settings.checkpoint)
+    progress = position(open_folder(same.spark, same.settings.checkpoint))
     apply_settings(same, refused.value)
     assert json.loads(same.settings.starting_offsets) == {
         same.settings.topic: {str(p): offset for p, offset in progress.offsets.items()}
@@ -234,7 +235,7 @@ def test_deleted_records_are_counted_and_skipped_only_on_demand(deployment, itch
         ended = stream.end()
     assert re.search(r"RECORDS_GONE: .*partition \d: \d+ \(offsets", str(ended)), ended
     # Each further start reports the same, and reads nothing.
-    progress = position(deployment.spark, deployment.settings.checkpoint)
+    progress = position(open_folder(deployment.spark, deployment.settings.checkpoint))
     deleted = {p: 30 - progress.offsets[p] for p in (0, 1)}
     total = sum(deleted.values())
     message = rf"RECORDS_GONE: .* {total} records .*partition 1: {deleted[1]} \(offsets "

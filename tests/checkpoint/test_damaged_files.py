@@ -12,6 +12,7 @@ import pytest
 from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.checkpoint.local_files import LocalFolder
 from stackcast.jobs.adapters.checkpoint.reports import Report, Reports
 from stackcast.jobs.adapters.checkpoint.summary_progress import SummaryProgressStore
 from stackcast.lab.up.broker import Broker
@@ -70,10 +71,11 @@ def same(ran: Deployment, tmp_path: Path) -> Deployment:
     values = {"topic": ran.settings.topic, "dead_letter_topic": ran.settings.dead_letter_topic}
     made = Deployment(ran.spark, ran.servers, tmp_path, **values)
     # As a crash leaves one.
+    checkpoint = LocalFolder(Path(made.settings.checkpoint))
     left = Report(f"stackcast-{'0' * 8}", 0, {})
-    Reports(ran.spark, made.settings.checkpoint).put(left)
+    Reports(checkpoint).put(left)
     told = {0: SummaryProgress(7, 0, {}, {}), 1: SummaryProgress(7, 0, {}, {})}
-    SummaryProgressStore(ran.spark, made.settings.checkpoint).put(made.committed(), told)
+    SummaryProgressStore(checkpoint).put(made.committed(), told)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pcap_deployment import Deployment, records
 
-from stackcast.jobs.adapters.checkpoint.files import LocalFolder
+from stackcast.jobs.adapters.checkpoint.local_files import LocalFolder
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 
 pytestmark = pytest.mark.integration

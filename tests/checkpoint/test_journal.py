@@ -6,7 +6,6 @@ import datetime as dt
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,8 +13,6 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackcast.jobs.adapters.checkpoint import journal as journal_module
-from stackcast.jobs.adapters.checkpoint.files import LocalFolder
 from stackcast.jobs.adapters.checkpoint.journal import Journal
 from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, Rows, merged
 from stackcast.jobs.adapters.tables.tables import LEDGER
@@ -297,20 +294,3 @@ def test_a_report_is_the_same_when_it_comes_back_from_its_file(receivers, versio
 def test_a_damaged_report_is_named(content):
     with pytest.raises(StreamError, match=r"REPORT_UNREADABLE: here/7\.json"):
         Report.unpacked(content, "here/7.json")
-
-
-def test_a_local_file_is_whole_or_not_there_and_never_written_over(tmp_path: Path):
-    folder = LocalFolder(tmp_path / "new" / "folder")
-    assert folder.names() == [] and folder.read("1.json") is None
-    assert folder.write("1.json", b"one")
-    assert not folder.write("1.json", b"two")
-    assert folder.read("1.json") == b"one"
-    # Hadoop would take its own checksum, of a file before, for that of this one.
-    (tmp_path / "new" / "folder" / ".1.json.crc").write_bytes(b"old")
-    with pytest.raises(StreamError, match="CHECKPOINT_UNREADABLE"):
-        folder.read("1.json")
-    folder.remove("1.json")
-    folder.remove("1.json")
-    assert folder.write("1.json", b"three") and folder.read("1.json") == b"three"
-    assert not (tmp_path / "new" / "folder" / ".1.json.crc").exists()
-    assert journal_module.MOST > 10

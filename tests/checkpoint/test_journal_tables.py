@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_files import MemoryFolder
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.checkpoint.files import Folder, HadoopFolder, LocalFolder
 from stackcast.jobs.adapters.checkpoint.journal import Journal
 from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, Reports, Rows
 from stackcast.jobs.adapters.planning import versions
@@ -71,8 +71,8 @@ def report(batch_id: int) -> Report:
     )
 
 
-def journal(spark: SparkSession, tables: Any, folder: Path) -> Journal:
-    return Journal(Reports(spark, str(folder)), tables, 0.0, retry=0.01)
+def journal(tables: Any, reports: Reports) -> Journal:
+    return Journal(reports, tables, 0.0, retry=0.01)
 
 
 @pytest.fixture
@@ -104,22 +104,20 @@ def batches(tables: Tables, name: str) -> list[int]:
     return sorted(row["batch_id"] for row in tables.rows(name))
 
 
-def test_each_batch_counts_once_though_killed_at_every_table(
-    spark: SparkSession, tables: Tables, tmp_path: Path
-) -> None:
+def test_each_batch_counts_once_though_killed_at_every_table(tables: Tables) -> None:
     # The version before wrote batch by batch; it was killed with statistics of batch 0 alone.
     tables.append(DELIVERIES, report(0).tables[DELIVERIES].arrow(), (WRITER, 0))
-    files = Reports(spark, str(tmp_path))
+    files = Reports(MemoryFolder())
     number = 0
     for name in TABLES:
         files.put(report(number))
         files.put(report(number + 1))
         with pytest.raises(Killed):
-            journal(spark, UntilTable(tables, name), tmp_path).recover()
+            journal(UntilTable(tables, name), files).recover()
         # Spark had not committed the second: it runs again.
         number += 1
     files.put(report(number))
-    journal(spark, tables, tmp_path).recover()
+    journal(tables, files).recover()
     every = list(range(number + 1))
     assert batches(tables, LEDGER) == every
     assert batches(tables, DELIVERIES) == batches(tables, PUBLICATIONS) == sorted(every * 2)
@@ -133,30 +131,6 @@ def test_each_batch_counts_once_though_killed_at_every_table(
     assert (row["started_at"], row["seconds"], row["frames"]) == (NOW, 0.25, 1 << 40)
     sent = [row for row in tables.rows(PUBLICATIONS) if row["batch_id"] == number]
     assert [(r["receivers"], r["notifications"]) for r in sent] == [(["h1"], 5), (["h1", "h2"], 6)]
-
-
-@pytest.mark.parametrize("kind", ["local", "hadoop"])
-def test_files_of_both_kinds_of_folder_behave_the_same(
-    spark: SparkSession, tmp_path: Path, kind: str
-) -> None:
-    folder: Folder = LocalFolder(tmp_path / "files")
-    if kind == "hadoop":
-        path = spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path / "files"))
-        files = path.getFileSystem(spark._jsc.hadoopConfiguration())
-        folder = HadoopFolder(spark, path, files)
-    assert folder.read("1") is None and folder.names() == []
-    content = bytes(range(256)) * 40
-    assert folder.write("1", content)
-    assert folder.read("1") == content
-    assert not folder.write("1", b"other")
-    assert folder.read("1") == content
-    folder.remove("1")
-    folder.remove("1")
-    assert folder.read("1") is None
-    assert folder.write("1", b"other") and folder.read("1") == b"other"
-    # What Hadoop wrote first and we then, and the other way round, Hadoop reads as well.
-    text = spark.read.text(f"file://{folder.path('1').removeprefix('file:')}").collect()
-    assert [row[0] for row in text] == ["other"]
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from pcap_deployment import Deployment, records
 
 from stackcast import schemas
 from stackcast.jobs.adapters.app import session
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.messages.specification import parse_specification
@@ -65,7 +66,7 @@ def run(deployment: Deployment, disks: Path) -> dict[str, Any]:
         except StackcastError as error:
             errors[places[-1]] = str(error)
         # A full disk leaves a checkpoint that can be read.
-        position(deployment.spark, deployment.settings.checkpoint)
+        position(open_folder(deployment.spark, deployment.settings.checkpoint))
         for place in places:
             (disks / place / "filler").unlink()
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import deltalake
-import numpy as np
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, types
@@ -21,10 +19,6 @@ from stackcast.jobs import load_topology
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.checkpoint.files import KEPT
-from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
-from stackcast.jobs.adapters.checkpoint.state import CarriedState
-from stackcast.jobs.adapters.checkpoint.summary_progress import SummaryProgressStore
 from stackcast.jobs.adapters.tables.changes import rows_added
 from stackcast.jobs.adapters.tables.definitions import LAYOUT, NAMES, definition
 from stackcast.jobs.adapters.tables.edits import change_tree_states, replace_changed
@@ -32,10 +26,7 @@ from stackcast.jobs.adapters.tables.folder_tables import FolderTables, NeedsSpar
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.spark_tables import SparkTables
 from stackcast.jobs.adapters.tables.tables import LEDGER, Tables
-from stackcast.udfs.delivery.summary_progress import SummaryProgress
-from stackcast.udfs.errors import StreamError, TableError
-from stackcast.udfs.filters.matching.carried import pack, unpack
-from stackcast.udfs.filters.matching.cells import CELL, Carried
+from stackcast.udfs.errors import TableError
 from stackcast.udfs.network.network import Network, Switch
 from stackcast.udfs.network.rows import link_to_row, network_from_rows, switch_to_row, tree_to_row
 from stackcast.udfs.network.topology import fabric, jellyfish
@@ -460,123 +451,6 @@ def test_rows_computed_from_an_older_version_are_not_written(
     assert replace_changed(tables, name, stored[1:], keys, stored, newest + 2)
     assert tables.version(name) == newest + 3
     assert len(tables.rows(name)) == 2
-
-
-#: Notifications, last key and digest.
-OWED = (2, 1 << 63, (1 << 64) - 1)
-
-
-def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Path) -> None:
-    checkpoint = str(tmp_path / "checkpoint")
-    pins = Pins(spark, checkpoint)
-    assert pins.get(0) is None
-
-    def pin(batch: int) -> Pin:
-        progress = {
-            0: SummaryProgress.complete(batch),
-            1: SummaryProgress(9, 5, {7: ["h1", "h2"], 9: ["h4"]}, {"h3": OWED}),
-        }
-        versions, even = {"subscriptions": batch, "hosts": 2}, batch % 2 == 0
-        return Pin(versions, {"mtu": "1400"}, progress, {0: 7}, even, not even)
-
-    for batch in range(KEPT + 3):
-        pins.put(batch, pin(batch))
-    again = Pins(spark, checkpoint)
-    last = pin(KEPT + 2)
-    assert again.get(KEPT + 2) == last
-    assert again.get(3) == pin(3)
-    assert [again.get(batch) for batch in range(3)] == [None] * 3
-    # The first try may have sent frames, so its versions stay.
-    with pytest.raises(TableError, match="PIN_NOT_WRITTEN"):
-        again.put(KEPT + 2, Pin({"subscriptions": 99, "hosts": 2}, {}, {}, {}))
-    assert pins.newest() == (KEPT + 2, last)
-    files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
-    assert not [name for name in files if "draft" in name]
-
-
-def test_the_progress_of_summaries_is_recorded_unless_it_is_complete(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    first, second = (
-        SummaryProgress(9, 5, {7: ["h1"]}, {"h1": OWED, "h2": OWED}),
-        SummaryProgress(20, 9, {}, {}),
-    )
-    store = SummaryProgressStore(spark, str(tmp_path))
-    store.put(3, {0: first, 1: SummaryProgress.complete(8)})
-    store.put(4, {0: SummaryProgress.complete(12)})
-    again = SummaryProgressStore(spark, str(tmp_path))
-    assert again.after(3, {0: 9, 1: 8}) == {0: first, 1: SummaryProgress.complete(8)}
-    assert again.after(4, {0: 12}) == {0: SummaryProgress.complete(12)}
-    # An interrupted try ended at another offset; the next try replaces its record.
-    assert again.after(3, {0: 10}) == {0: SummaryProgress.complete(10)}
-    again.put(3, {0: second})
-    assert again.after(3, {0: 20}) == {0: second}
-    again.all(3)
-    assert again.after(3, {0: 20}) == {0: SummaryProgress.complete(20)}
-    for batch in (5, 6):
-        again.put(batch, {0: first})
-    SummaryProgressStore(spark, str(tmp_path)).put(KEPT + 5, {0: SummaryProgress.complete(99)})
-    assert [path.name for path in (tmp_path / "stackcast-summary-progress").glob("*.json")] == [
-        "6.json"
-    ]
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"versions": 3}'])
-def test_a_damaged_pin_is_one_clear_error_and_says_what_to_do(
-    spark: SparkSession, tmp_path: Path, content: bytes
-) -> None:
-    pins = Pins(spark, str(tmp_path))
-    pins.put(7, Pin({}, {}, {}, {}))
-    (tmp_path / "stackcast-pins" / "7.json").write_bytes(content)
-    for read in (pins.newest, lambda: pins.get(7)):
-        with pytest.raises(StreamError, match=r"7\.json .* restore the file or remove") as refused:
-            read()
-        assert refused.value.what == "PIN_UNREADABLE"
-
-
-def row(partition: int, **cells: int) -> dict:
-    """Returns the report of a task about a partition. cells: number of updates by name."""
-    values = np.array([(0, count, 0) for count in cells.values()], CELL)
-    return {"partition": partition, "cells": pack(Carried(tuple(cells), values))}
-
-
-def counts(state: Mapping[int, bytes]) -> dict[int, dict[str, int]]:
-    cells = {partition: unpack(packed) for partition, packed in state.items()}
-    return {p: dict(zip(c.names, c.cells["count"].tolist(), strict=True)) for p, c in cells.items()}
-
-
-def test_state_goes_from_batch_to_batch_and_from_run_to_run(spark: SparkSession, tmp_path: Path):
-    checkpoint = str(tmp_path / "checkpoint")
-    state = CarriedState(spark, checkpoint)
-    assert state.before(0) == {}
-    state.put(0, state.merged({}, [row(0, a=1, b=2), row(1, a=3)], {"a", "b"}))
-    # Partition 1 has no records in batch 1 and keeps its cells, except those that no rule uses.
-    state.put(1, state.merged(state.before(1), [row(0, b=9)], {"b", "c"}))
-    assert counts(state.before(2)) == {0: {"b": 9}, 1: {}}
-    # A batch that is repeated, here by another run, starts from the same state.
-    again = CarriedState(spark, checkpoint)
-    assert counts(again.before(1)) == {0: {"a": 1, "b": 2}, 1: {"a": 3}}
-    again.put(1, again.merged(again.before(1), [row(0, b=9)], {"b", "c"}))
-    assert counts(CarriedState(spark, checkpoint).before(2)) == {0: {"b": 9}, 1: {}}
-    # The rules of batch 2 had no state, so batch 3 starts with none.
-    assert again.before(3) == {}
-    for batch in range(3, KEPT + 6):
-        again.put(batch, again.merged(again.before(batch), [], {"b"}))
-    files = {path.name for path in Path(checkpoint, "stackcast-state").glob("[0-9]*.bin")}
-    assert files == {f"{batch}.bin" for batch in range(6, KEPT + 6)}
-
-
-def test_a_partition_of_several_tasks_and_damaged_state_are_errors(
-    spark: SparkSession, tmp_path: Path
-):
-    state = CarriedState(spark, str(tmp_path))
-    with pytest.raises(StreamError, match=r"PARTITION_SPLIT: .* partition 4, .*minPartitions"):
-        state.merged({}, [row(4, a=1), row(3), row(4, a=2)], {"a"})
-    assert state.before(1) == {}
-    (tmp_path / "stackcast-state").mkdir(exist_ok=True)
-    (tmp_path / "stackcast-state" / "6.bin").write_bytes(b"noise")
-    with pytest.raises(StreamError, match="STATE_UNREADABLE"):
-        state.before(7)
 
 
 def loaded(tables: Tables, *arguments: str) -> int:

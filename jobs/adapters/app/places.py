@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,14 +20,3 @@ def qualified(spark: SparkSession, place: str) -> str:
         return place
     path = hadoop.Path(place)
     return str(path.getFileSystem(configuration).makeQualified(path).toString())
-
-
-def sync(*places: Path) -> None:
-    """Makes files and folders of this machine durable: what they hold now is there after a power
-    failure. Of a folder that is which files it has. Raises OSError."""
-    for place in places:
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

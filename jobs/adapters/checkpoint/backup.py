@@ -1,57 +1,77 @@
-"""Backup of a deployment: tables, checkpoint and positions in the topic, of one moment.
+"""Backups of a deployment: its tables, its checkpoint and its offsets at the same time.
 
-All three belong together: a checkpoint names versions of the tables and offsets of the topic, and
-the ledger the batches of a checkpoint. So a backup takes the place of the stream while it copies.
+The checkpoint names versions of the tables and offsets of the topic, and the ledger names batches
+of the checkpoint, so the three are copied together. Meanwhile, the backup holds the role of the
+stream, so that no stream changes them.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from stackcast.jobs.adapters.app.places import sync
+from stackcast.jobs.adapters.app.durability import sync
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.checkpoint.files import LocalFolder, open_folder
+from stackcast.jobs.adapters.checkpoint.files import Folder
+from stackcast.jobs.adapters.checkpoint.local_files import LocalFolder
 from stackcast.jobs.adapters.checkpoint.progress import position
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.tables.definitions import NAMES
-from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import TableError
 
-#: What is in a backup beside the folders of these names.
+#: File of a backup, next to its folders `TABLES` and `CHECKPOINT`.
 MANIFEST = "backup.json"
 TABLES, CHECKPOINT = "tables", "checkpoint"
 LAYOUT = 1
-#: Of all backups: each may take the place that one before it left.
+#: All backups have the same owner, so that one may continue where another was interrupted.
 _OWNER = "backup"
 
 
 def create(
-    spark: SparkSession, settings: Settings, folder: Path, *, take_over: bool = False
+    settings: Settings,
+    tables: Tables,
+    checkpoint: Folder,
+    folder: Path,
+    application: str,
+    *,
+    take_over: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
-    """Makes a backup in a new folder, whole or not at all; returns what its manifest says.
+    """Create a backup, which is complete or missing after a crash.
 
-    take_over: from a stream that runs, which ends, or that has died. Raises TableError
-    WRITER_ACTIVE, NOT_LOCAL, NOT_EMPTY, MISSING; StreamError CHECKPOINT_UNREADABLE.
+    Args:
+        settings: settings of the deployment.
+        tables: tables of the deployment.
+        checkpoint: checkpoint of the deployment.
+        folder: folder to create.
+        application: id of this application.
+        take_over: end a stream that runs, or replace one that has died.
+        clock: clock for the time of the backup.
+
+    Returns:
+        The manifest of the backup.
+
+    Raises:
+        TableError: ``WRITER_ACTIVE``, ``NOT_LOCAL``, ``NOT_EMPTY``, ``MISSING``.
+        StreamError: ``CHECKPOINT_UNREADABLE``.
     """
-    tables, places = _places(spark, settings)
+    places = _places(tables, checkpoint)
     _refuse_existing(folder)
-    fence = _claim(spark, settings, tables, take_over=take_over)
+    fence = _claim(settings, tables, application, take_over=take_over)
     try:
-        stands = position(spark, settings.checkpoint)
+        progress = position(checkpoint)
+        offsets = {} if progress is None else progress.offsets
         manifest: dict[str, Any] = {
             "layout": LAYOUT,
-            "made_at": dt.datetime.now(dt.UTC).isoformat(),
+            "made_at": utc(clock).isoformat(),
             "topic": settings.topic,
-            "next_batch": 0 if stands is None else stands.batch,
-            "offsets": {} if stands is None else {str(p): o for p, o in stands.offsets.items()},
+            "next_batch": 0 if progress is None else progress.batch,
+            "offsets": {str(partition): offset for partition, offset in offsets.items()},
             "versions": {name: tables.version(name) for name in NAMES},
         }
         draft = folder.with_name(f".{folder.name}.draft")
@@ -69,10 +89,23 @@ def create(
     return manifest
 
 
-def restore(spark: SparkSession, settings: Settings, folder: Path) -> dict[str, Any]:
-    """Puts tables and checkpoint where the settings say, and nothing is yet; returns the manifest.
+def restore(
+    settings: Settings, tables: Tables, checkpoint: Folder, folder: Path, application: str
+) -> dict[str, Any]:
+    """Copy a backup to a deployment that has no tables and no checkpoint yet.
 
-    Raises TableError NO_BACKUP, NEWER_LAYOUT, NOT_LOCAL, NOT_EMPTY.
+    Args:
+        settings: settings of the deployment.
+        tables: tables of the deployment.
+        checkpoint: checkpoint of the deployment.
+        folder: folder of the backup.
+        application: id of this application.
+
+    Returns:
+        The manifest of the backup.
+
+    Raises:
+        TableError: ``NO_BACKUP``, ``NEWER_LAYOUT``, ``NOT_LOCAL``, ``NOT_EMPTY``.
     """
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
@@ -87,7 +120,7 @@ def restore(spark: SparkSession, settings: Settings, folder: Path) -> dict[str, 
             f"the backup in {folder} has layout {layout}, but this version of Stackcast supports "
             f"layouts up to {LAYOUT}: use the version that wrote the backup, or a newer one",
         )
-    tables, places = _places(spark, settings)
+    places = _places(tables, checkpoint)
     for place in places.values():
         _refuse_existing(place)
     for name, place in places.items():
@@ -101,28 +134,25 @@ def restore(spark: SparkSession, settings: Settings, folder: Path) -> dict[str, 
             place.rmdir()
         draft.rename(place)
         sync(place.parent)
-    _claim(spark, settings, tables).release()
+    _claim(settings, tables, application).release()
     return manifest
 
 
-def _places(spark: SparkSession, settings: Settings) -> tuple[Tables, dict[str, Path]]:
-    tables = open_tables(spark, settings.tables)
-    checkpoint = open_folder(spark, settings.checkpoint)
+def _places(tables: Tables, checkpoint: Folder) -> dict[str, Path]:
     if not tables.local or not isinstance(checkpoint, LocalFolder):
         raise TableError(
             "NOT_LOCAL",
             f"cannot copy {PREFIX}tables and {PREFIX}checkpoint, because they are not both local "
             "folders: stop the stream, and copy both with the tools of the storage",
         )
-    return tables, {TABLES: Path(tables.location), CHECKPOINT: Path(checkpoint.path(""))}
+    return {TABLES: Path(tables.location), CHECKPOINT: Path(checkpoint.path())}
 
 
 def _claim(
-    spark: SparkSession, settings: Settings, tables: Tables, *, take_over: bool = False
+    settings: Settings, tables: Tables, application: str, *, take_over: bool = False
 ) -> Fence:
     fence = Fence(tables, f"stream of {settings.topic}")
-    application, patience = str(spark.sparkContext.applicationId), settings.wait_seconds
-    fence.claim(_OWNER, application, take_over=take_over, patience=patience)
+    fence.claim(_OWNER, application, take_over=take_over, patience=settings.wait_seconds)
     return fence
 
 
@@ -130,16 +160,16 @@ def _refuse_existing(place: Path) -> None:
     if place.exists() and any(place.iterdir()):
         raise TableError(
             "NOT_EMPTY",
-            (
-                f"{place} is not empty, and existing files are never overwritten: name another "
-                "folder"
-            ),
+            f"{place} is not empty, and existing files are never overwritten: name another folder",
         )
 
 
 def _copy_table(table: Path, copy: Path, version: int) -> None:
-    """Copies a table that others may write meanwhile, as of a version or with versions after it:
-    first the log up to there, then the files, which are there before a commit names them."""
+    """Copy a table up to a version. Other programs may write to the table meanwhile.
+
+    The log is copied first: all files that it names exist before their commit, so the copy of the
+    files after it is complete.
+    """
 
     def later(_: str, names: list[str]) -> list[str]:
         return [n for n in names if n[:20].isdigit() and int(n[:20]) > version]
@@ -150,5 +180,5 @@ def _copy_table(table: Path, copy: Path, version: int) -> None:
 
 
 def _sync_all(folder: Path) -> None:
-    for at, _, names in os.walk(folder):
-        sync(*(Path(at, name) for name in names), Path(at))
+    for path, _, names in os.walk(folder):
+        sync(*(Path(path, name) for name in names), Path(path))

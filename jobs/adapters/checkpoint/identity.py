@@ -16,11 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from stackcast import schemas
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.checkpoint.files import open_folder
+from stackcast.jobs.adapters.checkpoint.files import Folder
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import StreamError
@@ -210,8 +208,8 @@ def other_tables(what: str, onward: str) -> StreamError:
 class IdentityFile:
     """``stackcast-identity.json`` of a checkpoint, on any file system that Hadoop knows."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._folder = open_folder(spark, checkpoint)
+    def __init__(self, checkpoint: Folder) -> None:
+        self._folder = checkpoint
 
     def read(self) -> Identity | None:
         """None where there is none. Raises StreamError CHECKPOINT_UNREADABLE, NEWER_LAYOUT."""
@@ -219,12 +217,11 @@ class IdentityFile:
         return None if content is None else Identity.unpacked(content, self._folder.path(NAME))
 
     def write(self, identity: Identity) -> None:
-        """Write the file, in place of one that is there. Raises one of `FILE_ERRORS`.
+        """Write the file, in place of one that is there. Raises OSError.
 
         After a crash it is whole or missing, and the next start writes a missing one.
         """
-        self._folder.remove(NAME)
-        self._folder.write(NAME, identity.packed())
+        self._folder.replace(NAME, identity.packed())
 
 
 QUOTA = "filters.quota"

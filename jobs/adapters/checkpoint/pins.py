@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
 from stackcast.jobs.adapters.app.error_texts import one_line
-from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.errors import StackcastError, StreamError, TableError
 
@@ -41,8 +39,8 @@ class Pin(NamedTuple):
 class Pins:
     """One small JSON file a batch, in ``<checkpoint>/stackcast-pins``."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._files = BatchFiles(spark, checkpoint, "stackcast-pins", ".json")
+    def __init__(self, checkpoint: Folder) -> None:
+        self._files = BatchFiles(checkpoint.folder("stackcast-pins"), ".json")
 
     def get(self, batch_id: int) -> Pin | None:
         """Returns the pin of an earlier try of this batch, or None.
@@ -63,7 +61,7 @@ class Pins:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "PIN_UNREADABLE",
-                f"{self._files.name(batch_id)} does not contain the versions and settings of "
+                f"{self._files.path(batch_id)} does not contain the versions and settings of "
                 f"batch {batch_id} ({error!r}), as can happen after a power failure: restore the "
                 "file or remove it. Without it, the batch is sent with the current tables; if "
                 "it had already sent frames, hosts may get other bytes under sequence numbers "
@@ -86,7 +84,7 @@ class Pins:
         Raises TableError PIN_NOT_WRITTEN: without a pin nothing of a batch may leave, and one that
         is there already stands, since its batch may have sent frames.
         """
-        name = self._files.name(batch_id)
+        name = self._files.path(batch_id)
         if self._files.read(batch_id) is not None:
             raise TableError(
                 "PIN_NOT_WRITTEN",
@@ -96,7 +94,7 @@ class Pins:
         held = pin._asdict() | {"since": since, "epochs": dict(pin.epochs)}
         try:
             written = self._files.write(batch_id, json.dumps(held).encode())
-        except FILE_ERRORS as error:
+        except OSError as error:
             raise TableError(
                 "PIN_NOT_WRITTEN", f"{name} could not be written: {one_line(error)}"
             ) from error
@@ -114,6 +112,6 @@ class Pins:
             "PIN_GONE",
             f"batch {batch_id} was interrupted and cannot be computed again with the same "
             f"tables: {error.message}. To send it with the current tables, remove "
-            f"{self._files.name(batch_id)}: hosts may then get other bytes under sequence "
+            f"{self._files.path(batch_id)}: hosts may then get other bytes under sequence "
             "numbers that they have seen, and should keep the first",
         )

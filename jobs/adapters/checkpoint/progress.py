@@ -15,10 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
 from stackcast.jobs.adapters.app.error_texts import one_line
-from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles, open_folder
+from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.udfs.errors import StreamError
 
 log = logging.getLogger(__name__)
@@ -46,15 +44,15 @@ class Position(NamedTuple):
         return any(end < self.offsets.get(p, 0) for p, end in planned.items())
 
 
-def position(spark: SparkSession, checkpoint: str) -> Position | None:
+def position(checkpoint: Folder) -> Position | None:
     """The position of a checkpoint; None where no batch was ever begun in it.
 
     Raises StreamError CHECKPOINT_UNREADABLE.
     """
-    offsets = BatchFiles(spark, checkpoint, "offsets", "")
-    beginning = BatchFiles(spark, checkpoint, _BEGINNING, "")
+    offsets = BatchFiles(checkpoint.folder("offsets"))
+    beginning = BatchFiles(checkpoint.folder(_BEGINNING))
     begun = offsets.newest()
-    committed = BatchFiles(spark, checkpoint, "commits", "").newest()
+    committed = BatchFiles(checkpoint.folder("commits")).newest()
     done = begun
     if begun is not None and (committed is None or committed < begun):
         done = begun - 1
@@ -63,25 +61,25 @@ def position(spark: SparkSession, checkpoint: str) -> Position | None:
     if content is None:
         if begun is None:
             return None
-        raise _unreadable(files.name(number), "the file is missing")
-    topic, start = _offsets(content, files.name(number))
+        raise _unreadable(files.path(number), "the file is missing")
+    topic, start = _offsets(content, files.path(number))
     # Spark reads that of the batch before, too.
     before = offsets.read(number - 1) if begun is not None and begun == done else None
     if before is not None:
-        _offsets(before, offsets.name(number - 1))
+        _offsets(before, offsets.path(number - 1))
     batch = 0 if done is None else done + 1
     planned = None
     if begun is not None and begun != done:
-        planned = _offsets(offsets.read(begun) or b"", offsets.name(begun))[1]
+        planned = _offsets(offsets.read(begun) or b"", offsets.path(begun))[1]
     return Position(batch, planned, topic, start)
 
 
-def mend(spark: SparkSession, checkpoint: str) -> None:
+def mend(checkpoint: Folder) -> None:
     """Writes anew, where it is damaged, that the last batch is done: the file's name alone says it.
 
     Neither Spark nor real time waits for it to be durable.
     """
-    commits = BatchFiles(spark, checkpoint, "commits", "")
+    commits = BatchFiles(checkpoint.folder("commits"))
     last = commits.newest()
     if last is None:
         return
@@ -90,7 +88,7 @@ def mend(spark: SparkSession, checkpoint: str) -> None:
         if lines[0].startswith("v") and isinstance(json.loads(lines[1]), dict):
             return
     log.warning(
-        "%s was damaged and is written again: batch %d is complete", commits.name(last), last
+        "%s was damaged and is written again: batch %d is complete", commits.path(last), last
     )
     commits.remove(last)
     commits.write(last, _DONE)
@@ -99,12 +97,12 @@ def mend(spark: SparkSession, checkpoint: str) -> None:
 class Progress:
     """Writes the progress of a stream of one topic. Raises StreamError PROGRESS_NOT_WRITTEN."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str, topic: str) -> None:
+    def __init__(self, checkpoint: Folder, topic: str) -> None:
         self._topic = topic
-        self._home = open_folder(spark, checkpoint)
-        self._beginning = BatchFiles(spark, checkpoint, _BEGINNING, "", kept=None)
-        self._offsets = BatchFiles(spark, checkpoint, "offsets", "", kept=_KEPT)
-        self._commits = BatchFiles(spark, checkpoint, "commits", "", kept=_KEPT)
+        self._home = checkpoint
+        self._beginning = BatchFiles(checkpoint.folder(_BEGINNING), retained=None)
+        self._offsets = BatchFiles(checkpoint.folder("offsets"), retained=_KEPT)
+        self._commits = BatchFiles(checkpoint.folder("commits"), retained=_KEPT)
 
     def identify(self) -> str:
         """Returns the id of the query, which is kept in its checkpoint: a new one counts batches
@@ -143,7 +141,7 @@ class Progress:
 
     def sync(self, batch: int) -> None:
         """Makes durable where a batch ends, and where the first began, as Spark has written it."""
-        with _not_written(self._offsets.name(batch)):
+        with _not_written(self._offsets.path(batch)):
             if batch == 0:
                 self._beginning.sync(0)
             self._offsets.sync(batch)
@@ -153,7 +151,7 @@ class Progress:
         return json.dumps(held, separators=(",", ":")).encode()
 
     def _write(self, files: BatchFiles, number: int, content: bytes) -> None:
-        with _not_written(files.name(number)):
+        with _not_written(files.path(number)):
             if not files.write(number, content):
                 raise FileExistsError("a file with this name already exists")
 
@@ -162,7 +160,7 @@ class Progress:
 def _not_written(name: str) -> Iterator[None]:
     try:
         yield
-    except FILE_ERRORS as error:
+    except OSError as error:
         raise StreamError(
             "PROGRESS_NOT_WRITTEN", f"{name} could not be written: {one_line(error)}"
         ) from error

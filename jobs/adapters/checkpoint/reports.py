@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_texts import one_line
-from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS
 from stackcast.udfs.errors import StreamError
 
@@ -111,8 +110,8 @@ def writer_of(query: str) -> str:
 class Reports:
     """The reports of a checkpoint, ``<checkpoint>/stackcast-reports/<batch>.json``."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._files = BatchFiles(spark, checkpoint, FOLDER, ".json", kept=None)
+    def __init__(self, checkpoint: Folder) -> None:
+        self._files = BatchFiles(checkpoint.folder(FOLDER), ".json", retained=None)
 
     def left(self) -> list[Report]:
         """Those that are there, in the order of batches. Raises StreamError REPORT_UNREADABLE."""
@@ -120,7 +119,7 @@ class Reports:
         for batch in self._files.batches():
             content = self._files.read(batch)
             if content is not None:
-                found.append(Report.unpacked(content, self._files.name(batch)))
+                found.append(Report.unpacked(content, self._files.path(batch)))
         return found
 
     def partitions(self, batch_id: int) -> list[dict[str, Any]] | None:
@@ -131,7 +130,7 @@ class Reports:
         content = self._files.read(batch_id)
         if content is None:
             return None
-        report = Report.unpacked(content, self._files.name(batch_id))
+        report = Report.unpacked(content, self._files.path(batch_id))
         found: list[dict[str, Any]] = report.tables[LEDGER].columns["partitions"][0]
         return found
 
@@ -140,22 +139,14 @@ class Reports:
 
         Raises StreamError REPORT_NOT_WRITTEN: the batch then counts as failed, and runs again.
         """
-        name = self._files.name(report.batch_id)
+        name = self._files.path(report.batch_id)
         content = report.packed()
         try:
-            written = self._files.write(report.batch_id, content)
-            if not written:
-                self._files.remove(report.batch_id)
-                written = self._files.write(report.batch_id, content)
-        except FILE_ERRORS as error:
+            self._files.replace(report.batch_id, content)
+        except OSError as error:
             raise StreamError(
                 "REPORT_NOT_WRITTEN", f"{name} could not be written: {one_line(error)}"
             ) from error
-        if not written:
-            raise StreamError(
-                "REPORT_NOT_WRITTEN",
-                f"{name} could not be written: a file with this name already exists",
-            )
 
     def remove(self, batch_id: int) -> None:
         """Forget a report whose rows are in all tables."""

@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from stackcast.jobs.adapters.app.error_texts import one_line
-from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.filters.matching.carried import pack_sources, retain, unpack, unpack_sources
 
@@ -22,8 +20,8 @@ class CarriedState:
     """Packed cells by partition (``stackcast.udfs.filters.matching.carried``), in the checkpoint's
     folder ``stackcast-state``."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._files = BatchFiles(spark, checkpoint, "stackcast-state", ".bin")
+    def __init__(self, checkpoint: Folder) -> None:
+        self._files = BatchFiles(checkpoint.folder("stackcast-state"), ".bin")
         self._last: tuple[int, dict[int, bytes]] | None = None
         self._names: frozenset[str] = frozenset()
 
@@ -44,7 +42,7 @@ class CarriedState:
         except StreamError as error:
             raise StreamError(
                 "STATE_UNREADABLE",
-                f"{self._files.name(batch_id - 1)} cannot be read: {error.message}; restore the "
+                f"{self._files.path(batch_id - 1)} cannot be read: {error.message}; restore the "
                 f"file or remove it. Without it, batch {batch_id} begins with empty state cells",
             ) from error
         return found
@@ -84,20 +82,11 @@ class CarriedState:
         Raises StreamError STATE_NOT_WRITTEN: the batch then counts as failed, and runs again.
         """
         try:
-            # One is there if the batch ran before: the same, as it began with the same.
-            self._files.remove(batch_id)
-            written = self._files.write(batch_id, pack_sources(kept))
-        except FILE_ERRORS as error:
+            # A batch that runs again replaces its file.
+            self._files.replace(batch_id, pack_sources(kept))
+        except OSError as error:
             raise StreamError(
                 "STATE_NOT_WRITTEN",
-                f"{self._files.name(batch_id)} could not be written: {one_line(error)}",
+                f"{self._files.path(batch_id)} could not be written: {one_line(error)}",
             ) from error
-        if not written:
-            raise StreamError(
-                "STATE_NOT_WRITTEN",
-                (
-                    f"{self._files.name(batch_id)} could not be written: a file with this name "
-                    "already exists"
-                ),
-            )
         self._last = (batch_id, kept)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from pyspark.sql import SparkSession
-
 from stackcast.jobs.adapters.app.error_texts import one_line
-from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS, KEPT, BatchFiles
+from stackcast.jobs.adapters.checkpoint.files import RETAINED_BATCHES, BatchFiles, Folder
 from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.errors import StreamError
 
@@ -24,9 +22,9 @@ class SummaryProgressStore:
     batch.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+    def __init__(self, checkpoint: Folder) -> None:
         self._files = BatchFiles(
-            spark, checkpoint, "stackcast-summary-progress", ".json", kept=None
+            checkpoint.folder("stackcast-summary-progress"), ".json", retained=None
         )
         self._stored: set[int] | None = None
 
@@ -52,7 +50,7 @@ class SummaryProgressStore:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "SUMMARIES_UNREADABLE",
-                f"{self._files.name(batch_id)} does not contain the progress of summaries "
+                f"{self._files.path(batch_id)} does not contain the progress of summaries "
                 f"({error!r}), as can happen after a power failure: restore the file or remove "
                 f"it. Without it, hosts to which batch {batch_id} sent no summary find a gap in "
                 "their summaries and request it",
@@ -73,16 +71,14 @@ class SummaryProgressStore:
             content = json.dumps(incomplete).encode()
             try:
                 # A file exists already if the batch ran before.
-                if not self._files.write(batch_id, content):
-                    self._files.remove(batch_id)
-                    self._files.write(batch_id, content)
-            except FILE_ERRORS as error:
+                self._files.replace(batch_id, content)
+            except OSError as error:
                 raise StreamError(
                     "TOLD_NOT_WRITTEN",
-                    f"{self._files.name(batch_id)} could not be written: {one_line(error)}",
+                    f"{self._files.path(batch_id)} could not be written: {one_line(error)}",
                 ) from error
             self._stored.add(batch_id)
-        for old in [batch for batch in self._stored if batch <= batch_id - KEPT]:
+        for old in [batch for batch in self._stored if batch <= batch_id - RETAINED_BATCHES]:
             self.mark_complete(old)
 
     def mark_complete(self, batch_id: int) -> None:

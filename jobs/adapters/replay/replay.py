@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from stackcast.jobs.adapters.app.error_texts import gone_for_good
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.identity import SPECIFICATION, specification_digest
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
 from stackcast.jobs.adapters.kafka.topics import Topics
@@ -88,7 +89,7 @@ class Replay:
         self._tables = tables
         self._engine = SparkEngine(spark)
         self._topics = Topics(spark, settings)
-        self._state = CarriedState(spark, settings.checkpoint)
+        self._state = CarriedState(open_folder(spark, settings.checkpoint))
         self._plans: list[tuple[Settings, Plans]] = []
         self._stacks: list[tuple[HeaderStacks, Any]] = []
         self._prepared: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from stackcast.jobs.adapters.app.places import qualified
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.identity import (
     Identity,
     IdentityFile,
@@ -128,15 +129,16 @@ def before_start(
     # First what needs no checkpoint: a table that is missing is told whatever lies there.
     cluster, topic_id = topics.ask(topics.identity)
     now = Identity.now(settings, tables, (cluster, topic_id))
-    mend(spark, settings.checkpoint)
-    stands = position(spark, settings.checkpoint)
-    file = IdentityFile(spark, settings.checkpoint)
+    checkpoint = open_folder(spark, settings.checkpoint)
+    mend(checkpoint)
+    stands = position(checkpoint)
+    file = IdentityFile(checkpoint)
     held = file.read()
     if held is None and stands is not None and stands.topic != settings.topic:
         raise other_topic(stands.topic, settings.topic)
     if held is not None:
         held.check(now, _onward(stands))
-    pinned = Pins(spark, settings.checkpoint).newest()
+    pinned = Pins(checkpoint).newest()
     _check_versions({} if pinned is None else pinned[1].versions, tables, stands)
     spans = topics.ask(topics.spans)
     check_offsets(settings.topic, spans)
@@ -166,7 +168,7 @@ def before_start(
     if held is None:
         try:
             file.write(now)
-        except SQL_ERRORS as error:
+        except OSError as error:
             words = one_line(error)
             if _NO_ROOM.search(words):
                 raise no_room(_located(spark, settings), words, _spill(spark)) from error
@@ -188,8 +190,9 @@ def _truncation(
     spans: Spans,
 ) -> Truncation | None:
     """Returns the partitions whose log differs from what was read, or ends before it."""
-    pins, reports = Pins(spark, settings.checkpoint), Reports(spark, settings.checkpoint)
-    writer = writer_of(Progress(spark, settings.checkpoint, topic.name).identify())
+    checkpoint = open_folder(spark, settings.checkpoint)
+    pins, reports = Pins(checkpoint), Reports(checkpoint)
+    writer = writer_of(Progress(checkpoint, topic.name).identify())
     last = tables.last_transaction(LEDGER, writer)
 
     def recorded(batch: int) -> bool:
@@ -268,8 +271,9 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
         return error
     tables, topics = open_tables(spark, settings.tables), Topics(spark, settings)
     try:
-        held = IdentityFile(spark, settings.checkpoint).read()
-        stands = position(spark, settings.checkpoint)
+        checkpoint = open_folder(spark, settings.checkpoint)
+        held = IdentityFile(checkpoint).read()
+        stands = position(checkpoint)
         if held is not None:
             held.check(Identity.now(settings, tables, topics.identity()), _onward(stands))
             if stands is not None:

@@ -16,6 +16,7 @@ from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.key_files import signing_key
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings, seconds_of
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.identity import IdentityFile, shaping
 from stackcast.jobs.adapters.checkpoint.journal import Journal
 from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs
@@ -200,7 +201,8 @@ def _start(
     beginning = check()
     fence = Fence(tables, f"stream of {settings.topic}", (LEDGER,))
     ending.callback(fence.release)
-    progress = Progress(spark, settings.checkpoint, settings.topic)
+    checkpoint = open_folder(spark, settings.checkpoint)
+    progress = Progress(checkpoint, settings.topic)
     query_id = progress.identify()
     fence.claim(
         query_id,
@@ -215,8 +217,8 @@ def _start(
     if beginning.truncation is not None:
         # The stream that had the place before may have recorded more since.
         beginning = check()
-    engine, pins = SparkEngine(spark), Pins(spark, settings.checkpoint)
-    reports = Reports(spark, settings.checkpoint)
+    engine, pins = SparkEngine(spark), Pins(checkpoint)
+    reports = Reports(checkpoint)
     interval = seconds_of(settings.ledger_interval)
     journal = Journal(reports, fence, interval, watch.metrics.journal)
     ending.callback(journal.close)
@@ -228,10 +230,10 @@ def _start(
     if beginning.truncation is not None:
         generation = begin_generation(
             beginning,
-            IdentityFile(spark, settings.checkpoint),
+            IdentityFile(checkpoint),
             progress,
             lambda batch_id: journal.recorded(writer_of(query_id), batch_id),
-            position(spark, settings.checkpoint) is None,
+            position(checkpoint) is None,
         )
         topic = generation.topic
     elif consent.accept_truncation:
@@ -244,12 +246,12 @@ def _start(
     )
     summaries = SummaryLedger(
         *(topic, pins, reports, tables),
-        SummaryProgressStore(spark, settings.checkpoint),
+        SummaryProgressStore(checkpoint),
         SummarySchedule(seconds_of(settings.summary_interval)),
     )
     recorder = BatchRecorder(
         *(query_id, topic, settings.publisher, shaping(settings), fence),
-        CarriedState(spark, settings.checkpoint),
+        CarriedState(checkpoint),
         DeadLetters(settings, topics, watch.metrics),
         *(journal, summaries, leaders, plans, watch.metrics),
     )
@@ -286,7 +288,7 @@ def _start(
         recovery = Recovery(settings, topics, delivery, progress, source)
         slices = Slices(
             *(settings, topics, delivery, progress, source, fetch.patience, FileHandoffs()),
-            lambda: recovery.run(position(spark, settings.checkpoint)),
+            lambda: recovery.run(position(checkpoint)),
             tables.local,
             lifecycle.stopping.is_set,
         )
@@ -295,11 +297,11 @@ def _start(
         watch.attach(slices)
         log.info("%s", READY)
         return slices, delivery
-    stands = position(spark, settings.checkpoint)
+    stands = position(checkpoint)
     if stands is not None and stands.goes_back and recorder.is_recorded(stands.batch):
         # A new generation has begun, and Spark would not read backwards.
         progress.done(stands.batch)
-        stands = position(spark, settings.checkpoint)
+        stands = position(checkpoint)
     if interrupted_slice(delivery, stands):
         if source is None:
             raise SettingsError(
@@ -309,13 +311,13 @@ def _start(
                 "its previous settings",
             )
         Recovery(settings, topics, delivery, progress, source).run(stands)
-        stands = position(spark, settings.checkpoint)
+        stands = position(checkpoint)
     recorder.start_from({} if stands is None else stands.offsets)
     limits = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
     admission = Admission(*limits, topics.usual_record())
     batches = MicroBatches(
         *(delivery, progress, source, NewAttributes(settings, tables), admission),
-        lambda: position(spark, settings.checkpoint),
+        lambda: position(checkpoint),
         lambda: RunningQuery(spark, query_id),
         lambda: lifecycle.interrupted,
     )

@@ -27,7 +27,6 @@ from typing import Any
 
 from stackcast.jobs.adapters.app.error_texts import one_line
 from stackcast.jobs.adapters.app.settings import Settings, seconds_of
-from stackcast.jobs.adapters.checkpoint.files import FILE_ERRORS
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress
 from stackcast.jobs.adapters.kafka.handoffs import Handoffs
@@ -211,7 +210,7 @@ class Slices:
             self._recorder.close()
             if self._pin_unused:
                 # Otherwise the next start takes it for the pin of an interrupted slice.
-                with suppress(*FILE_ERRORS):
+                with suppress(OSError):
                     self._delivery.pins.remove(self._number)
             if looks is not None:
                 looks.close()

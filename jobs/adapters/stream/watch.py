@@ -26,6 +26,7 @@ from stackcast.jobs.adapters.app.lifecycle import RunningStream
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.places import qualified
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
@@ -300,7 +301,7 @@ def beginning(spark: SparkSession, settings: Settings) -> dict[int, int]:
 
     Empty where that is new.
     """
-    found = position(spark, settings.checkpoint)
+    found = position(open_folder(spark, settings.checkpoint))
     return found.offsets if found is not None and found.topic == settings.topic else {}
 
 

@@ -24,7 +24,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow import fs
 
-from stackcast.jobs.adapters.app.places import sync
+from stackcast.jobs.adapters.app.durability import sync
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.tables import edited, folder_creation, layouts
 from stackcast.jobs.adapters.tables.arrow_rows import rows_of
