@@ -24,7 +24,8 @@ if __name__ == "__main__":
     parser(__doc__).parse_args()
 
 from stackcast.jobs.adapters.app import application, session
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning.specifications import specification_of

@@ -34,7 +34,8 @@ if __name__ == "__main__":
     parser(__doc__).parse_args()
 
 from stackcast.jobs.adapters.app import application, session
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, StopAsked
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stackcast.jobs.adapters.app.error_texts import own_error
+from stackcast.jobs.adapters.app.error_lines import own_error
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.udfs.errors import KafkaError, StreamError
 

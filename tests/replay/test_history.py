@@ -15,6 +15,7 @@ from waiting import until
 from stackcast.jobs import deliver_from, run_sql
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.replay.history import History
+from stackcast.jobs.command_lines.deliver_from import bound
 from stackcast.lab.proof import verification
 from stackcast.udfs.errors import MessageError, ReplayError
 from stackcast.udfs.filters.language.rule import parse_rule
@@ -152,7 +153,7 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_earlier_messages(
     # A delivery starts at a time or an offset, works in small steps, and supports rules with state.
     deployment.set(pcap_path=str(tmp_path / "part"), max_offsets_per_trigger=20)
     history = History(deployment.spark, deployment.settings, deployment.tables, "late")
-    part = history.spans(between[0], deliver_from.bound("120"))
+    part = history.spans(between[0], bound("120"))
     assert part == {p: (ends[0][p], 120) for p in ends[0]}
     history.deliver(part, Lifecycle().stopping)
     assert verification.compare(
@@ -179,12 +180,11 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_earlier_messages(
 
 
 def test_a_bound_is_an_offset_or_a_time_in_utc_by_default() -> None:
-    read = deliver_from.bound
-    assert (read("earliest"), read("0"), read("17")) == (None, 0, 17)
-    assert read("2026-03-01T09:30:00") == dt.datetime(2026, 3, 1, 9, 30, tzinfo=dt.UTC)
-    assert read("2026-03-01T09:30:00+02:00") == dt.datetime(2026, 3, 1, 7, 30, tzinfo=dt.UTC)
+    assert (bound("earliest"), bound("0"), bound("17")) == (None, 0, 17)
+    assert bound("2026-03-01T09:30:00") == dt.datetime(2026, 3, 1, 9, 30, tzinfo=dt.UTC)
+    assert bound("2026-03-01T09:30:00+02:00") == dt.datetime(2026, 3, 1, 7, 30, tzinfo=dt.UTC)
     for wrong in ("", "-1", "yesterday", "1.5"):
         with pytest.raises(ValueError):
-            read(wrong)
+            bound(wrong)
     with pytest.raises(SystemExit):
         deliver_from.parser().parse_args(["late", "--from", "yesterday"])

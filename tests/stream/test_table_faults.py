@@ -17,7 +17,8 @@ from pcap_deployment import Deployment, receipts, records
 from pyspark.sql import SparkSession
 from table_edits import vacuum
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.stream import delivery
 from stackcast.jobs.adapters.tables import network_versions

@@ -16,7 +16,8 @@ from tunnels import tunnelled
 
 from stackcast import schemas
 from stackcast.jobs import load_topology
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.tables.changes import rows_added

@@ -1,18 +1,27 @@
-"""Errors of Spark and Delta, told in one line for people."""
+"""Errors of Spark and Delta under codes of Stackcast."""
 
 from __future__ import annotations
 
 import logging
 import re
-from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.app.error_lines import java_causes, one_line, own_error
 from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.udfs.errors import TableError
+
+__all__ = [
+    "SQL_ERRORS",
+    "gone_for_good",
+    "one_line",
+    "own_error",
+    "quiet",
+    "table_error",
+]
 
 #: Everything that a statement, a read or a write can raise; Delta's own reach Python unconverted.
 SQL_ERRORS = (PySparkException, Py4JError, StorageError)
@@ -38,41 +47,8 @@ _CODES = (
 )
 #: What Py4J says of a call that brought no answer at all, not even a Java exception.
 _NO_ANSWER = re.compile(r"An error occurred while calling [\w.:$]+")
-#: One of our errors in a text of Spark's, such as the traceback of a task.
-_OWN = re.compile(r"Error: ([A-Z][A-Z0-9]+\.[A-Z0-9_]+: .*)")
 _CONDITION = re.compile(r"^\[([A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
 _STATE = re.compile(r"[.;]? SQLSTATE: \w{5}")
-
-#: Causes of a cause that are looked at.
-_CAUSES = 10
-_CONTEXT = re.compile(r"(;\s*$)|(^== )|(^['+:]? *['+]- )|(^JVM stacktrace)|(^\s*at )")
-
-
-def one_line(error: BaseException) -> str:
-    """The error's own words on one line, and those of its first cause where they say something
-    else, as that a disk is full: no query plan, no stack of Java calls."""
-    java: Any = getattr(error, "java_exception", None)
-    text = str(java.getMessage() if java is not None else error)
-    lines = []
-    for line in text.splitlines():
-        found = _CONTEXT.search(line)
-        lines.append(line[: found.start()] if found else line)
-        if found:
-            break
-    told = " ".join(" ".join(lines).split()) or type(error).__name__
-    causes = _causes(error)
-    first = causes[-1].partition("\n")[0].strip() if causes else ""
-    said = first.partition(": ")[2]
-    return told if said in text else f"{told} (caused by: {first})"
-
-
-def own_error(text: str) -> str:
-    """Returns the last of our errors in a text, as ``CODE: message``; empty if there is none.
-
-    The last one counts, because Python prints a cause before the error that it led to.
-    """
-    errors = _OWN.findall(text)
-    return errors[-1] if errors else ""
 
 
 def table_error(error: BaseException, doing: str = "") -> TableError:
@@ -104,21 +80,7 @@ def gone_for_good(error: BaseException) -> bool:
         return True
     if isinstance(error, StorageError):
         return error.gone
-    return any(_GONE.search(text) for text in (str(error), *_causes(error)))
-
-
-def _causes(error: BaseException) -> list[str]:
-    """The Java exception behind an error, its cause, the cause of that: ``class: message`` each.
-
-    Fewer where the JVM is gone, which has them.
-    """
-    found: list[str] = []
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    with suppress(Py4JError, OSError):
-        while cause is not None and len(found) < _CAUSES:
-            found.append(str(cause.toString()))
-            cause = cause.getCause()
-    return found
+    return any(_GONE.search(text) for text in (str(error), *java_causes(error)))
 
 
 def quiet(spark: SparkSession) -> None:

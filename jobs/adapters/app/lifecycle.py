@@ -29,7 +29,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.app.error_texts import own_error
+from stackcast.jobs.adapters.app.error_lines import own_error
 from stackcast.jobs.adapters.app.session import runs_in_driver
 from stackcast.udfs.errors import StackcastError, StreamError
 from stackcast.udfs.stop_request import StopRequest

@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.checkpoint.files import Folder
 from stackcast.jobs.adapters.checkpoint.local_files import LocalFolder
 

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, merged
 from stackcast.jobs.adapters.tables.tables import LEDGER
 from stackcast.udfs.errors import StreamError

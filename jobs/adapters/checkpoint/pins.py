@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.errors import StackcastError, StreamError, TableError

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS
 from stackcast.udfs.errors import StreamError

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.filters.matching.carried import pack_sources, retain, unpack, unpack_sources

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.checkpoint.files import RETAINED_BATCHES, BatchFiles, Folder
 from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.errors import StreamError

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions

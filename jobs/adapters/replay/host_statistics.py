@@ -6,7 +6,8 @@ import logging
 import threading
 from concurrent.futures import Future
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.runtime.clock import utc
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.tables.tables import REREQUESTS, Tables

@@ -24,7 +24,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app import session
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.key_files import signing_key
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings

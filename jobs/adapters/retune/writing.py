@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.retune.deployment import Deployment, read_deployment

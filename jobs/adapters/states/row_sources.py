@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession, functions
 from pyspark.sql.functions import col
 from pyspark.sql.streaming import DataStreamReader
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.kafka.options import reader_options
 from stackcast.jobs.adapters.states.client import StatesClient
 from stackcast.jobs.adapters.states.metrics import PublisherMetrics

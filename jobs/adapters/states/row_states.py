@@ -17,7 +17,8 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.tables.edited import check_keys
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.columns import match

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.planning.versions import FRESH
 from stackcast.jobs.adapters.runtime.threads import Threads
 from stackcast.jobs.adapters.stream.plan_keeper import PlanKeeper

@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.places import qualified
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
@@ -34,7 +34,7 @@ from stackcast.jobs.adapters.checkpoint.reports import Reports, writer_of
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.recovery import beginnings
-from stackcast.jobs.adapters.stream.truncation import Leaders, Truncation
+from stackcast.jobs.adapters.stream.truncation import Beginning, Leaders, Truncation
 from stackcast.jobs.adapters.tables.definitions import NAMES
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.recorded_topics import ReadBefore, read_before
@@ -82,21 +82,6 @@ def beside_switches(settings: Settings) -> None:
             f"with {PREFIX}match=network the frame of an event contains the key of its record in "
             f"the topic and nothing else: write events as JSON ({PREFIX}attributes.input=json)",
         )
-
-
-class Beginning(NamedTuple):
-    """Where a stream begins.
-
-    Attributes:
-        identity: identity of its checkpoint.
-        position: position of its checkpoint; None for a new one, unless the log was truncated.
-        truncation: partitions that Kafka has truncated, or may have truncated, below the offsets
-            that were read; None if there are none.
-    """
-
-    identity: Identity
-    position: Position | None
-    truncation: Truncation | None
 
 
 def before_start(

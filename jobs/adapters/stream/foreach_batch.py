@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from pyspark.sql import DataFrame
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.lifecycle import StopAsked
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.checkpoint.pins import Pin

@@ -34,7 +34,7 @@ from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, Range
 from stackcast.jobs.adapters.kafka.record_source import RecordSource
-from stackcast.jobs.adapters.kafka.topics import Topics
+from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.jobs.adapters.stream.batch_recorder import Start
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.input import ByTasks, lost_task
@@ -154,7 +154,7 @@ class Recovery:
     def __init__(
         self,
         settings: Settings,
-        topics: Topics,
+        topics: TopicLog,
         delivery: BatchDelivery,
         progress: Progress,
         source: RecordSource,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from stackcast.jobs.adapters.checkpoint.identity import IdentityFile
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Progress
-from stackcast.jobs.adapters.stream.checks import Beginning
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
+from stackcast.jobs.adapters.stream.truncation import Beginning
 from stackcast.udfs.delivery.summary_progress import SummaryProgress
 from stackcast.udfs.messages.sequence import Topic
 

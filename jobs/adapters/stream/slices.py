@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.settings import Settings, seconds_of
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress
@@ -33,7 +33,7 @@ from stackcast.jobs.adapters.kafka.handoffs import Handoffs
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, Range, unreachable
 from stackcast.jobs.adapters.kafka.record_source import RecordSource
 from stackcast.jobs.adapters.kafka.slices import SliceSpec, TaskProgress
-from stackcast.jobs.adapters.kafka.topics import Topics
+from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.jobs.adapters.runtime.threads import Poll
 from stackcast.jobs.adapters.stream.batch_recorder import BatchResult, Start
 from stackcast.jobs.adapters.stream.between_batches import BetweenBatches
@@ -101,7 +101,7 @@ class Slices:
     def __init__(
         self,
         settings: Settings,
-        topics: Topics,
+        topics: TopicLog,
         delivery: BatchDelivery,
         progress: Progress,
         source: RecordSource,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_partitions
 from stackcast.jobs.adapters.checkpoint.pins import Pin, Pins
 from stackcast.jobs.adapters.checkpoint.reports import Reports

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
+from stackcast.jobs.adapters.checkpoint.identity import Identity
+from stackcast.jobs.adapters.checkpoint.progress import Position
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH
-from stackcast.jobs.adapters.kafka.topics import Topics
+from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.udfs.errors import StreamError
 
 #: Option of the jobs that lets a stream continue.
@@ -64,6 +67,21 @@ class Truncation:
         )
 
 
+class Beginning(NamedTuple):
+    """Where a stream begins.
+
+    Attributes:
+        identity: identity of its checkpoint.
+        position: position of its checkpoint; None for a new one, unless the log was truncated.
+        truncation: partitions that Kafka has truncated, or may have truncated, below the offsets
+            that were read; None if there are none.
+    """
+
+    identity: Identity
+    position: Position | None
+    truncation: Truncation | None
+
+
 class Leaders:
     """The leaders of a topic, by which a stream notices that Kafka has truncated its log.
 
@@ -77,7 +95,7 @@ class Leaders:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicLog,
         topic: str,
         recorded: Callable[[], dict[int, int]] = dict,
         given_up: Callable[[], bool] = lambda: False,
@@ -101,7 +119,7 @@ class Leaders:
         """Return the epoch of the current leader by partition.
 
         Raises:
-            KafkaError: see `Topics.ask`.
+            KafkaError: see `TopicLog.ask`.
         """
         return self._topics.ask(self._topics.leader_epochs, self._given_up)
 
@@ -113,7 +131,7 @@ class Leaders:
 
         Raises:
             StreamError: LOG_TRUNCATED.
-            KafkaError: see `Topics.ask`.
+            KafkaError: see `TopicLog.ask`.
         """
         leaders = self.now()
         self.check(read, self._epochs, leaders)
@@ -134,7 +152,7 @@ class Leaders:
 
         Raises:
             StreamError: LOG_TRUNCATED.
-            KafkaError: see `Topics.ask`.
+            KafkaError: see `TopicLog.ask`.
         """
         if read and not leaders:
             leaders = self.now()
@@ -155,7 +173,7 @@ class Leaders:
             leaders: by partition, the epoch of its leader now.
 
         Raises:
-            KafkaError: see `Topics.ask`.
+            KafkaError: see `TopicLog.ask`.
         """
         changed = {
             p: (offset, epoch)

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.filters import NetworkMatch

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from stackcast import schemas
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.settings import FORMATS, PREFIX, Settings
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.switches.program import P4Program

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.switches.apply import Applied, Applier

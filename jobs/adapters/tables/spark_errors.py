@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from delta import exceptions as delta
 from py4j.protocol import Py4JError
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
 from stackcast.jobs.adapters.app.storage_errors import StorageError
 
 #: Errors of Delta for a write that lost a race; these classes have no common base of their own.
