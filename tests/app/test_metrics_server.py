@@ -6,15 +6,12 @@ import contextlib
 import json
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ports import free_port
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,18 +20,7 @@ from stackcast.jobs.adapters.app import metrics_application
 from stackcast.jobs.adapters.app.connections import Limits
 from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.metrics_server import serve
-from stackcast.jobs.adapters.app.settings import Settings, seconds_of
-from stackcast.jobs.adapters.stream.metrics import StreamMetrics
-from stackcast.jobs.adapters.stream.watch import (
-    BATCH_SECONDS,
-    BROKER_SECONDS,
-    JOURNAL_BATCHES,
-    PENDING_SECONDS,
-    SPARK_SECONDS,
-    Seen,
-    health_of,
-    local_folder,
-)
+from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.udfs.errors import SettingsError
 
 pytestmark = pytest.mark.integration
@@ -169,132 +155,3 @@ def test_an_error_in_a_look_is_an_answer_and_not_an_end():
     with served(RuntimeError("nobody thought of this")) as (port, _):
         assert get(port, "/health")[0] == 500
         assert get(port, "/nothing")[0] == 404
-
-
-NOW = 1000.0
-WELL = Seen(at=NOW - 1, active=True, broker_at=NOW - 1, lag={0: 3, 1: 4})
-
-
-def test_a_stream_that_runs_is_well_and_says_where_it_is():
-    metrics = StreamMetrics()
-    metrics.in_use({"subscriptions": 3})
-    metrics.last = 12, NOW - 2
-    metrics.running = 13, NOW - 1
-    verdict = health_of(WELL, metrics, NOW)
-    assert verdict.status == "ok"
-    assert verdict.facts["last_batch"] == 12 and verdict.facts["last_batch_age_seconds"] == 2
-    assert verdict.facts["running_batch"] == 13
-    assert verdict.facts["versions"] == {"subscriptions": 3}
-    assert verdict.facts["lag"] == 7
-    json.loads(verdict.as_json())
-
-
-def test_each_problem_alone_is_a_503_and_is_named():
-    def alone(seen: Seen | None, running: float = 0.0, failure: str = "") -> str:
-        metrics = StreamMetrics()
-        metrics.running = 5, NOW - running
-        metrics.failure = failure
-        (problem,) = health_of(seen, metrics, NOW).problems
-        return problem
-
-    assert "starting" in alone(None)
-    assert "query" in alone(Seen(NOW, False, NOW))
-    assert "Spark" in alone(Seen(NOW - SPARK_SECONDS - 1, True, NOW))
-    assert "timed out" in alone(Seen(NOW, True, NOW - BROKER_SECONDS - 1, "timed out"))
-    assert "batch 5" in alone(WELL, running=BATCH_SECONDS + 1)
-    assert "held back" in alone(Seen(NOW, True, NOW, slow=("partition 0 is held back",)))
-    assert "SINK.SEND_FAILED" in alone(WELL, failure="SINK.SEND_FAILED")
-
-
-def test_what_harms_no_frame_is_a_remark():
-    metrics = StreamMetrics()
-    metrics.refused({"links": 3})
-    metrics.pending(NOW - PENDING_SECONDS - 1)
-    metrics.journal(JOURNAL_BATCHES + 1, 0.0)
-    full = Seen(NOW, True, NOW, full=("tables",))
-    verdict = health_of(full, metrics, NOW)
-    assert verdict.status == "degraded" and len(verdict.remarks) == 4
-    assert verdict.facts["refused_versions"] == {"links": 3}
-    assert verdict.facts["sink_ok"]
-    metrics.journal(0, 0.0)
-    assert len(health_of(full, metrics, NOW).remarks) == 3
-    metrics.failure = "SINK.NO_INTERFACE"
-    assert not health_of(full, metrics, NOW).facts["sink_ok"]
-
-
-def test_a_ledger_that_is_not_written_is_a_remark_though_few_batches_wait():
-    metrics = StreamMetrics()
-    metrics.journal(1, 50.0)
-    now = time.monotonic()
-    assert not health_of(Seen(now, True, now), metrics, now).remarks
-    # Nobody has said anything since: who writes it hangs.
-    later = now + 30
-    (remark,) = health_of(Seen(later, True, later), metrics, later).remarks
-    assert "1 batches" in remark
-    metrics.journal(0, 0.0)
-    assert not health_of(Seen(later, True, later), metrics, later).remarks
-
-
-@given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.booleans())
-def test_more_time_without_an_answer_never_makes_it_better(at, broker, running, active):
-    metrics = StreamMetrics()
-    metrics.running = 1, NOW - running
-    seen = Seen(NOW - at, active, NOW - broker)
-    problems = len(health_of(seen, metrics, NOW).problems)
-    assert problems <= len(health_of(seen, metrics, NOW + 60).problems)
-
-
-def test_only_places_on_this_machine_have_a_disk(tmp_path):
-    assert local_folder(str(tmp_path / "not" / "yet")) == tmp_path
-    assert local_folder(f"file:{tmp_path}") == tmp_path
-    assert local_folder("hdfs://name/tables") is None
-    assert local_folder("s3a://bucket/tables") is None
-    assert local_folder("catalog.schema") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("0 seconds", 0),
-        ("5 minutes", 300),
-        ("1 hour", 3600),
-        ("200 milliseconds", 0.2),
-        ("10 seconds", 10),
-    ],
-)
-def test_an_interval_has_its_seconds(text: str, seconds: float):
-    assert seconds_of(text) == pytest.approx(seconds)
-
-
-def test_a_stream_is_judged_while_its_batches_come_and_go():
-    """From another thread, as the server does."""
-    metrics = StreamMetrics()
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def look() -> None:
-        try:
-            while not stop.is_set():
-                health_of(WELL, metrics, time.monotonic()).as_json()
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    for number in range(2000):
-        with metrics.batch(number):
-            metrics.in_use({f"table{number % 7}": number})
-    stop.set()
-    thread.join()
-    assert not failures
-
-
-def test_tables_that_wait_to_be_live_are_a_remark_of_health():
-    metrics = StreamMetrics()
-    metrics.pending(NOW)
-    # Who looks again sees them again.
-    metrics.pending(NOW + 10)
-    (remark,) = health_of(WELL, metrics, NOW + 40).remarks[:1]
-    assert "newer tables have been waiting to become live for 40 s" in remark
-    metrics.pending(None)
-    assert not [each for each in health_of(WELL, metrics, NOW + 40).remarks if "newer" in each]

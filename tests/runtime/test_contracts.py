@@ -175,3 +175,19 @@ def test_an_error_ends_the_repetition_and_is_raised_by_close(threads: Threads):
         poll.close()
     assert len(calls) == 1
     poll.close()
+
+
+def test_close_does_not_wait_longer_than_its_limit(threads: Threads):
+    proceed, started = threads.clock.event(), threads.clock.event()
+
+    def action() -> None:
+        started.set()
+        proceed.wait()
+
+    poll = threads.poll("waits", action)
+    started.wait()
+    start = threads.clock.monotonic()
+    poll.close(1 / 64)
+    assert 1 / 64 <= threads.clock.monotonic() - start < 30
+    proceed.set()
+    poll.close()

@@ -20,9 +20,9 @@ from ports import free_port
 from stackcast import schemas
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.stream.dead_letters import DeadLetters
+from stackcast.jobs.adapters.stream.health import Observation, health_of
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.report import BatchReport, readable
-from stackcast.jobs.adapters.stream.watch import Seen, health_of
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.udfs.messages.specification import parse_specification
 
@@ -74,7 +74,7 @@ class Stream:
         self._letters.put(self._batch, self._compilation, BatchReport(rows, []))
 
     def health(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        health = health_of(Seen(0.0, True, 0.0), self.metrics, 0.0)
+        health = health_of(Observation(0.0, True, 0.0), self.metrics.status, 0.0)
         return health.problems, health.remarks
 
 

@@ -62,7 +62,7 @@ class Stream:
 
     def pending(self) -> float:
         """Seconds for which newer tables have been waiting."""
-        return self.metrics.pending_for(self.time.monotonic())
+        return self.metrics.status.pending_for(self.time.monotonic())
 
     def activate_newest(self) -> None:
         assert self.keeper.current_plan is not None
@@ -92,11 +92,11 @@ def test_an_edit_waits_as_long_as_a_batch_runs_and_is_live_before_the_next(strea
     tables.newest = 3
     keeper.look()
     keeper.look()
-    assert stream.metrics.refused_versions == {"subscriptions": 3}
+    assert stream.metrics.status.refused_versions == {"subscriptions": 3}
     assert (plans.versions, stream.pending()) == ([1, 2], 0)
     tables.newest = 4
     keeper.look()
-    assert stream.metrics.refused_versions is None and plans.versions == [1, 2, 4]
+    assert stream.metrics.status.refused_versions is None and plans.versions == [1, 2, 4]
 
 
 def test_a_plan_that_a_batch_has_made_in_the_meantime_is_not_made_again(stream: Stream) -> None:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stackcast.jobs.adapters.replay.metrics import OUTCOMES, RerequestMetrics
-from stackcast.jobs.adapters.stream.metrics import StreamMetrics, in_unicast
+from stackcast.jobs.adapters.stream.metrics import StreamMetrics, unicast_bytes
 from stackcast.jobs.adapters.stream.report import BatchReport
 from stackcast.jobs.adapters.switches.metrics import SwitchMetrics
 from stackcast.jobs.adapters.switches.results import RefreshResult
@@ -79,7 +79,7 @@ def test_unicast_is_a_frame_for_each_host_and_datagram(sent):
         for hosts, sizes in sent
     ]
     frames = [size + ETHERNET for hosts, sizes in sent for _ in hosts for size in sizes]
-    assert in_unicast(publications) == sum(frames)
+    assert unicast_bytes(publications) == sum(frames)
 
 
 class Plan:
@@ -115,7 +115,7 @@ def test_refused_tables_are_told_until_a_plan_of_newer_ones_is_in_use():
 def test_a_batch_that_fails_is_counted_by_its_code_and_is_no_batch_delivered():
     metrics = StreamMetrics()
     with metrics.batch(0):
-        assert metrics.running is not None and metrics.running[0] == 0
+        assert metrics.status.running is not None and metrics.status.running.number == 0
     with pytest.raises(SinkError), metrics.batch(1):
         raise SinkError("NO_INTERFACE", "there is no veth9")
     # As Spark hands on what a worker raised: text, with the code somewhere in it.
@@ -130,10 +130,10 @@ def test_a_batch_that_fails_is_counted_by_its_code_and_is_no_batch_delivered():
     assert failures == {"SINK.NO_INTERFACE": 1, "SINK.SEND_FAILED": 1, "UNKNOWN": 1}
     assert seen["stackcast_batches_total",] == seen["stackcast_batch_seconds_count",] == 1
     assert seen["stackcast_last_batch_id",] == 0
-    assert metrics.running is None and metrics.failure == "UNKNOWN"
+    assert metrics.status.running is None and metrics.status.failure == "UNKNOWN"
     with metrics.batch(1):
         pass
-    assert metrics.failure == ""
+    assert metrics.status.failure == ""
 
 
 def test_lag_is_what_the_topic_has_beyond_what_was_sent():

@@ -19,6 +19,7 @@ from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream import health as stream_health
 from stackcast.jobs.adapters.stream import watch
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -126,7 +127,7 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
 ):
     # Looks more often than a deployment does; what is looked at, and how, is the same.
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.5)
-    monkeypatch.setattr(watch, "BROKER_SECONDS", 3.0)
+    monkeypatch.setattr(stream_health, "BROKER_SECONDS", 3.0)
     publish(settings, [*PACKETS, *DAMAGED])
     lifecycle = Lifecycle()
     query, delivery = start(spark, settings, lifecycle)

@@ -8,7 +8,7 @@ import pytest
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.stream.watch import BATCH_SECONDS
+from stackcast.jobs.adapters.stream.health import BATCH_SECONDS
 
 pytestmark = pytest.mark.unit
 

@@ -194,30 +194,29 @@ class _Poll:
         action: Callable[[], float | None],
         delay: float,
     ) -> None:
-        self._time, self._action, self._delay = time, action, delay
-        self._due, self._closing, self._running = time.event(), False, False
+        self._time, self._action = time, action
+        self._delay: float | None = delay
+        self._due, self._closing = time.event(), False
+        self._thread: threading.Thread | None = None
         self._ended: Future[Any] = time.start(name, self._run)
 
     def wake(self) -> None:
         self._due.set()
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         self._closing = True
         self._due.set()
-        if not self._running:
+        inside = threading.current_thread() is self._thread
+        if not inside and self._time.block(self._ended.done, seconds):
             ended, self._ended = self._ended, Future()
             self._ended.set_result(None)
             ended.result()
 
     def _run(self) -> None:
-        delay: float | None = self._delay
+        self._thread, delay = threading.current_thread(), self._delay
         while True:
             self._due.wait(delay)
             if self._closing:
                 return
             self._due.clear()
-            self._running = True
-            try:
-                delay = self._action()
-            finally:
-                self._running = False
+            delay = self._action()

@@ -38,8 +38,11 @@ class Poll(Protocol):
     def wake(self) -> None:
         """Make the next call due now."""
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         """End the repetition, and return after a call in progress has ended.
+
+        Args:
+            seconds: maximum wait for this call; None for no limit.
 
         Raises:
             Exception: the error of a call, which has ended the repetition earlier.
@@ -159,11 +162,11 @@ class _PollThread:
     def wake(self) -> None:
         self._due.set()
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         self._closing = True
         self._due.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(seconds)
         error, self._error = self._error, None
         if error is not None:
             raise error

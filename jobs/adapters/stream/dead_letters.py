@@ -60,7 +60,7 @@ class DeadLetters:
         if (cause, alone) != self._logged:
             log.warning("%s", text)
             self._logged = cause, alone
-        self._metrics.dead_records(text, alone)
+        self._metrics.dead_records(text, single=alone)
 
     def _end(self, batch_id: int) -> None:
         if self._run is not None:

@@ -48,11 +48,12 @@ from stackcast.jobs.adapters.stream.plan_keeper import PlanKeeper
 from stackcast.jobs.adapters.stream.recovery import Recovery, interrupted_slice
 from stackcast.jobs.adapters.stream.resumption import begin_generation, resume
 from stackcast.jobs.adapters.stream.slices import Slices
+from stackcast.jobs.adapters.stream.spark_listeners import reports_to_spark
+from stackcast.jobs.adapters.stream.spark_watch import watch_stream
 from stackcast.jobs.adapters.stream.summary_ledger import SummaryLedger
 from stackcast.jobs.adapters.stream.summary_schedule import SummarySchedule
 from stackcast.jobs.adapters.stream.truncation import OPTION, Leaders
 from stackcast.jobs.adapters.stream.warm_up import load_plan, warm_up
-from stackcast.jobs.adapters.stream.watch import StreamWatch
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS, Tables
 from stackcast.jobs.adapters.tables.writers import Fence
@@ -181,7 +182,7 @@ def _start(
     """
     topics = Topics(spark, settings)
     ending.callback(topics.close)
-    watch = StreamWatch(spark, settings, topics, lambda: lifecycle.stood_still)
+    watch = watch_stream(spark, settings, topics, lambda: lifecycle.stood_still)
     ending.callback(watch.close)
     watch.open()
     await_executors(spark, settings, lifecycle)
@@ -285,16 +286,18 @@ def _start(
     source = None if isinstance(fetch, str) else BrokerSource(fetch)
     if real_time:
         assert source is not None and not isinstance(fetch, str)
-        recovery = Recovery(settings, topics, delivery, progress, source)
+        reports = reports_to_spark(spark, query_id, settings)
+        recovery = Recovery(settings, topics, delivery, progress, source, reports)
         slices = Slices(
             *(settings, topics, delivery, progress, source, fetch.patience, FileHandoffs()),
+            reports,
             lambda: recovery.run(position(checkpoint)),
             tables.local,
             lifecycle.stopping.is_set,
         )
         closing.callback(slices.stop)
         slices.start()
-        watch.attach(slices)
+        watch.attach(slices, partial(session.slots, spark))
         log.info("%s", READY)
         return slices, delivery
     stands = position(checkpoint)

@@ -38,6 +38,7 @@ from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.jobs.adapters.stream.batch_recorder import Start
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.input import ByTasks, lost_task
+from stackcast.jobs.adapters.stream.progress_reports import ProgressReports, RecordedBatch
 
 Spans = Mapping[int, tuple[int, int]]
 """By partition, the first offset of its records, and the offset after the last one."""
@@ -149,6 +150,7 @@ class Recovery:
         delivery: delivery of the stream.
         progress: progress of the checkpoint.
         source: source from which tasks fetch records.
+        reports: progress reports of this run; None if Spark reports the batches.
     """
 
     def __init__(
@@ -158,6 +160,7 @@ class Recovery:
         delivery: BatchDelivery,
         progress: Progress,
         source: RecordSource,
+        reports: ProgressReports | None = None,
     ) -> None:
         self._settings = settings
         self._topic = settings.topic
@@ -165,6 +168,7 @@ class Recovery:
         self._delivery = delivery
         self._progress = progress
         self._source = source
+        self._reports = reports
 
     def run(self, position: Position | None) -> Position:
         """Send interrupted batches again.
@@ -251,3 +255,11 @@ class Recovery:
         leaders.check(batch.until, epochs, records.epochs)
         delivery.recorder.record(result)
         self._progress.done(number)
+        if self._reports is not None:
+            ends = {**offsets, **batch.until}
+            stages = {"deliver": result.seconds}
+            self._reports.recorded(
+                RecordedBatch(
+                    *(number, result.started, result.seconds, stages, result.report, ends)
+                )
+            )

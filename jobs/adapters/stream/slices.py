@@ -40,6 +40,7 @@ from stackcast.jobs.adapters.stream.between_batches import BetweenBatches
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.input import lost_task
 from stackcast.jobs.adapters.stream.plan_keeper import LivePlan
+from stackcast.jobs.adapters.stream.progress_reports import ProgressReports, RecordedBatch
 from stackcast.jobs.adapters.stream.tasks import SliceTask, unpacked
 from stackcast.jobs.adapters.stream.truncation import Truncation
 from stackcast.udfs.delivery.deliver import REPORT
@@ -68,6 +69,7 @@ class Slice:
         everyone: whether it sends summaries to all hosts.
         results: results of its tasks.
         start: time from which on it may read.
+        planning: seconds until its tasks started; 0 if the previous slice ran meanwhile.
     """
 
     number: int
@@ -77,6 +79,7 @@ class Slice:
     everyone: bool
     results: Future[list[tuple[bytes, TaskProgress]]]
     start: Start
+    planning: float = 0.0
 
 
 class Slices:
@@ -90,13 +93,11 @@ class Slices:
         source: source from which tasks fetch records.
         patience: seconds for which a broker may be unreachable.
         handoffs: handoffs between the tasks of a machine.
+        reports: progress reports of this run.
         recover: sends interrupted batches again, and returns the position of the next batch.
         local_tables: whether the tables are on this machine.
         stopping: returns True if the stream must end after the slice in progress.
     """
-
-    #: Spark reports no progress of it.
-    lastProgress = None  # noqa: N815 - Spark's name
 
     def __init__(
         self,
@@ -107,9 +108,11 @@ class Slices:
         source: RecordSource,
         patience: float,
         handoffs: Handoffs,
+        reports: ProgressReports,
         recover: Callable[[], Position],
         local_tables: bool = True,
         stopping: Callable[[], bool] = lambda: False,
+        reports: ProgressReports | None = None,
     ) -> None:
         self._topic = settings.topic
         self._maximum = settings.max_offsets_per_trigger
@@ -124,6 +127,7 @@ class Slices:
         self._source = source
         self._patience = patience
         self._handoffs = handoffs
+        self._reports = reports
         self._recover = recover
         self._local_tables = local_tables
         self._stopping = stopping
@@ -164,6 +168,14 @@ class Slices:
         return self._poll is not None and not self._ended.is_set()
 
     @property
+    def lastProgress(self) -> Mapping[str, Any] | None:  # noqa: N802 - Spark's name
+        return self._reports.last
+
+    @property
+    def recentProgress(self) -> list[Mapping[str, Any]]:  # noqa: N802 - Spark's name
+        return self._reports.recent
+
+    @property
     def status(self) -> dict[str, Any]:
         return {"isTriggerActive": self.isActive}
 
@@ -183,6 +195,7 @@ class Slices:
         metrics = self._delivery.metrics
         looks: BetweenBatches | None = None
         try:
+            self._reports.started()
             stands = self._recover()
             self._number, self._offsets = stands.batch, dict(stands.offsets)
             self._last_recorded = self._number - 1
@@ -214,6 +227,7 @@ class Slices:
                     self._delivery.pins.remove(self._number)
             if looks is not None:
                 looks.close()
+            self._reports.terminated(self._error)
             self._ended.set()
 
     def _is_ending(self) -> bool:
@@ -221,7 +235,7 @@ class Slices:
 
     def _begin(self) -> Slice:
         """Start a slice where the last one ended."""
-        plan = self._plans.current_plan
+        planned_from, plan = self._clock.monotonic(), self._plans.current_plan
         assert plan is not None
         self._await_records(1)
         self._batches.wait_for_capacity()
@@ -245,6 +259,7 @@ class Slices:
             else:
                 state = final_state
         started = self._start(self._number, plan, state, ranges, pin.everyone)
+        started.planning = started.start.monotonic - planned_from
         self._delivery.metrics.began(self._number)
         return started
 
@@ -336,11 +351,17 @@ class Slices:
             self._delivery.metrics.began(following.number)
         if self._has_records or following is not None:
             self._final_state = result.final_state or {}
-            ends = dict(self._offsets)
-            self._recording.append(self._recorder.submit(self._record_next, result, ends))
+            stages = {
+                "plan": running.planning,
+                "deliver": elapsed,
+                "report": result.seconds - elapsed,
+            }
+            batch = result, dict(self._offsets), stages
+            self._recording.append(self._recorder.submit(self._record_next, *batch))
             self._number += 1
         else:
             self._pin_unused = True
+            self._reports.idle()
         # The records of this slice are recorded first, so that the next start knows them.
         if truncated:
             self._await_records(0)
@@ -375,18 +396,25 @@ class Slices:
         self._delivery.pins.put(number, pin)
         self._last_pin = number, pin
 
-    def _record_next(self, result: BatchResult, ends: Mapping[int, int]) -> None:
+    def _record_next(
+        self, result: BatchResult, ends: Mapping[int, int], stages: Mapping[str, float]
+    ) -> None:
         self._record_now.wait(RECORD_DELAY)
         # After a slice that could not be recorded, no other may be.
-        if self._last_recorded == result.batch_id - 1:
-            self._record(result, ends)
-            self._last_recorded = result.batch_id
-
-    def _record(self, result: BatchResult, ends: Mapping[int, int]) -> None:
+        if self._last_recorded != result.batch_id - 1:
+            return
+        start = self._clock.monotonic()
         self._progress.plan(result.batch_id, ends)
         self._batches.record(result)
         self._progress.done(result.batch_id)
         self._delivery.metrics.recorded(result.batch_id, result.seconds)
+        self._last_recorded = result.batch_id
+        seconds = {**stages, "record": self._clock.monotonic() - start}
+        self._reports.recorded(
+            RecordedBatch(
+                *(result.batch_id, result.started, result.seconds, seconds, result.report, ends)
+            )
+        )
 
     def _await_records(self, pending: int) -> None:
         """Return when at most this number of slices are not recorded."""
@@ -411,7 +439,9 @@ class Slices:
         if self._closing.is_set():
             return None
         try:
-            self._partitions = frozenset(self._topics.end_offsets())
+            ends = self._topics.end_offsets()
+            self._partitions = frozenset(ends)
+            self._reports.topic_grew(ends)
         except Exception as error:
             log.debug("partitions could not be listed: %s", one_line(error))
         return PARTITION_SECONDS

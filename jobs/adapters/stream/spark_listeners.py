@@ -1,0 +1,69 @@
+"""Progress reports of a stream for the listeners of a Spark session, and for its log."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.stream.progress_reports import Event, ProgressReports
+
+log = logging.getLogger(__name__)
+
+#: Logger of Log4j that writes one line per report at level INFO.
+LOGGER = "stackcast.progress"
+_LISTENER = "org.apache.spark.sql.streaming.StreamingQueryListener"
+
+
+class SparkListeners:
+    """Posts events to all listeners of a session, as a ``StreamingQuery`` does.
+
+    These are the listeners that ``spark.streams.addListener`` and the property
+    ``spark.sql.streaming.streamingQueryListeners`` add, and the page Structured Streaming of
+    Spark's web interface. Spark has no public method for this. If its version does not support it,
+    the log contains one warning, and no events are posted.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._streams: Any = spark._jsparkSession.streams()
+        self._log = jvm.org.apache.logging.log4j.LogManager.getLogger(LOGGER)
+        self._posts = True
+
+    def onQueryStarted(self, event: Event) -> None:  # noqa: N802 - names of Spark
+        self._post("QueryStartedEvent", event)
+
+    def onQueryProgress(self, event: Event) -> None:  # noqa: N802
+        self._log.info(json.dumps(event["progress"], separators=(",", ":")))
+        self._post("QueryProgressEvent", event)
+
+    def onQueryIdle(self, event: Event) -> None:  # noqa: N802
+        self._post("QueryIdleEvent", event)
+
+    def onQueryTerminated(self, event: Event) -> None:  # noqa: N802
+        self._post("QueryTerminatedEvent", event)
+
+    def _post(self, kind: str, event: Event) -> None:
+        if not self._posts:
+            return
+        try:
+            companion = getattr(self._jvm, f"{_LISTENER}${kind}$")
+            spark_event = getattr(companion, "MODULE$").fromJson(json.dumps(event))
+            self._streams.postListenerEvent(spark_event)
+        except (Py4JError, TypeError) as error:
+            self._posts = False
+            log.warning("listeners of Spark receive no events: %s", one_line(error))
+
+
+def reports_to_spark(spark: SparkSession, query_id: str, settings: Settings) -> ProgressReports:
+    """Return the progress reports of a stream, for the listeners of its session."""
+    listeners = [SparkListeners(spark)]
+    parse = StreamingQueryProgress.fromJson
+    return ProgressReports(query_id, settings.topic, settings.sink, listeners, parse)
