@@ -112,7 +112,6 @@ class Slices:
         recover: Callable[[], Position],
         local_tables: bool = True,
         stopping: Callable[[], bool] = lambda: False,
-        reports: ProgressReports | None = None,
     ) -> None:
         self._topic = settings.topic
         self._maximum = settings.max_offsets_per_trigger
@@ -404,10 +403,7 @@ class Slices:
         if self._last_recorded != result.batch_id - 1:
             return
         start = self._clock.monotonic()
-        self._progress.plan(result.batch_id, ends)
-        self._batches.record(result)
-        self._progress.done(result.batch_id)
-        self._delivery.metrics.recorded(result.batch_id, result.seconds)
+        self._record(result, ends)
         self._last_recorded = result.batch_id
         seconds = {**stages, "record": self._clock.monotonic() - start}
         self._reports.recorded(
@@ -415,6 +411,12 @@ class Slices:
                 *(result.batch_id, result.started, result.seconds, seconds, result.report, ends)
             )
         )
+
+    def _record(self, result: BatchResult, ends: Mapping[int, int]) -> None:
+        self._progress.plan(result.batch_id, ends)
+        self._batches.record(result)
+        self._progress.done(result.batch_id)
+        self._delivery.metrics.recorded(result.batch_id, result.seconds)
 
     def _await_records(self, pending: int) -> None:
         """Return when at most this number of slices are not recorded."""

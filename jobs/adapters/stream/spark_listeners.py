@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -48,15 +49,27 @@ class SparkListeners:
         self._post("QueryIdleEvent", event)
 
     def onQueryTerminated(self, event: Event) -> None:  # noqa: N802
-        self._post("QueryTerminatedEvent", event)
+        def create() -> Any:
+            # Spark's conversion from JSON returns the text "null" for a missing error.
+            ids = [self._jvm.java.util.UUID.fromString(event[name]) for name in ("id", "runId")]
+            error = [event["exception"], event["errorClassOnException"]]
+            options = [self._jvm.scala.Option.apply(text) for text in error]
+            return getattr(self._jvm, f"{_LISTENER}$QueryTerminatedEvent")(*ids, *options)
+
+        self._post_created(create)
 
     def _post(self, kind: str, event: Event) -> None:
+        def create() -> Any:
+            companion = getattr(self._jvm, f"{_LISTENER}${kind}$")
+            return getattr(companion, "MODULE$").fromJson(json.dumps(event))
+
+        self._post_created(create)
+
+    def _post_created(self, create: Callable[[], Any]) -> None:
         if not self._posts:
             return
         try:
-            companion = getattr(self._jvm, f"{_LISTENER}${kind}$")
-            spark_event = getattr(companion, "MODULE$").fromJson(json.dumps(event))
-            self._streams.postListenerEvent(spark_event)
+            self._streams.postListenerEvent(create())
         except (Py4JError, TypeError) as error:
             self._posts = False
             log.warning("listeners of Spark receive no events: %s", one_line(error))
