@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 
-from stackcast.jobs.adapters.stream.admission import GROWTH, Admission, RunningQuery
+from stackcast.jobs.adapters.stream.admission import GROWTH, Admission
+from stackcast.jobs.adapters.stream.running_query import RunningQuery
 from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit

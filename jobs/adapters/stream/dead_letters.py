@@ -1,16 +1,15 @@
-"""Dead letters of batches: samples for the topic, and batches in which all records are dead."""
+"""Dead letters of batches: samples for their topic, and batches without a valid record."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.report import BatchReport
 from stackcast.udfs.delivery.plan import Compilation
@@ -21,26 +20,36 @@ from stackcast.udfs.messages.specification import Specification
 
 log = logging.getLogger(__name__)
 
-#: First bytes by which a wrong topic or a wrong setting shows.
+#: First bytes that reveal a wrong topic or a wrong setting.
 _JSON = (ord("{"), ord("["))
 _REGISTRY = 0
 _GZIP = b"\x1f\x8b"
-#: Reasons and fields that a text names at most.
+#: Maximum number of reasons and fields in a text.
 _SHOWN = 3
 
 
-class DeadLetters:
-    """Writes the dead letters of a stream, and notices batches in which all records are dead.
+class LettersTopic(Protocol):
+    """The topic of dead letters."""
 
-    ``metrics`` gets the problem that `/health` reports until a batch has a record that can be read.
+    def write_dead_letters(self, letters: list[dict[str, Any]]) -> None:
+        """Write samples."""
+
+
+class DeadLetters:
+    """Writes the dead letters of a stream, and detects batches in which all records are dead.
+
+    Args:
+        settings: settings of the stream.
+        topic: topic to which samples are written.
+        metrics: receives the problem that `/health` reports until a batch has a valid record.
     """
 
-    def __init__(self, settings: Settings, topics: Topics, metrics: StreamMetrics) -> None:
+    def __init__(self, settings: Settings, topic: LettersTopic, metrics: StreamMetrics) -> None:
         self._settings = settings
-        self._topics = topics
+        self._topic = topic
         self._metrics = metrics
         self._run: DeadRun | None = None
-        #: The last cause that was logged, and whether it was that of one record.
+        #: The last cause that was logged, and whether it was about a single record.
         self._logged: tuple[str, bool] | None = None
 
     def put(self, batch_id: int, compilation: Compilation, report: BatchReport) -> None:
@@ -56,11 +65,11 @@ class DeadLetters:
         run = self._run = self._run or DeadRun(batch_id)
         run.add(batch_id, records, report)
         cause = run.cause(self._settings, compilation.plan.specification)
-        text, alone = f"{run}: {cause}", run.records == 1
-        if (cause, alone) != self._logged:
+        text, single = f"{run}: {cause}", run.records == 1
+        if (cause, single) != self._logged:
             log.warning("%s", text)
-            self._logged = cause, alone
-        self._metrics.dead_records(text, single=alone)
+            self._logged = cause, single
+        self._metrics.dead_records(text, single)
 
     def _end(self, batch_id: int) -> None:
         if self._run is not None:
@@ -76,9 +85,9 @@ class DeadLetters:
             named(compilation.versions),
         )
         try:
-            self._topics.write_dead_letters(report.letters)
-        except SQL_ERRORS as error:
-            # Counted in ledger and log all the same; the stream must not stop for samples.
+            self._topic.write_dead_letters(report.letters)
+        except Exception as error:
+            # Ledger and log count them in any case, and samples must not stop the stream.
             log.error(
                 "batch %d: %d samples could not be written to topic %s: %s",
                 batch_id,
@@ -89,10 +98,10 @@ class DeadLetters:
 
 
 class DeadRun:
-    """Batches in a row in which all records are dead letters.
+    """Consecutive batches in which all records are dead letters.
 
     Attributes:
-        records: how many records they have.
+        records: number of their records.
     """
 
     def __init__(self, first: int) -> None:
@@ -121,7 +130,7 @@ class DeadRun:
         return f"all {self.records:,} records of {batches} are dead letters ({', '.join(reasons)})"
 
     def cause(self, settings: Settings, specification: Specification) -> str:
-        """Return the likely cause, and what to do.
+        """Return the likely cause and its remedy.
 
         Args:
             settings: settings of the stream.
@@ -154,7 +163,7 @@ class DeadRun:
             )
         lengths = [letter["length"] for letter in self._letters if letter["sample"]]
         sized = list(zip(samples, lengths, strict=True))
-        if sized and all(_is_message(specification, *each) for each in sized):
+        if sized and all(_is_message(specification, sample, length) for sample, length in sized):
             return (
                 f"records are {specification.name} messages without a MoldUDP64 packet around "
                 "them: use 'stackcast itch publish' to publish packets"
@@ -189,7 +198,7 @@ class DeadRun:
         return ""
 
     def _by_field(self) -> str:
-        """Returns the reasons of the samples with their fields, those first that are frequent."""
+        """Return the reasons and fields of the samples, the most frequent ones first."""
         counts = Counter(
             f"{letter['reason']}: {printable(letter['field'])}"
             for letter in self._letters
@@ -200,7 +209,7 @@ class DeadRun:
         return f"{frequent}run 'stackcast dead-letters' to see samples"
 
     def _first_byte(self) -> int | None:
-        """Returns the byte that all records begin with, if it is the same."""
+        """Return the first byte of all records; None if they have different ones."""
         byte, count = next(iter(self._first_bytes.most_common(1)), (0, 0))
         return byte if count == self.records else None
 
@@ -211,13 +220,13 @@ def _byte(value: int) -> str:
 
 
 def _is_message(specification: Specification, sample: bytes, length: int) -> bool:
-    """Returns True if a record of this length is one message by itself."""
+    """Return True if a record of this length is a single message."""
     header = specification.header_of_type(sample[0])
     return header is not None and header.length == length
 
 
 def _is_packet(sample: bytes) -> bool:
-    """Returns True if a sample begins with a header of MoldUDP64 and a message as it announces."""
+    """Return True if a sample starts with a MoldUDP64 header and a plausible message."""
     if len(sample) < HEADER.size + 2:
         return False
     session, _, count = HEADER.unpack_from(sample)

@@ -60,22 +60,22 @@ class StreamStatus:
     journal_batches: int = 0
     journal_since: float | None = None
 
-    def running_for(self, now: float) -> float:
+    def running_for(self, time: float) -> float:
         """Return for how many seconds the batch in progress has been running."""
         running = self.running
-        return _elapsed(None if running is None else running.time, now)
+        return _elapsed(None if running is None else running.time, time)
 
-    def pending_for(self, now: float) -> float:
+    def pending_for(self, time: float) -> float:
         """Return for how many seconds newer tables have been waiting to become live."""
-        return _elapsed(self.pending_since, now)
+        return _elapsed(self.pending_since, time)
 
-    def journal_age(self, now: float) -> float:
+    def journal_age(self, time: float) -> float:
         """Return the age in seconds of the oldest batch that is not in the ledger yet."""
-        return _elapsed(self.journal_since, now)
+        return _elapsed(self.journal_since, time)
 
 
-def _elapsed(since: float | None, now: float) -> float:
-    return 0.0 if since is None else max(0.0, now - since)
+def _elapsed(since: float | None, time: float) -> float:
+    return 0.0 if since is None else max(0.0, time - since)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Observation:
     slow: tuple[str, ...] = ()
 
 
-def health_of(observation: Observation | None, status: StreamStatus, now: float) -> Health:
+def health_of(observation: Observation | None, status: StreamStatus, time: float) -> Health:
     """Return the health of a stream without asking Spark or the broker.
 
     Each of these problems makes `/health` return status 503:
@@ -119,52 +119,52 @@ def health_of(observation: Observation | None, status: StreamStatus, now: float)
     Args:
         observation: result of the last poll; None before the first one.
         status: state that the batches have recorded.
-        now: current time of the monotonic clock.
+        time: current time of the monotonic clock.
     """
-    problems = _observed_problems(observation, now) + _batch_problems(status, now)
-    remarks = _remarks(observation, status, now)
+    problems = _observed_problems(observation, time) + _batch_problems(status, time)
+    remarks = _remarks(observation, status, time)
     if status.dead:
         (remarks if status.single_dead_record else problems).append(status.dead)
-    return Health(tuple(problems), tuple(remarks), _facts(observation, status, now))
+    return Health(tuple(problems), tuple(remarks), _facts(observation, status, time))
 
 
-def _observed_problems(observation: Observation | None, now: float) -> list[str]:
+def _observed_problems(observation: Observation | None, time: float) -> list[str]:
     if observation is None:
         return ["the stream is starting"]
     problems = []
     if not observation.active:
         problems.append("the query is not running")
-    if now - observation.time > SPARK_SECONDS:
-        problems.append(f"Spark has not answered for {now - observation.time:.0f} s")
-    if not _broker_reachable(observation, now):
-        seconds = now - observation.broker_time
+    if time - observation.time > SPARK_SECONDS:
+        problems.append(f"Spark has not answered for {time - observation.time:.0f} s")
+    if not _broker_reachable(observation, time):
+        seconds = time - observation.broker_time
         reason = observation.broker_error or "no answer"
         problems.append(f"the broker has not answered for {seconds:.0f} s: {reason}")
     return [*problems, *observation.slow]
 
 
-def _broker_reachable(observation: Observation, now: float) -> bool:
-    return now - observation.broker_time <= BROKER_SECONDS
+def _broker_reachable(observation: Observation, time: float) -> bool:
+    return time - observation.broker_time <= BROKER_SECONDS
 
 
-def _batch_problems(status: StreamStatus, now: float) -> list[str]:
+def _batch_problems(status: StreamStatus, time: float) -> list[str]:
     problems, running = [], status.running
-    if running is not None and now - running.time > BATCH_SECONDS:
-        problems.append(f"batch {running.number} has been running for {now - running.time:.0f} s")
+    if running is not None and time - running.time > BATCH_SECONDS:
+        problems.append(f"batch {running.number} has been running for {time - running.time:.0f} s")
     if status.failure:
         problems.append(f"the last batch failed: {status.failure}")
     return problems
 
 
-def _remarks(observation: Observation | None, status: StreamStatus, now: float) -> list[str]:
+def _remarks(observation: Observation | None, status: StreamStatus, time: float) -> list[str]:
     remarks = []
     if observation is not None:
         remarks += [f"the disk of {place} is almost full" for place in observation.full]
     if status.refused_versions is not None:
         remarks.append("the newest tables cannot be used, so the last valid ones remain live")
-    if (seconds := status.pending_for(now)) > PENDING_SECONDS:
+    if (seconds := status.pending_for(time)) > PENDING_SECONDS:
         remarks.append(f"newer tables have been waiting to become live for {seconds:.0f} s")
-    age = status.journal_age(now)
+    age = status.journal_age(time)
     if status.journal_batches > JOURNAL_BATCHES or age > JOURNAL_SECONDS:
         remarks.append(
             f"{status.journal_batches} batches are not in the ledger yet, the oldest of them for "
@@ -173,17 +173,17 @@ def _remarks(observation: Observation | None, status: StreamStatus, now: float) 
     return remarks
 
 
-def _facts(observation: Observation | None, status: StreamStatus, now: float) -> dict[str, Any]:
+def _facts(observation: Observation | None, status: StreamStatus, time: float) -> dict[str, Any]:
     running, last = status.running, status.last
     lag = {} if observation is None else dict(observation.lag)
     return {
         "last_batch": None if last is None else last.number,
-        "last_batch_age_seconds": None if last is None else round(now - last.time, 1),
+        "last_batch_age_seconds": None if last is None else round(time - last.time, 1),
         "running_batch": None if running is None else running.number,
-        "running_seconds": round(status.running_for(now), 1),
+        "running_seconds": round(status.running_for(time), 1),
         "versions": status.versions,
         "refused_versions": status.refused_versions,
-        "broker_reachable": observation is not None and _broker_reachable(observation, now),
+        "broker_reachable": observation is not None and _broker_reachable(observation, time),
         "sink_ok": not status.failure.startswith("SINK."),
         "lag": sum(lag.values()) if lag else None,
         "lag_by_partition": lag,

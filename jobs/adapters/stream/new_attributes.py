@@ -1,5 +1,4 @@
-"""Names of JSON that no attribute has yet: registered before their batch is planned, where settings
-say so."""
+"""Registration of new attributes: names in JSON events that the registry does not contain yet."""
 
 from __future__ import annotations
 
@@ -7,7 +6,8 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.stream.input import Records
@@ -28,12 +28,17 @@ from stackcast.udfs.messages.attributes.unknown_names import (
 log = logging.getLogger(__name__)
 
 REGISTRANT = "stream"
-#: Most names that one line of the log shows.
+#: Maximum number of names in a line of the log.
 _SHOWN = 10
 
 
 class NewAttributes:
-    """Gives ids to the names that batches bring and the table lacks."""
+    """Registers names that batches contain and the registry does not, if the settings say so.
+
+    Args:
+        settings: settings of the stream.
+        tables: tables of the stream, which contain the registry.
+    """
 
     def __init__(self, settings: Settings, tables: Tables) -> None:
         self._tables = tables
@@ -46,8 +51,9 @@ class NewAttributes:
         )
 
     def register(self, records: Records, batch_id: int) -> None:
-        """Registers the new names of a batch before it is planned, so that its events go out with
-        them, in their order.
+        """Register the new names of a batch before it is planned, so that its events contain them.
+
+        If that fails, the error is logged, and events with these names become dead letters.
         """
         if not self._registers:
             return
@@ -56,61 +62,61 @@ class NewAttributes:
             names = unknown_names(records, registry, self._steps)
             if not names:
                 return
-            types = {name: found.type for name, found in names.items() if found.type is not None}
-            _, new = registry.with_new(types, self._steps.attribute)
-            if new:
-                # Another stream may have been faster: then the names have the ids that it gave.
-                registry = register(self._tables, new, REGISTRANT, self._widths)
+            types = {name: new.type for name, new in names.items() if new.type is not None}
+            _, attributes = registry.with_new(types, self._steps.attribute)
+            if attributes:
+                # If another stream was faster, the names have the ids that it has registered.
+                registry = register(self._tables, attributes, REGISTRANT, self._widths)
         except (StackcastError, *SQL_ERRORS) as error:
-            # Events of names without an id are dead letters, and the others go on.
             log.error(
                 "batch %d: new attributes could not be registered: %s", batch_id, one_line(error)
             )
             return
-        found = registry.by_name
-        for name in sorted(names.keys() & found.keys()):
-            report_registration(batch_id, found[name], names[name])
-        left = sorted(names.keys() - found.keys())
-        if left:
+        registered = registry.by_name
+        for name in sorted(names.keys() & registered.keys()):
+            report_registration(batch_id, registered[name], names[name])
+        unregistered = sorted(names.keys() - registered.keys())
+        if unregistered:
             log.warning(
                 "batch %d: %d attribute names could not be registered: %s",
                 batch_id,
-                len(left),
-                _shown(left),
+                len(unregistered),
+                _shown(unregistered),
             )
 
 
 def unknown_names(
     records: Records, registry: Registry, steps: Steps = USUAL_STEPS
 ) -> dict[str, NewName]:
-    """Returns the names that records have and the registry lacks, and that could be registered.
+    """Return the names in a batch that are not in the registry and could be registered.
 
-    Where all ids are in use it is none, without a look at the records.
+    If all ids are in use, the result is empty, and the records are not read.
     """
     if not registry.free:
         return {}
     count = partial(count_names, JsonReader(registry), steps=steps)
     names = new_names(records.through(lambda source: count(without_summaries(source)), SCHEMA))
-    without = sorted(name for name, found in names.items() if found.type is None)
-    if without:
-        log.warning("no attribute type can represent most values of: %s", _shown(without))
-    return {name: found for name, found in names.items() if found.type is not None}
+    untyped = sorted(name for name, new in names.items() if new.type is None)
+    if untyped:
+        log.warning("no attribute type can represent most values of: %s", _shown(untyped))
+    return {name: new for name, new in names.items() if new.type is not None}
 
 
-def report_registration(batch_id: int, one: Attribute, name: NewName) -> None:
-    """Log how a name was registered, with a warning if that rounds its values."""
+def report_registration(batch_id: int, attribute: Attribute, name: NewName) -> None:
+    """Log how a name was registered, with a warning if its values are rounded."""
     log.info(
         "batch %d: registered attribute %s with id %d: %s, from %s to %s in steps of %s",
-        *(batch_id, one.name, one.id, one.type),
-        *(f"{number:f}" for number in (one.value(0), one.most, one.scale)),
+        *(batch_id, attribute.name, attribute.id, attribute.type),
+        *(f"{value:f}" for value in (attribute.value(0), attribute.most, attribute.scale)),
     )
-    if name.rounded and name.type == one.type:
+    if name.rounded and name.type == attribute.type:
         log.warning(
             "batch %d: %d of %d values of attribute %s are between two steps of %s and were "
             "rounded, and so will later values, because the step of an attribute never changes. "
             "For smaller steps, send the values under a new name, but first add %s=STEP to "
             "%sattributes.steps",
-            *(batch_id, name.rounded, name.values, one.name, f"{one.scale:f}", "NAME", PREFIX),
+            *(batch_id, name.rounded, name.values, attribute.name),
+            *(f"{attribute.scale:f}", "NAME", PREFIX),
         )
 
 

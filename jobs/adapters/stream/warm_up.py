@@ -1,16 +1,17 @@
-"""Kernels and the plan in the workers, before the first batch needs them."""
+"""Loading of kernels and plan into the workers before the first batch."""
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from concurrent.futures import Future
 
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app import session
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.udfs.columns import loaded, warmed_up
 from stackcast.udfs.delivery.frame_headers import StacksHandle
 from stackcast.udfs.delivery.plan import PlanHandle
@@ -19,35 +20,40 @@ from stackcast.udfs.messages.sequence import Topic
 log = logging.getLogger(__name__)
 
 
-def warm_up(spark: SparkSession, workers: int | None = None) -> Future[None]:
-    """Load the kernels into so many workers, beside the caller; by default one in each slot.
+def warm_up(
+    spark: SparkSession, workers: int | None = None, threads: Threads = SYSTEM_THREADS
+) -> Future[None]:
+    """Load the kernels into workers in the background.
 
-    Where no cache has them (`NUMBA_CACHE_DIR`) the workers share out compiling them first, a
-    minute's work of two. The result is there when all are ready. It raises nothing: a batch that
-    finds no kernels loads them itself.
+    If the cache (`NUMBA_CACHE_DIR`) does not contain them, the workers first compile them together,
+    which takes two workers a minute.
+
+    Args:
+        spark: session whose executors run the workers.
+        workers: number of workers; None for one per slot.
+        threads: threads of the driver.
+
+    Returns:
+        A future that ends when all workers are ready. It raises no error, because a batch loads
+        the kernels that its worker does not have.
     """
-    future: Future[None] = Future()
 
     def run() -> None:
-        clock = time.monotonic()
+        start = threads.clock.monotonic()
         try:
             tasks = workers or session.slots(spark)
             spark.range(0, tasks, 1, tasks).mapInArrow(warmed_up, "id long").collect()
-            log.info("workers ready: %d, in %.2f s", tasks, time.monotonic() - clock)
+            log.info("workers ready: %d, in %.2f s", tasks, threads.clock.monotonic() - start)
         except Exception as error:
             if session.ending.is_set():
-                # The end of the session cut the tasks off.
+                # The session has ended and canceled the tasks.
                 return
             if not isinstance(error, SQL_ERRORS):
                 log.exception("workers could not be warmed up")
                 return
             log.warning("workers could not be warmed up: %s", one_line(error))
-        finally:
-            future.set_result(None)
 
-    # Not a thread that an application would wait for at its end.
-    threading.Thread(target=run, name="warm-up", daemon=True).start()
-    return future
+    return threads.start("warm-up", run)
 
 
 def load_plan(spark: SparkSession, plan: PlanHandle, stacks: StacksHandle, topic: Topic) -> None:
@@ -55,11 +61,11 @@ def load_plan(spark: SparkSession, plan: PlanHandle, stacks: StacksHandle, topic
 
     It raises nothing, because the first batch loads what is missing.
     """
-    clock = time.monotonic()
+    start = SYSTEM_CLOCK.monotonic()
     try:
         tasks = session.slots(spark)
         run = loaded(plan, stacks, topic)
         spark.range(0, tasks, 1, tasks).mapInArrow(run, "id long").collect()
-        log.info("plan loaded by %d workers in %.2f s", tasks, time.monotonic() - clock)
+        log.info("plan loaded by %d workers in %.2f s", tasks, SYSTEM_CLOCK.monotonic() - start)
     except Exception as error:
         log.warning("the plan could not be loaded in advance: %s", one_line(error))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlparse
 
-from stackcast.jobs.adapters.app.error_texts import one_line
+from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.lifecycle import RunningStream
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -215,20 +215,20 @@ class _Slowness:
         self._transactions: dict[int, tuple[int, float]] = {}
         self._reasons: tuple[str, ...] = ()
 
-    def find(self, now: float, slots: Slots | None, partitions: int) -> tuple[str, ...]:
-        reasons = [*self._hanging_transactions(now), *self._missing_slots(slots, partitions)]
+    def find(self, time: float, slots: Slots | None, partitions: int) -> tuple[str, ...]:
+        reasons = [*self._hanging_transactions(time), *self._missing_slots(slots, partitions)]
         for reason in reasons:
             if reason not in self._reasons:
                 log.warning("%s", reason)
         self._reasons = tuple(reasons)
         return self._reasons
 
-    def _hanging_transactions(self, now: float) -> list[str]:
-        known = self._transactions
+    def _hanging_transactions(self, time: float) -> list[str]:
+        previous = self._transactions
         self._transactions = {
-            partition: known[partition]
-            if known.get(partition, (-1, 0.0))[0] == offset
-            else (offset, now)
+            partition: previous[partition]
+            if previous.get(partition, (-1, 0.0))[0] == offset
+            else (offset, time)
             for partition, (offset, _) in self._topic.held_back().items()
         }
         return [
@@ -236,7 +236,7 @@ class _Slowness:
             f"{offset}: find it with kafka-transactions.sh find-hanging, and abort it with "
             "kafka-transactions.sh abort"
             for partition, (offset, since) in sorted(self._transactions.items())
-            if now - since > TRANSACTION_SECONDS
+            if time - since > TRANSACTION_SECONDS
         ]
 
     def _missing_slots(self, count_slots: Slots | None, partitions: int) -> list[str]:
