@@ -1,7 +1,4 @@
-"""A micro-batch keeps within bytes as well as within records, and a stream always goes on.
-
-A Spark that cannot be told of a batch: a bound fails by name, a count is left out and said.
-"""
+"""Limits of micro-batches in records and bytes, and versions of Spark without such limits."""
 
 from __future__ import annotations
 
@@ -28,29 +25,30 @@ USUAL = 1 << 20
     most_bytes=st.integers(1, 1 << 40),
     batches=st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, USUAL)), max_size=8),
 )
-def test_the_next_batch_is_as_large_as_those_before_allow(most_records, most_bytes, batches):
+def test_the_next_batch_is_as_large_as_earlier_batches_permit(most_records, most_bytes, batches):
     admission = Admission(most_records, most_bytes, USUAL)
     first = admission.records
     assert first == 1 or first * USUAL <= most_bytes
-    for records, each in batches:
+    for records, record_bytes in batches:
         before = admission.records
-        had = min(records, before)
-        changed = admission.seen(had, had * each)
+        batch = min(records, before)
+        changed = admission.seen(batch, batch * record_bytes)
         limit = admission.records
         assert changed == (limit != before)
         assert 1 <= limit <= most_records
-        if had:
-            assert limit == 1 or limit * each <= most_bytes
-            assert limit <= max(first, GROWTH * had)
-            # No smaller than it must be.
+        if batch:
+            assert limit == 1 or limit * record_bytes <= most_bytes
+            assert limit <= max(first, GROWTH * batch)
+            # The limit is not smaller than necessary.
             assert (
-                limit in (most_records, max(first, GROWTH * had)) or (limit + 1) * each > most_bytes
+                limit in (most_records, max(first, GROWTH * batch))
+                or (limit + 1) * record_bytes > most_bytes
             )
         else:
             assert limit == before
 
 
-def test_without_a_bound_of_bytes_every_batch_may_have_all_records():
+def test_without_a_limit_of_bytes_every_batch_may_have_the_maximum_of_records():
     admission = Admission(70, 0, USUAL)
     assert admission.records == 70
     assert not admission.seen(3, 1 << 50)
@@ -58,7 +56,7 @@ def test_without_a_bound_of_bytes_every_batch_may_have_all_records():
 
 
 class OtherSpark:
-    """A version that lacks what is asked of a running query."""
+    """A version of Spark without the methods of a running query."""
 
     def __getattr__(self, name: str) -> Any:
         return self
@@ -70,16 +68,16 @@ class OtherSpark:
         raise Py4JError("method uniqueSources does not exist")
 
 
-def test_a_spark_without_limits_is_told_with_the_setting_that_goes_on():
+def test_without_limits_in_spark_the_error_names_the_setting_to_change():
     other: Any = OtherSpark()
     with pytest.raises(StreamError, match=r"LIMIT_UNSUPPORTED: .*maxBytesPerTrigger to 0"):
         RunningQuery(other, "id").limit_next(7)
 
 
-def test_a_spark_without_counters_costs_one_line_of_the_log(caplog):
+def test_without_counters_in_spark_the_log_has_one_warning(caplog):
     other: Any = OtherSpark()
     query = RunningQuery(other, "id")
     query.count(3)
     query.count(4)
-    (told,) = caplog.records
-    assert "do not contain numbers of rows" in told.getMessage()
+    (message,) = caplog.messages
+    assert "do not contain numbers of rows" in message

@@ -1,4 +1,4 @@
-"""What a batch writes about itself, from the rows that its tasks reported."""
+"""Sums over the rows that the tasks of a batch reported."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stackcast.udfs.delivery.publishers import Publishers
 
 pytestmark = pytest.mark.unit
 
-#: By delivery the receivers of each stack: nobody; a pair; a set too large for one stack; the pair
-#: once more, of a receiver set whose third host cannot be reached.
+#: By delivery, the receivers of each stack: no host; a pair; a set that needs two stacks; the same
+#: pair, from a receiver set whose third host is unreachable.
 STACKS = [[], [("h1", "h2")], [("h3", "h4"), ("h1",)], [("h1", "h2")]]
-#: What of it the driver knew when it made the plan.
+#: The part that the driver knew when it made the plan.
 SHIPPED = [STACKS[0], STACKS[1], None, None]
 
 
@@ -47,7 +47,7 @@ def by_subscriber(report: BatchReport) -> dict[str, dict[str, int]]:
     return totals
 
 
-def test_a_notification_in_several_frames_is_one_publication_to_all_their_receivers():
+def test_a_notification_in_several_frames_is_one_publication():
     rows = [sent(2, 0, 3, 7, 900), sent(2, 1, 3, 7, 900)]
     assert BatchReport(rows, SHIPPED).publications() == [
         {
@@ -59,20 +59,22 @@ def test_a_notification_in_several_frames_is_one_publication_to_all_their_receiv
     ]
 
 
-def test_sets_that_workers_met_count_by_their_receivers_whatever_each_worker_calls_them():
-    def met(delivery: int, part: int, told: list[str], whole: list[str], frames: int):
-        made = {"kind": "template", "delivery": delivery, "part": part, "receivers": told}
+def test_receiver_sets_that_are_not_in_the_plan_are_merged_across_workers():
+    def unplanned(
+        delivery: int, part: int, receivers: list[str], receiver_set: list[str], frames: int
+    ) -> dict[str, Any]:
+        row = {"kind": "template", "delivery": delivery, "part": part, "receivers": receivers}
         sizes = {"messages": frames, "bytes": 100 * frames, "datagram_bytes": 90 * frames}
-        return made | sizes | {"frames": frames, "receiver_set": whole}
+        return row | sizes | {"frames": frames, "receiver_set": receiver_set}
 
     rows = [
-        # One worker's 4 and 5 are another's 5 and 4; one of them leaves in two frames.
-        met(4, 0, ["h1", "h2"], ["h1", "h2"], 3),
-        met(5, 0, ["h3"], ["h3", "h4"], 2),
-        met(5, 1, ["h4"], ["h3", "h4"], 2),
-        met(5, 0, ["h1", "h2"], ["h1", "h2"], 10),
-        met(4, 0, ["h3"], ["h3", "h4"], 20),
-        met(4, 1, ["h4"], ["h3", "h4"], 20),
+        # Two workers use the numbers 4 and 5 in opposite ways; one set needs two frames.
+        unplanned(4, 0, ["h1", "h2"], ["h1", "h2"], 3),
+        unplanned(5, 0, ["h3"], ["h3", "h4"], 2),
+        unplanned(5, 1, ["h4"], ["h3", "h4"], 2),
+        unplanned(5, 0, ["h1", "h2"], ["h1", "h2"], 10),
+        unplanned(4, 0, ["h3"], ["h3", "h4"], 20),
+        unplanned(4, 1, ["h4"], ["h3", "h4"], 20),
         sent(1, 0, 100, 100, 9_000),
     ]
     report = BatchReport(rows, SHIPPED)
@@ -107,28 +109,28 @@ def test_publications_agree_with_the_counts_of_subscribers(work: list[tuple[int,
     sets = [tuple(row["receivers"]) for row in publications]
     assert sets == sorted(set(sets))
     for host in ("h1", "h2", "h3", "h4"):
-        mine = [row for row in publications if host in row["receivers"]]
+        host_rows = [row for row in publications if host in row["receivers"]]
         counts = subscribers.get(host, {"notifications": 0, "messages": 0})
         for column in ("notifications", "messages"):
-            assert sum(row[column] for row in mine) == counts[column]
+            assert sum(row[column] for row in host_rows) == counts[column]
 
 
-def test_rows_of_several_publishers_are_told_apart():
+def test_rows_of_several_publishers_are_separate():
     sets = [(), ("h1", "h2"), ("h3",)]
-    met = ["h1", "h3"]
+    unplanned = ["h1", "h3"]
     sizes = {"kind": "template", "messages": 2, "bytes": 90, "datagram_bytes": 80}
 
-    def row(publisher: int, delivery: int, frames: int, part: int = 0, **told: list[str]):
+    def row(publisher: int, delivery: int, frames: int, part: int = 0, **receivers: list[str]):
         return {"publisher": publisher, "delivery": delivery, "part": part} | {
-            "frames": frames, **sizes, **told
+            "frames": frames, **sizes, **receivers
         }  # fmt: skip
 
     rows = [
         row(0, 1, 3),
         row(1, 1, 5),
-        # A set that the plan has not, by the numbers of two workers.
-        row(1, 3, 7, receiver_set=met),
-        row(1, 4, 11, receiver_set=met),
+        # Two workers number a set differently that is not in the plan.
+        row(1, 3, 7, receiver_set=unplanned),
+        row(1, 4, 11, receiver_set=unplanned),
         row(0, 2, 13),
         row(0, 1, 17),
     ]

@@ -1,4 +1,4 @@
-"""Dead letters name the field at fault, and batches that are dead as a whole name the cause."""
+"""Dead letters name the invalid field, and batches without a valid record name the cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JSON_EVENT = b'{"device": "truck-0042", "temp": 25.5}'
 
 @dataclass
 class Topic:
-    """In place of the topic of dead letters."""
+    """A topic of dead letters in memory."""
 
     letters: list[dict[str, Any]] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class Topic:
 
 
 class Stream:
-    """Dead letters of a stream, batch by batch."""
+    """A stream that only writes dead letters."""
 
     def __init__(self, settings: Settings = ITCH) -> None:
         self.metrics, self.topic = StreamMetrics(), Topic()
@@ -53,7 +53,7 @@ class Stream:
         self._batch = -1
 
     def batch(self, good: int, bad: list[bytes], reason: str, fault: str = "") -> None:
-        """A batch whose samples are those of the bad records."""
+        """Add a batch whose samples are the bad records."""
         self._batch += 1
         none = dict.fromkeys(("from_offset", "until_offset", "first_sequence", "last_sequence"))
         rows: list[dict[str, Any]] = [
@@ -79,7 +79,7 @@ class Stream:
 
 
 @pytest.mark.unit
-def test_a_batch_that_is_dead_as_a_whole_is_a_problem_until_good_records_come(
+def test_a_batch_without_a_valid_record_is_a_problem_until_one_arrives(
     caplog: pytest.LogCaptureFixture,
 ):
     caplog.set_level(logging.INFO)
@@ -97,14 +97,14 @@ def test_a_batch_that_is_dead_as_a_whole_is_a_problem_until_good_records_come(
     caplog.clear()
     stream.batch(0, [JSON_EVENT] * 1_000, "too_many_messages")
     assert "all 1,500 records of batches 1 to 2" in stream.health()[0][0]
-    assert not any("does topic" in message for message in caplog.messages), "it was logged before"
+    assert not any("does topic" in message for message in caplog.messages), "same cause"
     stream.batch(1, [JSON_EVENT] * 1_000, "too_many_messages")
     assert stream.health() == ((), ())
     assert "batch 3 contains valid records again" in caplog.messages
 
 
 @pytest.mark.unit
-def test_a_single_dead_record_is_a_remark_and_the_second_one_makes_a_problem():
+def test_one_dead_record_is_a_remark_and_two_are_a_problem():
     stream = Stream(JSON)
     stream.batch(0, [JSON_EVENT], "unknown_attribute", "device")
     problems, (remark,) = stream.health()
@@ -164,7 +164,7 @@ def test_the_likely_cause_is_named(settings: Settings, bad: list[bytes], reason:
 
 
 @pytest.mark.unit
-def test_a_letter_has_the_field_and_text_as_text():
+def test_a_letter_contains_the_field_and_the_text():
     stream = Stream(JSON)
     stream.batch(1, [JSON_EVENT], "unknown_attribute", "device")
     stream.batch(1, [b"\0\1\2"], "malformed_json")
@@ -176,12 +176,12 @@ def test_a_letter_has_the_field_and_text_as_text():
 
 @pytest.mark.unit
 @given(st.text(min_size=1, max_size=200), st.integers(1, 256))
-def test_text_is_readable_wherever_it_is_cut(text: str, size: int):
+def test_text_is_readable_at_any_length_of_the_sample(text: str, size: int):
     content = text.encode("utf-8", "replace")
-    shows = all(c.isprintable() or c in "\t\r\n" for c in content.decode())
-    text_of_all = readable(content, len(content))
-    assert text_of_all == (content.decode() if shows else None)
-    if shows and (cut := readable(content[:size], len(content))) is not None:
+    is_text = all(c.isprintable() or c in "\t\r\n" for c in content.decode())
+    whole_text = readable(content, len(content))
+    assert whole_text == (content.decode() if is_text else None)
+    if is_text and (cut := readable(content[:size], len(content))) is not None:
         assert content.decode().startswith(cut)
         assert len(cut.encode()) > min(size, len(content)) - 4
 
@@ -190,11 +190,11 @@ def test_text_is_readable_wherever_it_is_cut(text: str, size: int):
 def test_binary_is_not_readable():
     for content in (b"", b"\xff\xfe", b"abc\0", b"\x1b[31m", "\u202eabc".encode()):
         assert readable(content, len(content)) is None
-    assert readable("ä".encode()[:1], 1) is None, "all of it is there, and it is no text"
+    assert readable("ä".encode()[:1], 1) is None, "the sample is complete, and it is not text"
 
 
 def health(port: int) -> list[str]:
-    """Returns the problems that /health reports."""
+    """Return the problems that /health reports."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
             return json.load(answer)["problems"]
@@ -204,7 +204,7 @@ def health(port: int) -> list[str]:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("mode", [{}, SLICES], ids=["micro-batches", "real time"])
-def test_health_names_the_cause_of_a_dead_topic_until_good_packets_come(
+def test_health_names_the_cause_until_valid_packets_arrive(
     deployment: Deployment, mode: dict[str, str]
 ):
     port = free_port()
@@ -218,7 +218,7 @@ def test_health_names_the_cause_of_a_dead_topic_until_good_packets_come(
     deployment.publish([JSON_EVENT] * 50)
     deployment.run(look_and_publish_packets, lambda: problems.append(health(port)))
     dead, alive = problems
-    (problem,) = [each for each in dead if "dead letters" in each]
+    (problem,) = [text for text in dead if "dead letters" in text]
     assert "all of them begin with `{`" in problem and "jobs/attribute_stream.py" in problem
-    assert not any("dead letters" in each for each in alive)
+    assert not any("dead letters" in text for text in alive)
     assert sum(row["frames"] for row in deployment.ledger) > 0

@@ -1,4 +1,4 @@
-"""What a stream and a refresher tell Prometheus is true, bounded, and parsed by its own parser."""
+"""Metrics of jobs are correct, bounded in number, and readable by the parser of Prometheus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ETHERNET = 14
 
 
 def read(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
-    """What Prometheus reads: by name of the sample and values of its labels."""
+    """Return the samples that Prometheus reads, by name and values of labels."""
     text = generate_latest(registry).decode()
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -33,7 +33,7 @@ def read(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_the_counters_are_the_sums_of_what_tasks_reported():
+def test_the_counters_are_the_sums_over_the_reports_of_tasks():
     counts = {"packets": 10, "messages": 70, "matched": 7, "frames": 5, "bytes": 900}
     offsets = {"from_offset": 0, "until_offset": 10, "first_sequence": 1, "last_sequence": 2}
     rows = [
@@ -55,25 +55,27 @@ def test_the_counters_are_the_sums_of_what_tasks_reported():
     report = BatchReport(rows, [[["h1", "h2", "h3"]]])
     metrics.delivered(report, {"subscriptions": 4})
     metrics.delivered(report, {"subscriptions": 5})
-    seen = read(metrics.registry)
-    assert seen["stackcast_packets_total",] == 40
-    assert seen["stackcast_messages_total",] == 280
-    assert seen["stackcast_matched_messages_total",] == 28
-    assert seen["stackcast_frames_total",] == 20
-    assert seen["stackcast_frame_bytes_total",] == 3600
+    samples = read(metrics.registry)
+    assert samples["stackcast_packets_total",] == 40
+    assert samples["stackcast_messages_total",] == 280
+    assert samples["stackcast_matched_messages_total",] == 28
+    assert samples["stackcast_frames_total",] == 20
+    assert samples["stackcast_frame_bytes_total",] == 3600
     # Three hosts, twice, each with ten datagrams of 150 bytes and an Ethernet header.
-    assert seen["stackcast_unicast_bytes_total",] == 2 * 3 * 10 * (150 + ETHERNET)
-    assert seen["stackcast_dead_letters_total", "empty_record"] == 8
-    assert seen["stackcast_dead_letters_total", "trailing_bytes"] == 0
-    assert {k[1] for k in seen if k[0] == "stackcast_dead_letters_total"} == set(REASONS.values())
-    assert seen["stackcast_table_version", "subscriptions"] == 5
+    assert samples["stackcast_unicast_bytes_total",] == 2 * 3 * 10 * (150 + ETHERNET)
+    assert samples["stackcast_dead_letters_total", "empty_record"] == 8
+    assert samples["stackcast_dead_letters_total", "trailing_bytes"] == 0
+    assert {k[1] for k in samples if k[0] == "stackcast_dead_letters_total"} == set(
+        REASONS.values()
+    )
+    assert samples["stackcast_table_version", "subscriptions"] == 5
 
 
 SETS = st.sets(st.sampled_from("abcdef"), min_size=1)
 
 
 @given(st.lists(st.tuples(SETS, st.lists(st.integers(28, 1500), min_size=1)), max_size=5))
-def test_unicast_is_a_frame_for_each_host_and_datagram(sent):
+def test_unicast_sends_a_frame_for_each_host_and_datagram(sent):
     publications = [
         {"receivers": sorted(hosts), "notifications": len(sizes), "datagram_bytes": sum(sizes)}
         for hosts, sizes in sent
@@ -95,16 +97,16 @@ def test_rejected_rules_and_versions_are_those_of_the_plan_in_use():
     metrics = StreamMetrics()
     metrics.planned(Plan({"links": 1}, 5, "SUBSCRIPTION.SYNTAX", "SUBSCRIPTION.SYNTAX"), 0.2)
     metrics.planned(Plan({"links": 2}, 7, "SUBSCRIPTION.UNKNOWN_FIELD"), 0.3)
-    seen = read(metrics.registry)
-    rejected = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_rejected_rules"}
+    samples = read(metrics.registry)
+    rejected = {k[1]: v for k, v in samples.items() if k[0] == "stackcast_rejected_rules"}
     assert rejected == {"SUBSCRIPTION.UNKNOWN_FIELD": 1}
-    assert seen["stackcast_rules",] == 7
-    assert seen["stackcast_table_version", "links"] == 2
-    assert seen["stackcast_plan_seconds_count",] == 2
-    assert seen["stackcast_plan_seconds_sum",] == pytest.approx(0.5)
+    assert samples["stackcast_rules",] == 7
+    assert samples["stackcast_table_version", "links"] == 2
+    assert samples["stackcast_plan_seconds_count",] == 2
+    assert samples["stackcast_plan_seconds_sum",] == pytest.approx(0.5)
 
 
-def test_refused_tables_are_told_until_a_plan_of_newer_ones_is_in_use():
+def test_refused_tables_are_exported_until_a_newer_plan_is_in_use():
     metrics = StreamMetrics()
     metrics.refused({"links": 3})
     assert read(metrics.registry)["stackcast_versions_rejected",] == 1
@@ -112,41 +114,41 @@ def test_refused_tables_are_told_until_a_plan_of_newer_ones_is_in_use():
     assert read(metrics.registry)["stackcast_versions_rejected",] == 0
 
 
-def test_a_batch_that_fails_is_counted_by_its_code_and_is_no_batch_delivered():
+def test_a_failed_batch_is_counted_by_its_code_and_not_as_delivered():
     metrics = StreamMetrics()
     with metrics.batch(0):
         assert metrics.status.running is not None and metrics.status.running.number == 0
     with pytest.raises(SinkError), metrics.batch(1):
         raise SinkError("NO_INTERFACE", "there is no veth9")
-    # As Spark hands on what a worker raised: text, with the code somewhere in it.
+    # Spark passes on an error of a worker as a text that contains the code.
     with pytest.raises(RuntimeError), metrics.batch(1):
         raise RuntimeError(
             "PythonException:\n stackcast.udfs.errors.SinkError: SINK.SEND_FAILED: down\n at"
         )
     with pytest.raises(ValueError, match="odd"), metrics.batch(1):
         raise ValueError("odd")
-    seen = read(metrics.registry)
-    failures = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_batch_failures_total"}
+    samples = read(metrics.registry)
+    failures = {k[1]: v for k, v in samples.items() if k[0] == "stackcast_batch_failures_total"}
     assert failures == {"SINK.NO_INTERFACE": 1, "SINK.SEND_FAILED": 1, "UNKNOWN": 1}
-    assert seen["stackcast_batches_total",] == seen["stackcast_batch_seconds_count",] == 1
-    assert seen["stackcast_last_batch_id",] == 0
+    assert samples["stackcast_batches_total",] == samples["stackcast_batch_seconds_count",] == 1
+    assert samples["stackcast_last_batch_id",] == 0
     assert metrics.status.running is None and metrics.status.failure == "UNKNOWN"
     with metrics.batch(1):
         pass
     assert metrics.status.failure == ""
 
 
-def test_lag_is_what_the_topic_has_beyond_what_was_sent():
+def test_lag_is_the_number_of_records_that_were_not_sent():
     metrics = StreamMetrics()
     metrics.processed({0: 70, 1: 40})
     metrics.spans({0: (10, 100), 1: (50, 60), 2: (5, 25)}, {2: 5})
-    seen = read(metrics.registry)
-    assert [seen["stackcast_lag_records", p] for p in "012"] == [30, 20, 20]
-    # Partition 1 has lost ten records that were never read.
-    assert [seen["stackcast_retention_margin_records", p] for p in "012"] == [60, -10, 0]
+    samples = read(metrics.registry)
+    assert [samples["stackcast_lag_records", p] for p in "012"] == [30, 20, 20]
+    # Kafka deleted ten records of partition 1 that were never read.
+    assert [samples["stackcast_retention_margin_records", p] for p in "012"] == [60, -10, 0]
 
 
-def test_no_number_of_rules_hosts_or_batches_makes_more_series():
+def test_the_number_of_series_is_independent_of_rules_hosts_and_batches():
     metrics = StreamMetrics()
 
     def batch(number: int) -> None:
@@ -166,7 +168,7 @@ def test_no_number_of_rules_hosts_or_batches_makes_more_series():
     assert set(read(metrics.registry)) == series
 
 
-def test_few_hosts_have_series_of_their_own_and_many_have_none():
+def test_hosts_have_series_only_if_there_are_few():
     metrics = StreamMetrics(hosts=3)
     counts = {"frames": 2, "messages": 3, "bytes": 400, "datagram_bytes": 300}
     rows = [{"kind": "template", "delivery": n, "part": 0, **counts} for n in (0, 1)]
@@ -174,24 +176,24 @@ def test_few_hosts_have_series_of_their_own_and_many_have_none():
     def deliver(*sets: list[str]) -> dict[tuple[str, ...], float]:
         metrics.delivered(BatchReport(rows[: len(sets)], [[hosts] for hosts in sets]), {})
         return {
-            key: seen
-            for key, seen in read(metrics.registry).items()
+            key: samples
+            for key, samples in read(metrics.registry).items()
             if key[0].startswith("stackcast_host_") and key[0].endswith("_total")
         }
 
     deliver(["h1"], ["h1", "h2"])
-    seen = deliver(["h1", "h2"])
-    assert seen == {
+    samples = deliver(["h1", "h2"])
+    assert samples == {
         ("stackcast_host_notifications_total", "h1"): 6,
         ("stackcast_host_notifications_total", "h2"): 4,
         ("stackcast_host_bytes_total", "h1"): 1200,
         ("stackcast_host_bytes_total", "h2"): 800,
     }
-    # One at a time: the fourth is one too many, whoever is sent something later.
+    # The fourth host exceeds the limit, and the series do not come back.
     assert deliver(["h3"], ["h4"]) == {} == deliver(["h1"])
 
 
-def test_switches_have_their_refreshes_and_go_with_their_row():
+def test_series_of_a_switch_end_with_its_row():
     metrics = SwitchMetrics()
     metrics.polled(True)
     metrics.refreshed(
@@ -203,26 +205,26 @@ def test_switches_have_their_refreshes_and_go_with_their_row():
         over_capacity=["s3"],
     )
     metrics.behind({"s2", "s3"}, {"s1", "s2", "s3"})
-    seen = read(metrics.registry)
-    assert [seen["stackcast_switch_in_sync", s] for s in ("s1", "s2", "s3")] == [1, 0, 0]
-    failures = [seen["stackcast_switch_refresh_failures_total", s] for s in ("s1", "s2", "s3")]
+    samples = read(metrics.registry)
+    assert [samples["stackcast_switch_in_sync", s] for s in ("s1", "s2", "s3")] == [1, 0, 0]
+    failures = [samples["stackcast_switch_refresh_failures_total", s] for s in ("s1", "s2", "s3")]
     assert failures == [0, 1, 1]
-    assert seen["stackcast_switch_entries_written_total", "s1"] == 8
-    assert seen["stackcast_switch_entries", "s1"] == 8
-    assert ("stackcast_switch_entries", "s2") not in seen
-    assert seen["stackcast_switch_refresh_seconds_sum", "s2"] == 2.0
+    assert samples["stackcast_switch_entries_written_total", "s1"] == 8
+    assert samples["stackcast_switch_entries", "s1"] == 8
+    assert ("stackcast_switch_entries", "s2") not in samples
+    assert samples["stackcast_switch_refresh_seconds_sum", "s2"] == 2.0
     assert metrics.out_of_sync == {"s2": "no answer", "s3": "it has more entries than it can hold"}
     health = metrics.health()
     assert (health.status, health.problems) == ("degraded", ())
     assert health.facts["out_of_sync"]["s2"] == "no answer"
     metrics.behind(set(), {"s1"})
-    seen = read(metrics.registry)
-    of_switches = [key for key in seen if key[0].startswith("stackcast_switch_")]
+    samples = read(metrics.registry)
+    of_switches = [key for key in samples if key[0].startswith("stackcast_switch_")]
     assert of_switches and all("s1" in key for key in of_switches)
     assert metrics.health().status == "ok"
 
 
-def test_tables_that_cannot_be_used_are_told_and_a_lost_lead_is_not_such_a_thing():
+def test_tables_that_cannot_be_used_are_exported_but_not_the_loss_of_the_primary_role():
     metrics = SwitchMetrics()
     metrics.polled(True)
     with pytest.raises(SwitchError), metrics.deriving():
@@ -231,36 +233,36 @@ def test_tables_that_cannot_be_used_are_told_and_a_lost_lead_is_not_such_a_thing
     with metrics.deriving():
         metrics.refused(NetworkError("ONE_WAY_LINK", "s1 to s2"))
     assert metrics.health().status == "degraded"
-    seen = read(metrics.registry)
-    assert seen["stackcast_versions_rejected",] == 1
-    assert seen["stackcast_derive_failures_total",] == 2
+    samples = read(metrics.registry)
+    assert samples["stackcast_versions_rejected",] == 1
+    assert samples["stackcast_derive_failures_total",] == 2
     with metrics.deriving():
         metrics.derived(7, ["active", "active", "retiring"])
-    seen = read(metrics.registry)
-    assert metrics.health().status == "ok" and seen["stackcast_versions_rejected",] == 0
-    trees = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_virtual_trees"}
+    samples = read(metrics.registry)
+    assert metrics.health().status == "ok" and samples["stackcast_versions_rejected",] == 0
+    trees = {k[1]: v for k, v in samples.items() if k[0] == "stackcast_virtual_trees"}
     assert trees == {"installing": 0, "active": 2, "retiring": 1}
 
 
-def test_a_refresher_that_does_not_poll_is_not_healthy(monkeypatch: pytest.MonkeyPatch):
+def test_a_refresher_that_does_not_poll_is_unhealthy(monkeypatch: pytest.MonkeyPatch):
     metrics = SwitchMetrics()
     assert metrics.health().status == "unhealthy"
-    metrics.polled(False)  # one that waits for another to end is well
+    metrics.polled(False)  # a standby is healthy
     assert metrics.health().status == "ok"
     assert read(metrics.registry)["stackcast_refresher_primary",] == 0
     monkeypatch.setattr("stackcast.jobs.adapters.switches.metrics.SILENT_SECONDS", -1.0)
     assert metrics.health().status == "unhealthy"
 
 
-def test_requests_are_counted_by_how_they_ended():
+def test_requests_are_counted_by_outcome():
     metrics = RerequestMetrics()
     for outcome in (*OUTCOMES, "answered"):
         metrics.answered(outcome, datagrams=2, octets=300, seconds=0.01)
     metrics.waiting(3)
-    seen = read(metrics.registry)
-    ended = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_rerequests_total"}
+    samples = read(metrics.registry)
+    ended = {k[1]: v for k, v in samples.items() if k[0] == "stackcast_rerequests_total"}
     assert ended == Counter(OUTCOMES) + Counter(["answered"])
-    assert seen["stackcast_rerequest_notifications_total",] == 2 * (len(OUTCOMES) + 1)
-    assert seen["stackcast_rerequest_bytes_total",] == 300 * (len(OUTCOMES) + 1)
-    assert seen["stackcast_rerequest_seconds_count",] == len(OUTCOMES) + 1
-    assert seen["stackcast_rerequests_pending",] == 3
+    assert samples["stackcast_rerequest_notifications_total",] == 2 * (len(OUTCOMES) + 1)
+    assert samples["stackcast_rerequest_bytes_total",] == 300 * (len(OUTCOMES) + 1)
+    assert samples["stackcast_rerequest_seconds_count",] == len(OUTCOMES) + 1
+    assert samples["stackcast_rerequests_pending",] == 3

@@ -1,4 +1,4 @@
-"""The log of a stream has the step of each name that it registers, and warns of rounded values."""
+"""Log lines about new attributes contain their steps, and warn about rounded values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lines(caplog: pytest.LogCaptureFixture, steps: str, rounded: int) -> list[tu
     return messages
 
 
-def test_a_registration_says_type_range_and_step(caplog: pytest.LogCaptureFixture):
+def test_a_registration_logs_type_range_and_step(caplog: pytest.LogCaptureFixture):
     registered = "batch 3: registered attribute latitude with id 5: decimal, from "
     assert lines(caplog, "0.01", 0) == [
         ("INFO", f"{registered}-21474836.48 to 21474836.47 in steps of 0.01")
@@ -32,7 +32,7 @@ def test_a_registration_says_type_range_and_step(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_a_registration_that_rounds_values_is_a_warning_with_a_way_out(
+def test_a_registration_that_rounds_values_logs_a_warning_with_a_remedy(
     caplog: pytest.LogCaptureFixture,
 ):
     _, (level, message) = lines(caplog, "0.01", 8)

@@ -1,4 +1,4 @@
-"""Spark's Python workers begin with the modules and kernels of tasks loaded."""
+"""New Python workers of Spark already contain the modules and kernels of tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stackcast.jobs.adapters.stream import worker_daemon
 pytestmark = pytest.mark.integration
 
 
-def test_a_new_worker_has_the_modules_of_tasks_and_does_not_examine_them_for_garbage(
+def test_a_new_worker_contains_the_modules_of_tasks_and_excludes_them_from_garbage_collection(
     spark: SparkSession,
 ) -> None:
     def loaded(_: int) -> tuple[bool, int]:
@@ -28,24 +28,24 @@ def test_a_new_worker_has_the_modules_of_tasks_and_does_not_examine_them_for_gar
         assert frozen > 50_000
 
 
-def test_it_is_the_daemon_that_the_settings_name(spark: SparkSession) -> None:
+def test_the_settings_name_this_daemon(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.daemon.module") == worker_daemon.__name__
 
 
 def test_a_worker_whose_connection_spark_has_closed_ends_without_a_traceback(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Spark sets it.
+    # Spark sets this variable.
     monkeypatch.setenv("PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE", "1")
-    ours, sparks = socket.socketpair()
+    worker_end, spark_end = socket.socketpair()
 
     def answer(_: BinaryIO, output: BinaryIO) -> None:
         output.write(b"results")
-        sparks.close()
+        spark_end.close()
 
     monkeypatch.setattr(worker, "main", answer)
     with pytest.raises(BrokenPipeError):
-        daemon.worker(ours, True)
-    ours, sparks = socket.socketpair()
-    assert worker_daemon.quiet(daemon.worker)(ours, True) == 1
+        daemon.worker(worker_end, True)
+    worker_end, spark_end = socket.socketpair()
+    assert worker_daemon.quiet(daemon.worker)(worker_end, True) == 1
     assert "Traceback" not in capfd.readouterr().err
