@@ -14,12 +14,13 @@ from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress
 from stackcast.jobs.adapters.kafka.record_source import RecordSource
-from stackcast.jobs.adapters.stream.admission import Admission, RunningQuery
+from stackcast.jobs.adapters.stream.admission import Admission
 from stackcast.jobs.adapters.stream.batch_recorder import Start
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
 from stackcast.jobs.adapters.stream.plan_keeper import LivePlan
+from stackcast.jobs.adapters.stream.running_query import RunningQuery
 from stackcast.jobs.adapters.stream.spark_input import records_of
 
 log = logging.getLogger(__name__)

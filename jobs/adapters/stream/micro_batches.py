@@ -35,7 +35,7 @@ from stackcast.jobs.adapters.planning.stream_plan import StreamPlan
 from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream import checks
-from stackcast.jobs.adapters.stream.admission import Admission, RunningQuery
+from stackcast.jobs.adapters.stream.admission import Admission
 from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder
 from stackcast.jobs.adapters.stream.between_batches import BetweenBatches
 from stackcast.jobs.adapters.stream.dead_letters import DeadLetters
@@ -47,6 +47,7 @@ from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
 from stackcast.jobs.adapters.stream.plan_keeper import PlanKeeper
 from stackcast.jobs.adapters.stream.recovery import Recovery, interrupted_slice
 from stackcast.jobs.adapters.stream.resumption import begin_generation, resume
+from stackcast.jobs.adapters.stream.running_query import RunningQuery
 from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.jobs.adapters.stream.spark_listeners import reports_to_spark
 from stackcast.jobs.adapters.stream.spark_watch import watch_stream
@@ -286,11 +287,11 @@ def _start(
     source = None if isinstance(fetch, str) else BrokerSource(fetch)
     if real_time:
         assert source is not None and not isinstance(fetch, str)
-        reports = reports_to_spark(spark, query_id, settings)
-        recovery = Recovery(settings, topics, delivery, progress, source, reports)
+        run_reports = reports_to_spark(spark, query_id, settings)
+        recovery = Recovery(settings, topics, delivery, progress, source, run_reports)
         slices = Slices(
             *(settings, topics, delivery, progress, source, fetch.patience, FileHandoffs()),
-            reports,
+            run_reports,
             lambda: recovery.run(position(checkpoint)),
             tables.local,
             lifecycle.stopping.is_set,
