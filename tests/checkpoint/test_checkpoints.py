@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.identity import NAME
 from stackcast.jobs.adapters.checkpoint.progress import position
-from stackcast.jobs.adapters.stream.checks import after_failure, before_start
+from stackcast.jobs.adapters.stream.checks import before_start
+from stackcast.jobs.adapters.stream.failures import after_failure, checkpoint_not_written
 from stackcast.jobs.adapters.stream.foreach_batch import MicroBatches
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.tables.open_tables import open_tables
@@ -97,8 +99,10 @@ def running(deployment: Deployment) -> Iterator[Running]:
 
 def look(deployment: Deployment) -> None:
     """Run the checks of a start, before it reads a record."""
-    parts = (deployment.settings, deployment.tables, deployment.topics)
-    before_start(deployment.spark, *parts)
+    spark, settings = deployment.spark, deployment.settings
+    checkpoint = open_folder(spark, settings.checkpoint)
+    explain = partial(checkpoint_not_written, spark, settings)
+    before_start(settings, checkpoint, deployment.tables, deployment.topics, explain)
 
 
 def forget(deployment: Deployment, before: dict[int, int]) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint.identity import Identity, specification_digest
-from stackcast.jobs.adapters.stream.checks import check_offsets, check_records, no_room
+from stackcast.jobs.adapters.stream.checks import check_offsets, check_records
+from stackcast.jobs.adapters.stream.failures import disk_full
 from stackcast.jobs.adapters.stream.truncation import Truncation
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.sequence import MAX_OFFSET
@@ -160,12 +161,12 @@ def test_a_full_disk_is_named_with_what_it_is_for(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", usage)
     (tmp_path / "c").mkdir()
     settings = Settings(checkpoint=str(tmp_path / "c" / "x"), tables=f"file:{tmp_path}/t")
-    told = str(no_room(settings, "No space left on device", str(tmp_path)))
+    told = str(disk_full(settings, "No space left on device", str(tmp_path)))
     assert told.startswith(
         f"STREAM.DISK_FULL: no space left on the disk of the checkpoint ({tmp_path}/c/x"
     )
     assert "tables" not in told
     # Elsewhere nobody can look: then the words of who failed are told.
     away = Settings(checkpoint="s3a://b/c", tables="catalog.schema")
-    assert "quota of b" in str(no_room(away, "quota of b", str(tmp_path)))
+    assert "quota of b" in str(disk_full(away, "quota of b", str(tmp_path)))
     assert not Path("s3a:").exists()

@@ -13,7 +13,7 @@ from quick_broker import QuickBroker
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream
 from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder, BatchResult
-from stackcast.jobs.adapters.stream.checks import after_failure
+from stackcast.jobs.adapters.stream.failures import after_failure
 from stackcast.jobs.adapters.stream.micro_batches import Consent
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.lab.proof import verification

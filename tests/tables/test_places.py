@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.stream import checks
+from stackcast.jobs.adapters.stream import failures
 from stackcast.jobs.adapters.stream.spark_watch import watch_stream
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.udfs.errors import StreamError
@@ -60,6 +60,6 @@ def test_no_disk_of_this_machine_is_told_to_be_full_for_what_is_elsewhere(
     )
     watch = watch_stream(far, settings, Topics(far, settings))
     assert watch.full_disks() == ("sink",)
-    told = checks.after_failure(far, settings, StreamError("FAILED", "No space left on device"))
+    told = failures.after_failure(far, settings, StreamError("FAILED", "No space left on device"))
     assert "the checkpoint" not in told.message and "the tables" not in told.message
     assert "the pcap sink" in told.message

@@ -159,6 +159,10 @@ class BatchDelivery:
         """Send summaries to the hosts without one, while no batch runs."""
         self.summaries.flush(self._send_summaries)
 
+    def before_close(self, call: Callable[[], object]) -> None:
+        """Add a call to the beginning of `close`."""
+        self._ending.callback(call)
+
     def close(self) -> None:
         """Stop the stream, and return after everything has been written."""
         self._ending.close()

@@ -13,50 +13,32 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from stackcast.jobs.adapters.app import session
-from stackcast.jobs.adapters.app.key_files import signing_key
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
-from stackcast.jobs.adapters.app.settings import PREFIX, Settings, seconds_of
+from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
-from stackcast.jobs.adapters.checkpoint.identity import IdentityFile, shaping
-from stackcast.jobs.adapters.checkpoint.journal import Journal
-from stackcast.jobs.adapters.checkpoint.leader_epochs import recorded_epochs
-from stackcast.jobs.adapters.checkpoint.pins import Pins
 from stackcast.jobs.adapters.checkpoint.progress import Progress, position
-from stackcast.jobs.adapters.checkpoint.reports import Reports, writer_of
-from stackcast.jobs.adapters.checkpoint.state import CarriedState
-from stackcast.jobs.adapters.checkpoint.summary_progress import SummaryProgressStore
 from stackcast.jobs.adapters.kafka.broker_source import BrokerSource
 from stackcast.jobs.adapters.kafka.file_handoffs import FileHandoffs
 from stackcast.jobs.adapters.kafka.options import fetch_of
+from stackcast.jobs.adapters.kafka.record_source import RecordSource
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.planning.plans import Plans, sources, switch_sources
 from stackcast.jobs.adapters.planning.specifications import specification_of
-from stackcast.jobs.adapters.planning.stream_plan import StreamPlan
-from stackcast.jobs.adapters.planning.versions import BatchVersions
 from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
-from stackcast.jobs.adapters.stream import checks
+from stackcast.jobs.adapters.stream import assembly, checks, failures
 from stackcast.jobs.adapters.stream.admission import Admission
-from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder
 from stackcast.jobs.adapters.stream.between_batches import BetweenBatches
-from stackcast.jobs.adapters.stream.dead_letters import DeadLetters
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.foreach_batch import MicroBatches
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
-from stackcast.jobs.adapters.stream.metrics import StreamMetrics
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
-from stackcast.jobs.adapters.stream.plan_keeper import PlanKeeper
 from stackcast.jobs.adapters.stream.recovery import Recovery, interrupted_slice
-from stackcast.jobs.adapters.stream.resumption import begin_generation, resume
 from stackcast.jobs.adapters.stream.running_query import RunningQuery
-from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.jobs.adapters.stream.spark_listeners import reports_to_spark
 from stackcast.jobs.adapters.stream.spark_watch import watch_stream
-from stackcast.jobs.adapters.stream.summary_ledger import SummaryLedger
-from stackcast.jobs.adapters.stream.summary_schedule import SummarySchedule
-from stackcast.jobs.adapters.stream.truncation import OPTION, Leaders
+from stackcast.jobs.adapters.stream.truncation import OPTION
 from stackcast.jobs.adapters.stream.warm_up import load_plan, warm_up
 from stackcast.jobs.adapters.tables.open_tables import open_tables
-from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS, Tables
+from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS
 from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.jobs.adapters.wire import Opener, open_sink, sink_options
 from stackcast.udfs.delivery.partition_states import needs_arrival
@@ -65,8 +47,6 @@ from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 log = logging.getLogger(__name__)
 
-#: How long a start waits for header stacks that no earlier run has written, seconds.
-STACKS_SECONDS = 20.0
 #: Line of the log from which on records are delivered without a delay.
 READY = "stream ready: workers have loaded the plan and its header stacks"
 
@@ -135,7 +115,7 @@ def serve(
         delivery.flush_summaries()
     except StreamError as error:
         delivery.fence.check()
-        raise checks.after_failure(spark, settings, error) from error
+        raise failures.after_failure(spark, settings, error) from error
     finally:
         delivery.close()
 
@@ -193,17 +173,17 @@ def _start(
     # Broker and tables come first: Spark logs each task that is cut off by an error of theirs.
     warming = warm_up(spark)
     topics.ensure_dead_letters()
-    real_time = in_real_time(spark, settings, len(topics.end_offsets()))
-    timestamps = needs_arrival(specification_of(settings, tables))
+    is_real_time = in_real_time(spark, settings, len(topics.end_offsets()))
+    checkpoint = open_folder(spark, settings.checkpoint)
     check = partial(
         checks.before_start,
-        *(spark, settings, tables, topics),
+        *(settings, checkpoint, tables, topics),
+        partial(failures.checkpoint_not_written, spark, settings),
         accept_truncation=consent.accept_truncation,
     )
     beginning = check()
     fence = Fence(tables, f"stream of {settings.topic}", (LEDGER,))
     ending.callback(fence.release)
-    checkpoint = open_folder(spark, settings.checkpoint)
     progress = Progress(checkpoint, settings.topic)
     query_id = progress.identify()
     fence.claim(
@@ -219,94 +199,73 @@ def _start(
     if beginning.truncation is not None:
         # The stream that had the place before may have recorded more since.
         beginning = check()
-    engine, pins = SparkEngine(spark), Pins(checkpoint)
-    reports = Reports(checkpoint)
-    interval = seconds_of(settings.ledger_interval)
-    journal = Journal(reports, fence, interval, watch.metrics.journal)
-    ending.callback(journal.close)
-    plans = plan_keeper(spark, settings, tables, pins, engine, watch.metrics)
-    ending.callback(plans.close)
-    journal.recover()
-    plans.prepare(STACKS_SECONDS, lifecycle.stopping.is_set)
-    topic, generation = beginning.identity.read_topic, None
-    if beginning.truncation is not None:
-        generation = begin_generation(
-            beginning,
-            IdentityFile(checkpoint),
-            progress,
-            lambda batch_id: journal.recorded(writer_of(query_id), batch_id),
-            position(checkpoint) is None,
-        )
-        topic = generation.topic
     elif consent.accept_truncation:
         log.info("%s is not needed, because topic %s is not truncated", OPTION, settings.topic)
-    leaders = Leaders(
-        topics,
-        topic.name,
-        lambda: recorded_epochs(pins, reports, tables, topic),
-        lifecycle.stopping.is_set,
-    )
-    summaries = SummaryLedger(
-        *(topic, pins, reports, tables),
-        SummaryProgressStore(checkpoint),
-        SummarySchedule(seconds_of(settings.summary_interval)),
-    )
-    recorder = BatchRecorder(
-        *(query_id, topic, settings.publisher, shaping(settings), fence),
-        CarriedState(checkpoint),
-        DeadLetters(settings, topics, watch.metrics),
-        *(journal, summaries, leaders, plans, watch.metrics),
-    )
-    closing = ExitStack()
-    delivery = BatchDelivery(
-        topic=topic,
-        fence=fence,
-        engine=engine,
+    systems = assembly.Systems(
+        engine=SparkEngine(spark),
+        slots=spark.sparkContext.defaultParallelism,
+        tables=tables,
+        checkpoint=checkpoint,
+        topics=topics,
+        letters=topics,
         open_sink=Opener(sink_options(settings), open_sink),
-        samples=settings.dead_letter_samples,
-        shaping=shaping(settings),
-        pins=pins,
-        plans=plans,
-        summaries=summaries,
-        recorder=recorder,
-        leaders=leaders,
-        metrics=watch.metrics,
         last_batch=LastBatch(spark, topics),
-        ending=closing,
+        stopping=lifecycle.stopping.is_set,
     )
-    closing.push(ending.pop_all())
-    ending.callback(delivery.close)
-    if generation is not None:
-        resume(generation, delivery, progress)
+    delivery = assembly.assemble(
+        settings, systems, beginning, fence, query_id, watch.metrics, ending
+    )
+    plan = delivery.plans.current_plan
     warming.result()
-    if plans.current_plan is not None:
-        load_plan(spark, plans.current_plan.plan, plans.current_plan.stacks, topic)
+    if plan is not None:
+        load_plan(spark, plan.plan, plan.stacks, delivery.topic)
     fetch = fetch_of(settings)
     if isinstance(fetch, str):
         log.info("%s", fetch)
     source = None if isinstance(fetch, str) else BrokerSource(fetch)
-    if real_time:
+    if is_real_time:
         assert source is not None and not isinstance(fetch, str)
-        run_reports = reports_to_spark(spark, query_id, settings)
-        recovery = Recovery(settings, topics, delivery, progress, source, run_reports)
-        slices = Slices(
-            *(settings, topics, delivery, progress, source, fetch.patience, FileHandoffs()),
-            run_reports,
-            lambda: recovery.run(position(checkpoint)),
-            tables.local,
-            lifecycle.stopping.is_set,
+        slices = assembly.real_time(
+            *(settings, systems, delivery, source, fetch.patience, FileHandoffs()),
+            reports_to_spark(spark, query_id, settings),
         )
-        closing.callback(slices.stop)
+        delivery.before_close(slices.stop)
         slices.start()
         watch.attach(slices, partial(session.slots, spark))
         log.info("%s", READY)
         return slices, delivery
-    stands = position(checkpoint)
-    if stands is not None and stands.goes_back and recorder.is_recorded(stands.batch):
+    query = _start_micro_batches(spark, settings, lifecycle, topics, systems, delivery, source)
+    watch.attach(query)
+    log.info("%s", READY)
+    return query, delivery
+
+
+def _start_micro_batches(
+    spark: SparkSession,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    topics: Topics,
+    systems: assembly.Systems,
+    delivery: BatchDelivery,
+    source: RecordSource | None,
+) -> RunningStream:
+    """Start the query that delivers in micro-batches.
+
+    Args:
+        spark, settings, lifecycle: see `start`.
+        topics: topics of the stream.
+        systems: systems that it uses.
+        delivery: its parts.
+        source: source of its records; None if Spark's connector reads them.
+    """
+    progress = Progress(systems.checkpoint, settings.topic)
+    read_position = partial(position, systems.checkpoint)
+    reached = read_position()
+    if reached is not None and reached.goes_back and delivery.recorder.is_recorded(reached.batch):
         # A new generation has begun, and Spark would not read backwards.
-        progress.done(stands.batch)
-        stands = position(checkpoint)
-    if interrupted_slice(delivery, stands):
+        progress.done(reached.batch)
+        reached = read_position()
+    if interrupted_slice(delivery, reached):
         if source is None:
             raise SettingsError(
                 "NOT_REALTIME",
@@ -314,32 +273,35 @@ def _start(
                 "that fetch records themselves can send it again: start the stream once with "
                 "its previous settings",
             )
-        Recovery(settings, topics, delivery, progress, source).run(stands)
-        stands = position(checkpoint)
-    recorder.start_from({} if stands is None else stands.offsets)
+        Recovery(settings, topics, delivery, progress, source).run(reached)
+        reached = read_position()
+    delivery.recorder.start_from({} if reached is None else reached.offsets)
     limits = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
     admission = Admission(*limits, topics.usual_record())
     batches = MicroBatches(
-        *(delivery, progress, source, NewAttributes(settings, tables), admission),
-        lambda: position(checkpoint),
-        lambda: RunningQuery(spark, query_id),
+        *(delivery, progress, source, NewAttributes(settings, systems.tables), admission),
+        read_position,
+        lambda: RunningQuery(spark, progress.identify()),
         lambda: lifecycle.interrupted,
     )
-    closing.callback(batches.close)
+    delivery.before_close(batches.close)
 
     def process(records: DataFrame, batch_id: int) -> None:
         lifecycle.boundary()
         batches.process(records, batch_id)
 
-    query = (
+    timestamps = needs_arrival(specification_of(settings, systems.tables))
+    query: RunningStream = (
         topics.stream(timestamps, admission.records)
         .writeStream.foreachBatch(process)
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=settings.trigger)
         .start()
     )
-    looks = BetweenBatches(plans, engine, tables.local, batches.flush_overdue_summaries)
-    closing.callback(looks.close)
+    looks = BetweenBatches(
+        *(delivery.plans, systems.engine, systems.tables.local, batches.flush_overdue_summaries)
+    )
+    delivery.before_close(looks.close)
 
     def stop() -> None:
         # A JVM that has ended has no stream. A query that was stopped may wait for a broker.
@@ -347,35 +309,8 @@ def _start(
             if query.isActive:
                 stop_query(query)
 
-    closing.callback(stop)
-    watch.attach(query)
-    log.info("%s", READY)
-    return query, delivery
-
-
-def plan_keeper(
-    spark: SparkSession,
-    settings: Settings,
-    tables: Tables,
-    pins: Pins,
-    engine: SparkEngine,
-    metrics: StreamMetrics,
-) -> PlanKeeper:
-    """Return the owner of a stream's plans, which has no plan yet."""
-    decisive = sources(settings), switch_sources(settings)
-    plans = Plans(settings, tables, signing_key(settings))
-    rejections = settings.match != "network"
-    return PlanKeeper(
-        tables,
-        BatchVersions(tables, settings.topic, *decisive),
-        BatchVersions(tables, settings.topic, *decisive),
-        StreamPlan(
-            engine,
-            spark.sparkContext.defaultParallelism,
-            *(tables, settings.publisher, plans, metrics, rejections),
-        ),
-        *(pins, shaping(settings), engine, metrics),
-    )
+    delivery.before_close(stop)
+    return query
 
 
 def await_executors(spark: SparkSession, settings: Settings, lifecycle: Lifecycle) -> None:
