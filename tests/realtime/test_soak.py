@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import sys
 import time
 
 import pytest
@@ -38,6 +40,9 @@ def test_a_stream_of_short_slices_neither_grows_nor_slows_down(
 
     deployment.set(**SLICES)
     minutes = pytestconfig.getoption("--soak") or MINUTES
+    # The time after which pytest ends a test that hangs is shorter than a long soak.
+    limit = 60 * minutes + float(pytestconfig.getini("faulthandler_timeout"))
+    faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__)
     run = soak.Soak(deployment, 60 * minutes, edit, report)
     report("")
     # Steps begin when a first batch has ended.

@@ -144,13 +144,13 @@ def several_files(config: pytest.Config) -> bool:
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """Choose the number of processes, unless an option does, before xdist reads it.
 
-    xdist's own processes call this hook too. Tests chosen by -k or --lf are few, and a debugger or
-    output without capture needs a single process.
+    xdist's own processes call this hook too. Tests chosen by -k or --lf are few. A debugger, output
+    without capture and the samples of a soak need a single process.
     """
     option = config.option
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
-        options = [config.getoption(name, False) for name in ("usepdb", "trace", "keyword", "lf")]
-        single = any(options) or option.capture == "no"
+        names = ("usepdb", "trace", "keyword", "lf", "--soak")
+        single = any(config.getoption(name, False) for name in names) or option.capture == "no"
         if option.numprocesses is None and not single and several_files(config):
             # Unit tests wait for nothing, so more processes than cores would gain nothing.
             option.numprocesses = PROCESSES - 1 if option.markexpr == "unit" else PROCESSES

@@ -57,6 +57,7 @@ def test_no_disk_of_this_machine_is_told_to_be_full_for_what_is_elsewhere(
         checkpoint=str(tmp_path / "c"),
         sink="pcap",
         pcap_path=str(tmp_path / "out.pcap"),
+        kafka={"bootstrap.servers": "127.0.0.1:1"},
     )
     watch = watch_stream(far, settings, Topics(far, settings))
     assert watch.full_disks() == ("sink",)
