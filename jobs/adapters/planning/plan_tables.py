@@ -6,7 +6,6 @@ import datetime as dt
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +13,8 @@ from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions
+from stackcast.jobs.adapters.runtime.clock import utc
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads
 from stackcast.jobs.adapters.tables.network_versions import MATCHED
 from stackcast.jobs.adapters.tables.tables import LIVE, REJECTED, Tables
 from stackcast.udfs.delivery.plan import Compilation
@@ -40,24 +41,31 @@ class PlanTables:
     `rejected_subscriptions` is somebody else's.
     """
 
-    def __init__(self, tables: Tables, publisher: str, rejections: bool = True) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        publisher: str,
+        rejections: bool = True,
+        threads: Threads = SYSTEM_THREADS,
+    ) -> None:
         self._tables = tables
         self._publisher = publisher
         self._rejections = rejections
+        self._clock = threads.clock
         self._live = LiveSubscriptions(tables)
         self._warnings = SubscriptionWarnings()
         # Tables that are known to have no rows, and need none.
         self._empty: set[str] = set()
         # Who has edited a rule waits for its row: neither table waits for another one.
-        self._to_rejected = _Writer(REJECTED, self._write_rejected)
-        self._to_live = _Writer(LIVE, self._write_live)
-        self._to_others = _Writer("plan-tables", self._explain)
+        self._to_rejected = _Writer(threads, REJECTED, self._write_rejected)
+        self._to_live = _Writer(threads, LIVE, self._write_live)
+        self._to_others = _Writer(threads, "plan-tables", self._explain)
 
     def submit(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
         """Writes the tables of this plan, which is in use from now on."""
-        made = Made(compilation, subscriptions, network, dt.datetime.now(dt.UTC))
+        made = Made(compilation, subscriptions, network, utc(self._clock))
         if self._rejections:
             self._to_rejected.submit(made)
         self._to_live.submit(made)
@@ -133,11 +141,13 @@ class PlanTables:
 class _Writer:
     """Calls ``write`` in a thread of its own, with the plans that came since its last call."""
 
-    def __init__(self, name: str, write: Callable[[Sequence[Made]], None]) -> None:
+    def __init__(
+        self, threads: Threads, name: str, write: Callable[[Sequence[Made]], None]
+    ) -> None:
         self._write = write
         self._lock = threading.Lock()
         self._waiting: list[Made] = []
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._thread = threads.worker(name)
 
     def submit(self, plan: Made) -> None:
         with self._lock:
@@ -146,7 +156,7 @@ class _Writer:
 
     def close(self) -> None:
         """Wait for what is still being written."""
-        self._thread.shutdown(wait=True)
+        self._thread.close()
 
     def _run(self) -> None:
         with self._lock:

@@ -50,7 +50,7 @@ class StreamPlan:
         self._plans = plans
         self._metrics = metrics
         self._stacks = StackJobs(engine, slots, tables, publisher)
-        self._tables = PlanTables(tables, publisher, rejections)
+        self._tables = PlanTables(tables, publisher, rejections, engine)
 
     def make(self, versions: Mapping[str, int]) -> Compilation:
         """Returns the plan of these versions. Raises as `Plans.at`; nothing has changed then."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Threads, Worker
 from stackcast.jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
 from stackcast.jobs.adapters.tables.seniority import Seniority
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -44,18 +44,20 @@ class BatchVersions:
         topic: str,
         more: Sequence[str] = (),
         sources: Sequence[str] = SOURCES,
+        threads: Threads = SYSTEM_THREADS,
     ) -> None:
         self._tables = tables
         self._more = more
         self._sources = sources
         self._topic = topic
-        self._versions = NetworkVersions(tables)
+        self._threads = threads
+        self._versions = NetworkVersions(tables, threads.clock)
         self._seniority = Seniority(tables)
         self._ready: tuple[int, Versions] | None = None
         # Nothing was ready then: that is read again when one of these has another version.
         self._unready: tuple[int, Versions] | None = None
         self._warned = False
-        self._beside: ThreadPoolExecutor | None = None
+        self._beside: Worker | None = None
         self._ahead: Future[tuple[float, dict[str, int]]] | None = None
 
     def current(self) -> dict[str, int]:
@@ -63,9 +65,13 @@ class BatchVersions:
         if self._tables.local:
             return self.poll()
         if self._beside is None:
-            self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="versions")
+            self._beside = self._threads.worker("versions")
         ahead, self._ahead = self._ahead, None
-        if ahead is None or ahead.exception() or time.monotonic() - ahead.result()[0] > FRESH:
+        if (
+            ahead is None
+            or ahead.exception()
+            or self._threads.clock.monotonic() - ahead.result()[0] > FRESH
+        ):
             ahead = self._beside.submit(self._timed)
         _, versions = ahead.result()
         self._ahead = self._beside.submit(self._timed)
@@ -74,10 +80,10 @@ class BatchVersions:
     def close(self) -> None:
         """End the looks beside."""
         if self._beside is not None:
-            self._beside.shutdown(wait=True)
+            self._beside.close()
 
     def _timed(self) -> tuple[float, dict[str, int]]:
-        began = time.monotonic()
+        began = self._threads.clock.monotonic()
         return began, self.poll()
 
     def poll(self) -> dict[str, int]:

@@ -180,8 +180,8 @@ def plan_keeper(
     rejections = settings.match != "network"
     return PlanKeeper(
         tables,
-        BatchVersions(tables, settings.topic, *decisive),
-        BatchVersions(tables, settings.topic, *decisive),
+        BatchVersions(tables, settings.topic, *decisive, engine),
+        BatchVersions(tables, settings.topic, *decisive, engine),
         StreamPlan(
             *(engine, systems.slots, tables, settings.publisher, plans, metrics, rejections),
         ),

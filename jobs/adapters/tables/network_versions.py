@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.tables.changes import only_added
 from stackcast.jobs.adapters.tables.tables import GRANTS, LEDGER, SENIORITY, SUBSCRIPTIONS, Tables
 from stackcast.udfs.switches import rollout
@@ -48,8 +49,9 @@ class NetworkVersions:
     more, as the new ones will reach the same versions.
     """
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, clock: Clock = SYSTEM_CLOCK) -> None:
         self._tables = tables
+        self._clock = clock
         self._lock = threading.RLock()
         self._seen: tuple[str, int] | None = None
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -101,7 +103,7 @@ class NetworkVersions:
             # Delta refuses a number that counted before, also where its row was deleted since.
             term = max(term, self._newest_term()) + step
             step *= 2
-            now = dt.datetime.now(dt.UTC)
+            now = utc(self._clock)
             row = {"versions": {}, "term": term, "ready_at": now, "table_ids": {}}
             self._append(row, term << _TERM_BITS)
             with self._lock:
@@ -156,7 +158,7 @@ class NetworkVersions:
         From then on nothing that became ready with them or later leaves the switches until
         `egress_ledger` has a batch of the stream. So ask for the newest again after this.
         """
-        now = dt.datetime.now(dt.UTC)
+        now = utc(self._clock)
         ids = self._ids(versions)
         self._append(
             {"versions": dict(versions), "topic": topic, "ready_at": now, "table_ids": ids}
@@ -196,7 +198,7 @@ class NetworkVersions:
             if self._rows and self._goes_on(TABLE, seen, now):
                 # A row of the future, by a clock that was wrong, must not hide those after it.
                 newest = max(row["ready_at"] for row in self._rows.values())
-                since = {"ready_at": min(newest, dt.datetime.now(dt.UTC)) - _SKEW}
+                since = {"ready_at": min(newest, utc(self._clock)) - _SKEW}
             rows = self._tables.rows(TABLE, now[1], since)
             if not since:
                 self._rows.clear()

@@ -7,12 +7,10 @@ by a transaction number of Delta's in the same commit, so that nothing comes in 
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from stackcast.jobs.adapters.app.storage_errors import StorageError
+from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock, utc
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.errors import StackcastError, TableError
 
@@ -61,10 +60,17 @@ class Fence:
     sealed: tables that take no commit of an earlier epoch once a claim has returned.
     """
 
-    def __init__(self, tables: Tables, role: str, sealed: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        role: str,
+        sealed: Sequence[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._tables = tables
         self._role = role
         self._sealed = sealed
+        self._clock = clock
         self._row: dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._seen, self._seen_at = -1, 0.0
@@ -107,7 +113,7 @@ class Fence:
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "application": application,
-                "since": dt.datetime.now(dt.UTC),
+                "since": utc(self._clock),
                 "ended_at": None,
             }
             self._tables.append(TABLE, [row], (self._role, row["epoch"]))
@@ -118,7 +124,7 @@ class Fence:
         self.succeeds_other = before is not None and before["owner"] != owner
         if before and before["owner"] != owner and not before["ended_at"]:
             log.warning("took over the %s from %s", self._role, _who(before))
-            self._await_end(before, time.monotonic() + patience, stopping)
+            self._await_end(before, self._clock.monotonic() + patience, stopping)
         for name in self._sealed:
             self._tables.append(name, [], epoch=self._epoch)
 
@@ -129,7 +135,7 @@ class Fence:
         seconds.
         """
         with self._lock:
-            now = time.monotonic()
+            now = self._clock.monotonic()
             if self._row and (self._tables.local or now - self._seen_at > FRESH):
                 version = self._tables.version(TABLE)
                 if version != self._seen:
@@ -171,7 +177,7 @@ class Fence:
         if row is None:
             return
         try:
-            self._tables.append(TABLE, [row | {"ended_at": dt.datetime.now(dt.UTC)}])
+            self._tables.append(TABLE, [row | {"ended_at": utc(self._clock)}])
         except (StorageError, StackcastError, OSError) as error:
             log.warning(
                 "%s: another checkpoint needs --take-over, because the end of this writer could "
@@ -204,12 +210,12 @@ class Fence:
     def _await_end(
         self, before: dict[str, Any], deadline: float, stopping: Callable[[], bool]
     ) -> None:
-        while time.monotonic() < deadline and not stopping():
+        while self._clock.monotonic() < deadline and not stopping():
             if any(r["ended_at"] for r in self._rows(before["epoch"]) if _same(r, before)):
                 return
             if _has_died(before):
                 return
-            time.sleep(_PAUSE)
+            self._clock.sleep(_PAUSE)
 
 
 def _has_died(row: dict[str, Any]) -> bool:
