@@ -28,7 +28,7 @@ from stackcast.lab.up import deployment
 from stackcast.lab.up.lab import Lab
 from stackcast.udfs.errors import LabError, SettingsError
 from stackcast.udfs.network.network import Network
-from stackcast.udfs.network.publishers import listed, several
+from stackcast.udfs.network.publishers import listed
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,16 @@ def bring_up(
             settings,
             checkpoint=str(folder / "checkpoint"),
             udp_window=deployment.WINDOW,
-            **_ways(settings, lab.ingress),
         )
+        if len(lab.ingress) == 1:
+            endpoint = lab.ingress[settings.publisher]
+            settings = dataclasses.replace(settings, udp_endpoint=endpoint)
         if broker:
             kafka = machine.kafka_options() | settings.kafka
             kafka["bootstrap.servers"] = lab.bootstrap_servers
             settings = dataclasses.replace(settings, kafka=kafka)
         rows = kind.rows(settings, network, lab.p4runtime)
-        fill(tables, rows)
+        fill(tables, {**rows, **deployment.ingress_rows(lab.ingress)})
         count, hosts = len(rows["subscriptions"]), {r["subscriber"] for r in rows["subscriptions"]}
         progress.parts.begin("switch entries")
         entries = f"switch entries for {count} subscriptions of {len(hosts)} hosts"
@@ -121,13 +123,6 @@ def check_publishers(settings: Settings, network: Network) -> None:
             f"{', '.join(names)}, or start the lab with more publishers (--publishers NUMBER)",
             key=f"{PREFIX}publisher",
         )
-
-
-def _ways(settings: Settings, ingress: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings that lead each publisher's frames to its switch."""
-    if not several(settings.publisher):
-        return {"udp_endpoint": ingress[settings.publisher]}
-    return {"sink_publishers": ",".join(f"{name}={way}" for name, way in ingress.items())}
 
 
 def prepare(settings: Settings, options: RunOptions) -> tuple[Path, Network]:

@@ -69,7 +69,7 @@ def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -
     tables.create()
     count, seed = asked.subscriptions, asked.seed
     rows = deployment.rows(network, state["p4runtime"], count, seed, match=settings.match)
-    fill(tables, rows)
+    fill(tables, rows | deployment.ingress_rows(state["ingress"]))
     _say(stage=f"writing the entries of {len(network.switches)} switches")
     refresh(tables, settings, lifecycle)
     _say(stage="computing the plan of the stream")

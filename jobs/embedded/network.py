@@ -20,7 +20,7 @@ from stackcast.jobs.adapters.app.settings import FORMATS, Settings
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, parallel_map
-from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, Tables
+from stackcast.jobs.adapters.tables.tables import GRANTS, INGRESSES, REJECTED, SENIORITY, Tables
 from stackcast.jobs.adapters.wire import Opener, sink_options
 from stackcast.jobs.embedded.feed import Fed, Share
 from stackcast.jobs.embedded.kinds import RunKind
@@ -40,6 +40,7 @@ from stackcast.udfs.filters.subscriptions import CheckedRule, Rejection, check, 
 from stackcast.udfs.messages.attributes.registry import Registry
 from stackcast.udfs.messages.sequence import Topic, session_id, split_sequence
 from stackcast.udfs.messages.specification import Specification
+from stackcast.udfs.network.ingresses import Ingresses
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.publishers import receiving, sending, several
 from stackcast.udfs.stop_request import StopRequest
@@ -110,6 +111,7 @@ def _feed(
     """Sends the records into the publishers' switches; returns when all are in the network."""
     settings, network = up.settings, up.lab.network
     opener = Opener(sink_options(settings))
+    ingresses = Ingresses.from_rows(up.tables.rows(INGRESSES))
     names = _publishers(network, settings)
     done: dict[int, tuple[int, int]] = {}
 
@@ -119,8 +121,7 @@ def _feed(
             progress(*(sum(counts) for counts in zip(*list(done.values()), strict=True)))
 
         host = network.host(names[number])
-        way = opener.way(host.name, host.switch) if several(settings.publisher) else None
-        with closing(opener(way)) as sink:
+        with closing(opener(opener.way(ingresses, host.name, host.switch))) as sink:
             return kind.feed(
                 *(settings, up.tables, host, sink, up.source, stop, told),
                 *(Share(number, len(names)), topic),

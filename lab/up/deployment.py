@@ -89,7 +89,7 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
         "label.bits": label_bits(lab.network.labels),
         "publisher": ",".join(lab.ingress),
         "sink": "udp",
-        **publisher_endpoints(lab.ingress),
+        **({} if len(lab.ingress) > 1 else {"sink.udp.endpoint": next(iter(lab.ingress.values()))}),
         "sink.udp.window": WINDOW,
         "tables": lab.folder / "tables",
         "checkpoint": lab.folder / "checkpoint",
@@ -98,20 +98,29 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
     folder = lab.folder / "network"
     folder.mkdir(exist_ok=True)
     now = dt.datetime.now(dt.UTC).isoformat()
-    for table, content in rows(lab.network, lab.p4runtime, count, seed, now, match).items():
+    content_by_table = rows(lab.network, lab.p4runtime, count, seed, now, match)
+    content_by_table |= ingress_rows(lab.ingress)
+    for table, content in content_by_table.items():
         lines = "".join(json.dumps(row) + "\n" for row in content)
         (folder / f"{table}.jsonl").write_text(lines)
 
 
-def publisher_endpoints(ingress: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that lead the frames of each publisher to its switch.
+def ingress_rows(ingress: Mapping[str, str]) -> dict[str, Sequence[dict[str, Any]]]:
+    """Return the rows of table ``ingresses``, by table; none for a single publisher.
+
+    The setting of the sink contains the endpoint of a single publisher.
 
     Args:
         ingress: endpoint of each publisher's tunnel, by name.
     """
     if len(ingress) == 1:
-        return {"sink.udp.endpoint": next(iter(ingress.values()))}
-    return {"sink.publishers": ",".join(f"{name}={way}" for name, way in ingress.items())}
+        return {}
+    return {
+        "ingresses": [
+            {"place": None, "publisher": name, "transport": endpoint}
+            for name, endpoint in ingress.items()
+        ]
+    }
 
 
 def _properties(ours: Mapping[str, object]) -> str:

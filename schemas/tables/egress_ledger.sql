@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   topic STRING NOT NULL COMMENT 'Kafka topic',
   topic_id STRING NOT NULL COMMENT 'Id that Kafka assigned to the topic; empty before Kafka 2.8',
   generation INT NOT NULL COMMENT 'Incremented whenever the stream continues after Kafka truncated the log',
-  partitions ARRAY<STRUCT<partition: INT, from_offset: BIGINT, until_offset: BIGINT, records: BIGINT, first_sequence: BIGINT, last_sequence: BIGINT, leader_epoch: INT>> NOT NULL COMMENT 'Offsets read (until_offset is exclusive), number of records, sequence numbers sent, and leader epoch of the broker from which the records were read',
+  partitions ARRAY<STRUCT<partition: INT, from_offset: BIGINT, until_offset: BIGINT, records: BIGINT, first_sequence: BIGINT, last_sequence: BIGINT, leader_epoch: INT, ingress: STRING>> NOT NULL COMMENT 'Offsets read (until_offset is exclusive), number of records, sequence numbers sent, leader epoch of the broker from which the records were read, and host through whose link all frames entered the network (null if each frame entered through the link of its publisher)',
   versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of all tables that the batch used',
   packets BIGINT NOT NULL COMMENT 'Number of Kafka records',
   messages BIGINT NOT NULL COMMENT 'Number of messages in these records',

@@ -9,6 +9,7 @@ own link. `jobs/check_delivery.py` verifies the receipts.
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,17 +43,20 @@ def broker(tmp_path: Path) -> Iterator[SecuredBroker]:
 
 @pytest.fixture
 def worlds(
-    spark: SparkSession, broker: SecuredBroker, tables: Tables, tmp_path: Path
+    spark: SparkSession, broker: SecuredBroker, empty_tables: Path, tmp_path: Path
 ) -> Iterator[list[World]]:
     """Returns one world in micro-batches and one in the default latency, which is real time.
 
-    They share their tables. The places' links are at different switches.
+    Each has its own tables, which contain its tunnels. The links of the places are at different
+    switches.
     """
     assert len({SEVERAL.hosts[name].switch for name in SEVERAL.publishers()}) == len(PLACES)
     worlds = []
     for latency in ("microbatch", "auto"):
         folder = tmp_path / f"{tmp_path.name}-{latency}"
         folder.mkdir()
+        shutil.copytree(empty_tables, folder / "tables")
+        tables = Tables(spark, str(folder / "tables"))
         worlds.append(World(spark, broker, tables, folder, latency, SEVERAL, alone=True))
     yield worlds
     for world in worlds:

@@ -47,6 +47,7 @@ from stackcast.udfs.messages.readers import Packets
 from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
 from stackcast.udfs.messages.sequence import session_id, split_sequence
 from stackcast.udfs.messages.summaries import unpack
+from stackcast.udfs.network.ingresses import Ingresses
 from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.replay.match_counts import MatchCounts
 from stackcast.udfs.stacks.dissect import dissect
@@ -67,18 +68,20 @@ PORT = 26401
 
 
 class Ways:
-    """Sinks by way: that of a publisher is its name, or its switch where ``shared``. entering: the
-    host by whose link all enters, of a place that has one."""
+    """Sinks by way, which is the name of the publisher, or the same for all if ``shared``.
+
+    entering: host through whose link all frames of this place enter, if there is one.
+    """
 
     def __init__(self, shared: bool = False, entering: str = "") -> None:
         self._shared = shared
         self.entering = entering
         self.sinks: dict[str, ListSink] = {}
 
-    def ingress(self) -> str:
-        return self.entering
+    def place(self) -> str:
+        return f"at {self.entering}"
 
-    def way(self, publisher: str, switch: str) -> str:
+    def way(self, ingresses: Ingresses, publisher: str, switch: str) -> str:
         assert NETWORK.hosts[publisher].switch == switch
         return "everywhere" if self._shared else publisher
 
@@ -99,10 +102,13 @@ def compilation_of(
         publisher=",".join(listed),
         publisher_by=by,
         summary_port=PORT,
-        ingresses=ingresses,
     )
     planner = Planner(Packets(ITCH), addressing)
-    return planner.plan(subscriptions, NETWORK, TREES, VERSIONS, advertisements=advertised)
+    return planner.plan(
+        *(subscriptions, NETWORK, TREES, VERSIONS),
+        advertisements=advertised,
+        ingresses=Ingresses({(f"at {host}", host): "" for host in ingresses}),
+    )
 
 
 def records_of(
@@ -346,7 +352,7 @@ def test_one_publisher_enters_where_each_executor_is():
         assert {row["sender"] for row in report if row["kind"] == "partition"} == {entering or None}
         stacks.add(frames[0][14 : 16 + 2 * int.from_bytes(frames[0][14:16])])
     assert len(stacks) == 3
-    with pytest.raises(NetworkError, match=r"NO_PUBLISHER.*'h1'.*sink\.ingresses"):
+    with pytest.raises(NetworkError, match=r"NO_PUBLISHER.*'h1' in table ingresses"):
         compilation_of([], **one, ingresses=("h1",))
 
 

@@ -16,7 +16,7 @@ from stackcast.jobs.embedded.kinds import SensorRun, SessionRun
 from stackcast.jobs.embedded.lab import check_publishers
 from stackcast.jobs.embedded.options import DEFAULT, RunOptions, add_arguments
 from stackcast.lab.fabric.topologies import load_network
-from stackcast.lab.up.deployment import publisher_endpoints
+from stackcast.lab.up.deployment import ingress_rows
 from stackcast.udfs.errors import SettingsError
 
 pytestmark = pytest.mark.unit
@@ -119,10 +119,11 @@ def test_options_are_refused_where_no_lab_runs(capsys: pytest.CaptureFixture[str
     assert "(--speed) need --demo" in capsys.readouterr().err
 
 
-def test_settings_of_a_lab_lead_each_publisher_to_its_switch():
-    assert publisher_endpoints({"feed1": "127.0.0.1:1"}) == {"sink.udp.endpoint": "127.0.0.1:1"}
-    several = publisher_endpoints({"feed1": "127.0.0.1:1", "feed2": "127.0.0.1:2"})
-    assert several == {"sink.publishers": "feed1=127.0.0.1:1,feed2=127.0.0.1:2"}
+def test_each_of_several_publishers_of_a_lab_has_a_row_with_its_tunnel():
+    assert ingress_rows({"feed1": "127.0.0.1:1"}) == {}
+    rows = ingress_rows({"feed1": "127.0.0.1:1", "feed2": "127.0.0.1:2"})["ingresses"]
+    transports = {(row["place"], row["publisher"]): row["transport"] for row in rows}
+    assert transports == {(None, "feed1"): "127.0.0.1:1", (None, "feed2"): "127.0.0.1:2"}
 
 
 @pytest.mark.parametrize("command", ["up", "feed"])

@@ -46,6 +46,7 @@ from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.traffic.topic_log import TopicLog
 from stackcast.lab.traffic.trading_session import TradingSession
 from stackcast.lab.up.broker import Broker
+from stackcast.lab.up.deployment import ingress_rows
 from stackcast.lab.up.lab import Lab
 from stackcast.udfs.errors import LabError
 from stackcast.udfs.filters.meaning.evaluate import matches
@@ -53,6 +54,7 @@ from stackcast.udfs.filters.subscriptions import Subscription, check
 from stackcast.udfs.messages.reference import HEADER, build_packet, read_message, read_packet
 from stackcast.udfs.messages.sequence import session_id
 from stackcast.udfs.messages.specification import parse_specification
+from stackcast.udfs.network.ingresses import Ingresses
 from stackcast.udfs.network.programs import FILTERING
 from stackcast.udfs.network.rows import network_to_rows
 from stackcast.udfs.network.topology import fabric
@@ -84,7 +86,6 @@ class Deployment:
             match="network",
             tables=tables.location,
             publisher=",".join(PUBLISHERS),
-            sink_publishers=",".join(f"{name}={lab.ingress[name]}" for name in PUBLISHERS),
             udp_window=32,
             topic=f"itch.{folder.name}",
             dead_letter_topic=f"dead.{folder.name}",
@@ -100,6 +101,8 @@ class Deployment:
         self.packets: list[tuple[int, int, bytes]] = []
         rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime), FILTERING)
         for name, content in rows.items():
+            tables.append(name, content)
+        for name, content in ingress_rows(lab.ingress).items():
             tables.append(name, content)
         author = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
         common = {"format": "itch", "enabled": True, **author}
@@ -135,9 +138,10 @@ class Deployment:
         The number of a packet is its position in the topic.
         """
         opener = Opener(sink_options(self.settings))
+        ingresses = Ingresses.from_rows(self.tables.rows("ingresses"))
         for number, name in enumerate(PUBLISHERS):
             host = NETWORK.hosts[name]
-            with closing(opener(opener.way(name, host.switch))) as sink:
+            with closing(opener(opener.way(ingresses, name, host.switch))) as sink:
                 session, share = TradingSession(messages, seed, 20), Share(number, len(PUBLISHERS))
                 fed = feed(self.settings, host, sink, session, Event(), share=share, topic=self.log)
             self.packets += fed.packets

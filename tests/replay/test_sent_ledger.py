@@ -54,6 +54,7 @@ class Rows:
                         "first_sequence": start << 26,
                         "last_sequence": (until - 1) << 26,
                         "leader_epoch": epoch,
+                        "ingress": None,
                     }
                     for p, start, until, epoch in partitions
                 ],

@@ -23,11 +23,10 @@ from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.replay.history import History
 from stackcast.jobs.adapters.retune.record import read_record
 from stackcast.jobs.adapters.tables.edits import change_tree_states
-from stackcast.jobs.adapters.wire import Opener, SinkOptions, sink_options
 from stackcast.jobs.embedded.kinds import SessionRun
 from stackcast.jobs.embedded.recorded_batches import RecordedBatches
 from stackcast.lab.proof import verification
-from stackcast.udfs.errors import MessageError, SettingsError, SinkError
+from stackcast.udfs.errors import MessageError, SettingsError
 from stackcast.udfs.filters.language.rule import parse_rule
 from stackcast.udfs.filters.meaning.evaluate import matches
 from stackcast.udfs.messages.reference import read_message, read_packet
@@ -181,13 +180,16 @@ def test_frames_that_enter_at_the_executors_place_are_recorded_and_explained(
     deployment.set(
         publisher="feed1",
         mtu=1400,
-        sink_ingresses=f"{socket.gethostname()}=h3,elsewhere=feed1",
         rerequest_identify="name",
     )
+    rows = ((socket.gethostname(), "h3"), ("elsewhere", "feed1"))
+    names = ("place", "publisher", "transport")
+    ingresses = [dict(zip(names, (*row, None), strict=True)) for row in rows]
+    deployment.tables.append("ingresses", ingresses)
     deployment.publish(records()[::2])
     deployment.run()
     entered = deployment.frames()
-    deployment.set(sink_ingresses="")
+    deployment.tables.overwrite("ingresses", [])
     deployment.publish(records()[1::2])
     deployment.run()
     frames_of_both = deployment.frames()
@@ -326,28 +328,6 @@ def model_of(deployment: Deployment, network: Network) -> ForwardingModel:
     trees = map(tree_from_row, deployment.tables.rows("virtual_trees"))
     installed = [tree for tree in trees if tree.state != "retired"]
     return ForwardingModel(network, network_tables(network, installed))
-
-
-def test_each_publisher_has_a_sink_or_an_error_names_the_setting():
-    def opener(**values: Any) -> Opener:
-        return Opener(sink_options(Settings(publisher="feed1,feed2", **values)))
-
-    named = opener(sink_publishers="feed1=10.0.0.1:1,feed2=[::1]:2", udp_window=3)
-    expected = SinkOptions("udp", "[::1]:2", 3, path=Settings().pcap_path, alone=False)
-    assert named.way("feed2", "s2") == expected
-    by_switch = opener(udp_endpoint="{switch}.example:9", sink_publishers="feed1=far:1")
-    endpoints = [by_switch.way(*pair).endpoint for pair in (("feed1", "s1"), ("feed2", "s2"))]
-    assert endpoints == ["far:1", "s2.example:9"]
-    raw = opener(sink="af_packet", interface="to-{publisher}")
-    assert raw.way("feed2", "s2").interface == "to-feed2"
-    files = opener(sink="pcap")
-    assert files.way("feed1", "s1") == files.way("feed2", "s2")
-    with pytest.raises(SinkError, match=r"NO_TRANSPORT.*'feed2'.*sink\.publishers"):
-        opener(udp_endpoint="far:1", sink_publishers="feed1=near:1").way("feed2", "s2")
-    with pytest.raises(SettingsError, match=r"BAD_VALUE.*sink\.udp\.endpoint"):
-        opener(sink_publishers="feed1=near:1")
-    with pytest.raises(SettingsError, match=r"BAD_VALUE.*names only one"):
-        sink_options(Settings(udp_endpoint="far:1", sink_publishers="feed1=near:1"))
 
 
 def test_a_setting_that_distinguishes_publishers_needs_several():

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -198,10 +198,21 @@ class World:
             "kafka": {"bootstrap.servers": broker.bootstrap_servers},
         }
         if len(publishers) > 1:
-            tunnels = zip(publishers, self.hosts.addresses, strict=True)
-            self.settings["sink_publishers"] = ",".join(map("=".join, tunnels))
+            self.set_ingresses((None, name) for name in publishers)
         for topic, partitions in (("topic", 2), ("dead_letter_topic", 1)):
             ensure_topic(broker.bootstrap_servers, self.settings[topic], partitions)
+
+    def set_ingresses(self, places: Iterable[tuple[str | None, str]]) -> None:
+        """Replace the ingresses.
+
+        Args:
+            places: place and publisher of each row; the tunnels follow in this order.
+        """
+        rows = [
+            {"place": place, "publisher": publisher, "transport": address}
+            for (place, publisher), address in zip(places, self.hosts.addresses, strict=True)
+        ]
+        self.tables.overwrite("ingresses", rows)
 
     def _fill_tables(self, network: Network) -> None:
         for name, rows in network_to_rows(network, dict.fromkeys(network.switches, "")).items():

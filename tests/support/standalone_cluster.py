@@ -188,8 +188,7 @@ class Cluster:
             others: further values, by key without ``spark.``.
         """
         settings = world.settings
-        tunnels = zip(self.workers, world.hosts.addresses, strict=True)
-        links = zip(self.workers, world.ingresses, strict=True)
+        world.set_ingresses(zip(self.workers, world.ingresses, strict=True))
         values = {
             **self.names,
             "driver.memory": "1g",
@@ -202,8 +201,6 @@ class Cluster:
             "stackcast.tables": settings["tables"],
             "stackcast.checkpoint": settings["checkpoint"],
             "stackcast.sink.udp.endpoint": settings["udp_endpoint"],
-            "stackcast.sink.places": ",".join(map("=".join, tunnels)),
-            "stackcast.sink.ingresses": ",".join(map("=".join, links)),
             # The tunnel acknowledges frames, so that a busy machine loses none.
             "stackcast.sink.udp.window": settings["udp_window"],
         }

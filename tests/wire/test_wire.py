@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import io
 import pickle
@@ -23,10 +22,17 @@ from scapy.utils import rdpcap
 from waiting import until
 
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.wire import Opener, SinkOptions, open_sink, sink_options
+from stackcast.jobs.adapters.wire import (
+    Opener,
+    SinkOptions,
+    check_ingresses,
+    open_sink,
+    sink_options,
+)
 from stackcast.jobs.adapters.wire.pcap import read_ethernet, read_pcap
 from stackcast.jobs.adapters.wire.sendmmsg import BATCH, FrameSender
 from stackcast.udfs.errors import SettingsError, SinkError, StackError
+from stackcast.udfs.network.ingresses import Ingresses
 
 pytestmark = pytest.mark.integration
 
@@ -113,102 +119,123 @@ def test_tunnel_and_pcap_send_the_same_bytes(tmp_path):
     assert [bytes(packet) for packet in rdpcap(str(path))] == frames
 
 
-def test_an_executor_sends_by_the_path_of_its_place(monkeypatch):
-    """The place is a name that its node sets, or the node's host name; unknown places use the
-    default."""
+def ingresses(*rows: tuple[str, str, str]) -> Ingresses:
+    """Return the ingresses of rows: place, publisher and transport, "" for null."""
+    names = ("place", "publisher", "transport")
+    return Ingresses.from_rows(
+        dict(zip(names, (value or None for value in row), strict=True)) for row in rows
+    )
+
+
+def test_an_executor_uses_the_transport_of_its_place(monkeypatch):
+    """The place is a name that its node sets, or the node's host name."""
     frame = buffer([b"x" * 60])
-    with FarEnd() as rack, FarEnd() as node, FarEnd() as usual:
-        places = f"rack1={rack.endpoint},{socket.gethostname()}={node.endpoint}"
-        options = sink_options(Settings(udp_endpoint=usual.endpoint, sink_places=places))
-        for place, far_end in (("rack1", rack), ("", node), ("rack2", usual)):
+    with FarEnd() as rack, FarEnd() as node, FarEnd() as default:
+        rows = ingresses(("rack1", "", rack.endpoint), (socket.gethostname(), "", node.endpoint))
+        opener = Opener(sink_options(Settings(udp_endpoint=default.endpoint)))
+        for place, far_end in (("rack1", rack), ("", node), ("rack2", default)):
             monkeypatch.setenv("STACKCAST_PLACE", place)
-            with closing(open_sink(options)) as sink:
+            with closing(opener(opener.way(rows, "feed1", "s1"))) as sink:
                 sink.send(*frame)
             assert far_end.wait_for(1) == [b"x" * 60]
-    with pytest.raises(SettingsError, match="places: 'rack2' must have the form host:port"):
-        sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1=rack2"))
-    with pytest.raises(SettingsError, match="places: 'rack1' must have the form node1=eth1"):
-        sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1"))
 
 
-def test_of_several_publishers_each_has_a_path_at_each_place(monkeypatch):
-    """The most specific one counts, in this order: publisher and place, place, publisher, sink."""
-    with FarEnd() as at_rack1, FarEnd() as near, FarEnd() as named, FarEnd() as usual:
-        ports = [int(each.endpoint.rpartition(":")[2]) for each in (near, usual)]
-        settings = Settings(
-            publisher="1,feed2,feed3",
-            udp_endpoint="{switch}:" + str(ports[1]),
-            sink_publishers=f"feed2={named.endpoint}",
-            sink_places=f"feed2@rack1={at_rack1.endpoint},rack2=127.0.0.{{publisher}}:{ports[0]}",
+def test_each_of_several_publishers_has_a_transport_at_each_place(monkeypatch):
+    """The row of the publisher counts before the row for all, and both before the setting."""
+    with FarEnd() as at_rack1, FarEnd() as near, FarEnd() as named, FarEnd() as default:
+        ports = [int(each.endpoint.rpartition(":")[2]) for each in (near, default)]
+        rows = ingresses(
+            ("rack1", "feed2", at_rack1.endpoint),
+            ("rack1", "feed4", "127.0.0.1:9"),
+            ("rack2", "", f"127.0.0.{{publisher}}:{ports[0]}"),
+            ("", "feed2", named.endpoint),
+            ("", "", ""),
         )
-        opener = pickle.loads(pickle.dumps(Opener(sink_options(settings))))
+        settings = Settings(publisher="1,feed2,feed3", udp_endpoint="{switch}:" + str(ports[1]))
+        options = sink_options(settings)
+        check_ingresses(rows, options)
+        opener = pickle.loads(pickle.dumps(Opener(options)))
         for place, publisher, far_end in (
             ("rack1", "feed2", at_rack1),
-            ("rack1", "feed3", usual),
+            ("rack1", "feed3", default),
             ("rack2", "1", near),
             ("rack3", "feed2", named),
+            ("rack3", "feed3", default),
         ):
             monkeypatch.setenv("STACKCAST_PLACE", place)
-            with closing(opener(opener.way(publisher, "127.0.0.1"))) as sink:
+            with closing(opener(opener.way(rows, publisher, "127.0.0.1"))) as sink:
                 sink.send(*buffer([publisher.encode() * 60]))
             assert far_end.wait_for(1) == [publisher.encode() * 60]
-    for publishers, places in (
-        ("feed1,feed2", "rack1=near:1"),
-        ("feed1", "feed1@rack1=near:1"),
-        ("feed1,feed2", "feed1@rack1=near"),
-    ):
-        with pytest.raises(SettingsError, match=r"BAD_VALUE.*sink\.places"):
-            sink_options(
-                Settings(publisher=publishers, udp_endpoint="{switch}:9", sink_places=places)
-            )
 
 
-def test_all_that_a_place_with_an_ingress_sends_enters_by_its_link(monkeypatch):
-    """Frames that return to the place enter by another ingress, on the path of its place. At other
-    places each publisher uses its own ingress."""
-    settings = Settings(
-        publisher="feed1,feed2",
-        udp_endpoint="{switch}:1",
-        sink_places="rack1=near:1,rack2=near:2,feed9@rack3=near:3",
-        sink_ingresses="rack1=feed1,rack2=feed2,rack3=feed9,rack4=feed4",
-    )
-    opener = pickle.loads(pickle.dumps(Opener(sink_options(settings))))
-    ways = {"publisher": "feed1", "sink_places": "rack1=near:1,rack2=near:2"}
-    alone = Opener(sink_options(dataclasses.replace(settings, **ways)))
-    for place, host, endpoint in (
+@pytest.mark.parametrize(
+    ("publishers", "endpoint", "row", "error"),
+    [
+        ("feed1", "", None, r"BAD_VALUE.*sink\.udp\.endpoint is empty"),
+        ("feed1", "far:1", ("rack1", "feed1", "near"), "BAD_ENDPOINT.*'rack1'.*'near'"),
+        ("feed1,feed2", "", ("rack1", "", "near:1"), "NO_TRANSPORT.*'rack1'.*'near:1'"),
+        ("feed1", "", ("rack1", "", "near:1"), ""),
+        ("feed1,feed2", "", ("rack1", "", "{switch}:1"), ""),
+        ("feed1,feed2", "", ("", "feed1", "near:1"), ""),
+    ],
+)
+def test_rows_that_do_not_fit_the_sink_are_refused(publishers, endpoint, row, error):
+    options = sink_options(Settings(publisher=publishers, udp_endpoint=endpoint))
+    rows = ingresses(*([row] if row else []))
+    if not error:
+        check_ingresses(rows, options)
+        return
+    with pytest.raises((SettingsError, SinkError), match=error):
+        check_ingresses(rows, options)
+
+
+def test_frames_of_all_publishers_enter_through_the_shared_host_of_their_place(monkeypatch):
+    """Frames for the shared host itself enter through another link. At places with rows for
+    several publishers, or for all, each publisher uses its own link."""
+    rows = ingresses(
         ("rack1", "feed1", "near:1"),
-        ("rack1", "feed2", "near:2"),
+        ("rack2", "feed2", "near:2"),
         ("rack3", "feed9", "near:3"),
-        ("rack4", "feed4", "s7:1"),
-        ("rack5", "feed2", "s7:1"),
+        ("rack4", "feed4", ""),
+        ("rack5", "feed1", "near:5"),
+        ("rack5", "", "{publisher}:5"),
+    )
+    assert rows.shared_hosts == ("feed1", "feed2", "feed4", "feed9")
+    settings = Settings(publisher="feed1,feed2", udp_endpoint="{switch}:1")
+    opener = pickle.loads(pickle.dumps(Opener(sink_options(settings))))
+    for place, shared, host, endpoint in (
+        ("rack1", "feed1", "feed1", "near:1"),
+        ("rack1", "feed1", "feed2", "near:2"),
+        ("rack3", "feed9", "feed9", "near:3"),
+        ("rack4", "feed4", "feed4", "s7:1"),
+        ("rack5", "", "feed1", "near:5"),
+        ("rack5", "", "feed2", "feed2:5"),
+        ("rack6", "", "feed2", "s7:1"),
     ):
         monkeypatch.setenv("STACKCAST_PLACE", place)
-        entering = "" if place == "rack5" else place.replace("rack", "feed").replace("3", "9")
-        assert opener.ingress() == entering
-        assert opener.way(host, "s7").endpoint == endpoint
-    for place, endpoint in (("rack2", "near:2"), ("rack5", "s1:1")):
-        monkeypatch.setenv("STACKCAST_PLACE", place)
-        assert alone.way(alone.ingress() or "feed1", "s1").endpoint == endpoint
-    # Each machine's own interface leads to its own switch.
-    raw = Settings(sink="af_packet", interface="eth1", sink_ingresses="rack1=feed1,rack2=feed2")
+        assert rows.shared_host(opener.place()) == shared
+        assert opener.way(rows, host, "s7").endpoint == endpoint
+    # The interface of each machine leads to its own switch.
+    raw = Settings(sink="af_packet", interface="eth1", publisher="feed1,feed2")
+    own = ingresses(("rack1", "feed1", ""), ("rack2", "feed2", ""))
     monkeypatch.setenv("STACKCAST_PLACE", "rack2")
-    assert Opener(sink_options(raw)).way("feed2", "s2").interface == "eth1"
-    with pytest.raises(SettingsError, match="ingresses: 'rack1' must have the form node1=eth1"):
-        sink_options(dataclasses.replace(settings, sink_ingresses="rack1"))
-    # Where switches match, plain frames find their way from anywhere.
-    beside = dataclasses.replace(settings, match="network", **ways)
-    assert sink_options(beside).ingresses == ()
+    assert Opener(sink_options(raw)).way(own, "feed2", "s2").interface == "eth1"
+    monkeypatch.setenv("STACKCAST_PLACE", "rack3")
+    with pytest.raises(SinkError, match=r"NO_TRANSPORT.*'feed2'.*'rack3'"):
+        Opener(sink_options(raw)).way(own, "feed2", "s2")
 
 
-def test_a_place_may_have_an_interface_or_a_folder_too(monkeypatch, tmp_path):
+def test_a_place_may_have_an_interface(monkeypatch):
     monkeypatch.setenv("STACKCAST_PLACE", "rack1")
-    settings = Settings(sink="pcap", pcap_path="/nowhere", sink_places=f"rack1={tmp_path}")
-    with closing(open_sink(sink_options(settings))) as sink:
-        sink.send(*buffer([b"x" * 60]))
-    assert any(tmp_path.glob("*.pcap"))
-    settings = Settings(sink="af_packet", interface="eth1", sink_places="rack1=no-such")
+    opener = Opener(sink_options(Settings(sink="af_packet", interface="eth1")))
     with pytest.raises(SinkError, match="no-such"):
-        open_sink(sink_options(settings))
+        opener(opener.way(ingresses(("rack1", "", "no-such")), "feed1", "s1"))
+
+
+def test_files_contain_the_frames_of_all_publishers():
+    options = sink_options(Settings(sink="pcap", publisher="feed1,feed2"))
+    rows = ingresses(("", "feed1", "near:1"))
+    assert Opener(options).way(rows, "feed1", "s1") == options
 
 
 def test_a_plain_tunnel_expects_no_answer():

@@ -152,9 +152,13 @@ def deliver(
 
 
 def _ingress(plan: Plan, open_sink: Any) -> str:
-    """Return the host by whose link all frames of this process enter, if its location has one."""
-    ingresses = () if plan.publishers is None else plan.publishers.ingresses
-    return str(open_sink.ingress()) if ingresses else ""
+    """Return the host through whose link all frames of this process enter the network.
+
+    The result is empty if each frame enters through the link of its publisher.
+    """
+    hosts = () if plan.publishers is None else plan.publishers.ingresses
+    host = plan.ingresses.shared_host(open_sink.place()) if hosts else ""
+    return host if host in hosts else ""
 
 
 _FROZEN: list[weakref.ref[Plan]] = []

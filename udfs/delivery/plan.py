@@ -44,6 +44,7 @@ from stackcast.udfs.messages.moldudp64 import Messages
 from stackcast.udfs.messages.readers import Format, PacketReader, Reader
 from stackcast.udfs.messages.specification import Field, Specification
 from stackcast.udfs.messages.summary_keys import SummaryKey
+from stackcast.udfs.network.ingresses import NO_INGRESSES, Ingresses
 from stackcast.udfs.network.labels import LabelFormat
 from stackcast.udfs.network.network import Host, Network
 from stackcast.udfs.network.publishers import PARTITION, receiving, several
@@ -61,8 +62,7 @@ class Addressing:
     multicast address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the
     switches' limit. summary_port: of the summaries for hosts; 0: there are none. publisher_by: what
     says whose a record is, where there are several publishers: ``partition``, ``header:NAME`` or
-    ``field:NAME``. ingresses: hosts by whose links frames enter that are sent from some places.
-    in_network: switches match, and bring hosts their messages of the publisher's
+    ``field:NAME``. in_network: switches match, and bring hosts their messages of the publisher's
     own packets; the stream sends summaries alone, without stacks.
     """
 
@@ -74,7 +74,6 @@ class Addressing:
     summary_port: int = 0
     publisher_by: str = PARTITION
     in_network: bool = False
-    ingresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,10 @@ class Plan:
     state. state: of a filter that keeps some, else None, with its columns: a matcher with state in
     place of ``matcher``, or an index with state. index: of the rules that the matcher does not
     have, None where it has all. senders: whose messages are, and which count. summaries: whom they
-    go to, or None. routes: of the headers. host_packets: None but where switches match: frames are
-    then what these bring to each host, and the stream sends none of them.
+    go to, or None. routes: of the headers. links: the hosts through whose links frames enter, by
+    number, with their switches. ingresses: the transports to these links. host_packets: None but
+    where switches match: frames are then what these bring to each host, and the stream sends none
+    of them.
     """
 
     specification: Specification
@@ -104,6 +105,8 @@ class Plan:
     summaries: SummaryHosts | None = None
     routes: Routes = field(default_factory=lambda: Routes(ReceiverSets([()]), several=False))
     host_packets: HostPackets | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    ingresses: Ingresses = NO_INGRESSES
 
     @property
     def publishers(self) -> Publishers | None:
@@ -270,8 +273,8 @@ class Compilation:
 
     @cached_property
     def _stack_versions(self) -> dict[str, int]:
-        rules = ("subscriptions", "subscription_seniority", "grants")
-        return {name: v for name, v in self.versions.items() if name not in rules}
+        others = ("subscriptions", "subscription_seniority", "grants", "ingresses")
+        return {name: v for name, v in self.versions.items() if name not in others}
 
 
 class _Matching(NamedTuple):
@@ -304,7 +307,9 @@ class Planner:
         self._addressing = addressing
         self._summary_key = summary_key
         self._order = order
-        self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
+        self._made_for: (
+            tuple[Network, tuple[VirtualTree, ...], int, tuple[str, ...], HeaderStacks] | None
+        ) = None
         self._plain: PlainFrames | None = None
         self._form = form
         self._rules = self._live_rules(form)
@@ -332,20 +337,21 @@ class Planner:
         rejected: Sequence[Rejection] = (),
         advertisements: Sequence[Advertisement] = (),
         grants: Sequence[Grant] | None = None,
+        ingresses: Ingresses = NO_INGRESSES,
     ) -> Compilation:
         """Compiles one set of versions; ``rejected`` are rows that were refused before.
 
         ``advertisements``: of all publishers; those that do not compile are among the rejections.
         Whose own one is may publish everything: a slip may not cost events. ``grants``: None where
         everybody may subscribe to everything; one that does not compile is among the rejections,
-        and grants nothing.
+        and grants nothing. ``ingresses``: where the frames of executors enter the network.
 
         Subscriptions that do not compile are in the result's ``rejections``; the others are live.
         Raises FilterError where the whole set does not fit the limits, NetworkError where the
         network is broken or lacks the publisher, or its labels cannot name a tree.
         """
         address = self._addressing
-        hosts, publishers = self._publishers(network)
+        hosts, publishers = self._publishers(network, ingresses)
         check_ids(trees, network.labels)
         receivers, _ = receiving(network, address.publisher)
         granted = None if grants is None else self._grants_of(grants)
@@ -394,6 +400,10 @@ class Planner:
             summaries=summaries,
             routes=routes,
             host_packets=_host_packets(sets, routes, publishers) if address.in_network else None,
+            links=((hosts[0].name, hosts[0].switch),)
+            if publishers is None
+            else publishers.attached,
+            ingresses=ingresses,
         )
         return Compilation(
             plan,
@@ -412,14 +422,16 @@ class Planner:
             self._granted = rows, Grants(rows, self._form.specification)
         return self._granted[1]
 
-    def _publishers(self, network: Network) -> tuple[list[Host], Publishers | None]:
+    def _publishers(
+        self, network: Network, ingresses: Ingresses
+    ) -> tuple[list[Host], Publishers | None]:
         """Returns the hosts that send, by number, and whose records are whose if they are
-        several, or there are ingresses."""
+        several, or frames enter through the links of others."""
         address = self._addressing
-        if several(address.publisher) or address.ingresses:
-            found = publishers_of(
-                network, address.publisher, address.publisher_by, address.ingresses
-            )
+        # Switches that match take plain frames from any link.
+        shared = () if address.in_network else ingresses.shared_hosts
+        if several(address.publisher) or set(shared) - {address.publisher}:
+            found = publishers_of(network, address.publisher, address.publisher_by, shared)
             return [network.hosts[name] for name in found.names], found
         publisher = network.host(address.publisher)
         if publisher.role != "publisher":
@@ -457,22 +469,21 @@ class Planner:
     def _header_stacks_for(
         self, network: Network, trees: tuple[VirtualTree, ...], publishers: Publishers | None
     ) -> HeaderStacks:
-        if self._addressing.in_network:
+        address = self._addressing
+        if address.in_network:
             names = () if publishers is None else publishers.names
             if self._plain is None or self._plain.publishers != names:
                 self._plain = PlainFrames(names)
             return self._plain
         # By content: other versions of the tables may hold the same network.
         longest = self._form.longest
-        if self._made_for is None or self._made_for[:3] != (network, trees, longest):
-            address = self._addressing
+        links = (address.publisher,) if publishers is None else publishers.links
+        if self._made_for is None or self._made_for[:4] != (network, trees, longest, links):
             # A stack that leaves no room for a message in a frame is split.
             most = label_capacity(address.mtu, longest, network.labels)
-            hosts, publishers = self._publishers(network)
-            links = [hosts[0].name] if publishers is None else publishers.links
             made = HeaderStacks(network, links, trees, max(1, min(address.max_labels, most)))
-            self._made_for = (network, trees, longest, made)
-        return self._made_for[3]
+            self._made_for = (network, trees, longest, links, made)
+        return self._made_for[4]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.publishers import PARTITION, listed, sending
 
 _SETTING = "spark.stackcast.publisher"
-_INGRESSES = "spark.stackcast.sink.ingresses"
 
 
 @dataclass(frozen=True)
@@ -163,9 +162,9 @@ def publishers_of(
         if name not in network.hosts or network.hosts[name].role != "publisher":
             raise NetworkError(
                 "NO_PUBLISHER",
-                f"{name!r} in {_INGRESSES} is not a host with role publisher, but switches accept "
-                "events only from publishers: give it this role in table hosts, or name another "
-                "host",
+                f"{name!r} in table ingresses is not a host with role publisher, but switches "
+                "accept events only from publishers: give it this role in table hosts, or name "
+                "another host",
                 host=name,
             )
     names = listed(text) or network.publishers()

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stackcast.udfs.delivery.plan import Plan
+from stackcast.udfs.network.ingresses import Ingresses
 
 
 class Sink(Protocol):
@@ -36,14 +37,18 @@ class Sink(Protocol):
 class Opener(Protocol):
     """Opens sinks. Picklable."""
 
-    def ingress(self) -> str:
-        """Returns the host by whose link all frames of this process enter the network; empty where
-        each publisher's enter by its own."""
+    def place(self) -> str:
+        """Return the place of this process, which table ``ingresses`` refers to."""
         ...
 
-    def way(self, publisher: str, switch: str) -> Hashable:
-        """Returns the way by which frames enter the network by the link of a publisher, which is
-        attached to this switch; equal ways need one sink. Raises SinkError NO_TRANSPORT."""
+    def way(self, ingresses: Ingresses, publisher: str, switch: str) -> Hashable:
+        """Return the way to the link of a publisher, which is attached to ``switch``.
+
+        Equal ways need one sink.
+
+        Raises:
+            SinkError: NO_TRANSPORT.
+        """
         ...
 
     def __call__(self, way: Any = None) -> Sink:
@@ -52,22 +57,30 @@ class Opener(Protocol):
 
 
 class EntrySinks:
-    """Sends the frames of a plan, each by the way of the link by which it enters.
+    """Sends the frames of a plan, each on the way to the link through which it enters the network.
 
-    Of one publisher there is one sink, which is open from the start; of several each is opened when
-    a frame first needs it, and frames of one way keep their order.
+    The sink of a single publisher is open from the start. The sinks of several publishers are
+    opened when a frame first needs them. Frames on the same way keep their order.
+
+    Args:
+        plan: the plan.
+        open_sink: an `Opener`; or any function that returns a sink, if there is a single publisher
+            and the plan has no ingresses.
     """
 
     def __init__(self, plan: Plan, open_sink: Any) -> None:
         self._headers, self._publishers = plan.headers, plan.publishers
+        self._ingresses, self._links = plan.ingresses, plan.links
         self._open = open_sink
         self._sinks: dict[Hashable, Sink] = {}
         # By link, the number of its sink in the order of opening; -1 where it is not open.
         self._numbers = np.zeros(0, np.int32)
-        if self._publishers is None:
-            self._sinks[None] = open_sink()
+        if self._publishers is not None:
+            self._numbers = np.full(len(self._links), -1, np.int32)
+        elif self._ingresses.transports:
+            self._sinks[None] = open_sink(self._way(0))
         else:
-            self._numbers = np.full(len(self._publishers.links), -1, np.int32)
+            self._sinks[None] = open_sink()
 
     def send(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], template: NDArray[np.int32]
@@ -110,8 +123,10 @@ class EntrySinks:
             sink.close()
 
     def _number(self, link: int) -> int:
-        assert self._publishers is not None
-        way = self._open.way(*self._publishers.attached[link])
+        way = self._way(link)
         if way not in self._sinks:
             self._sinks[way] = self._open(way)
         return list(self._sinks).index(way)
+
+    def _way(self, link: int) -> Any:
+        return self._open.way(self._ingresses, *self._links[link])

@@ -66,8 +66,6 @@ _PUBLISHERS = Form(
 )
 _PUBLISHER_BY = Form(r"partition|(header|field):\S+", "partition, header:NAME or field:NAME")
 _ENDPOINT = Form(r"|.+:\d{1,5}", "host:port")
-#: The ledger also records this setting per batch, by partition instead of by place.
-INGRESSES = "sink.ingresses"
 #: Formats of subscriptions. Each format has its own job.
 FORMATS = ("itch", "attributes")
 #: Smallest MTU for a full stack and the longest message, with labels of 16 bits and wider ones.
@@ -293,7 +291,11 @@ class Settings:
         "sink", "udp", "Destination of frames", ("udp", "af_packet", "af_xdp", "pcap")
     )
     udp_endpoint: str = setting(
-        "sink.udp.endpoint", "", "Remote end of the UDP tunnel, as host:port", form=_ENDPOINT
+        "sink.udp.endpoint",
+        "",
+        "Remote end of the UDP tunnel, as host:port, for frames without a transport in table "
+        "ingresses; {publisher} and {switch} are replaced by a publisher and its switch",
+        form=_ENDPOINT,
     )
     udp_window: int = setting(
         "sink.udp.window",
@@ -302,29 +304,12 @@ class Settings:
         "not acknowledge frames",
     )
     interface: str = setting(
-        "sink.af_packet.interface", "", "Network interface for the sinks af_packet and af_xdp"
+        "sink.af_packet.interface",
+        "",
+        "Network interface of the sinks af_packet and af_xdp, for frames without a transport in "
+        "table ingresses; {publisher} and {switch} are replaced by a publisher and its switch",
     )
     pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
-    sink_places: str = setting(
-        "sink.places",
-        "",
-        "Tunnels, interfaces or folders for executors at specific places, as in "
-        "node1=eth1,node2=eth2, or per publisher as in feed1@node1=eth1; the place of an executor "
-        "is its environment variable STACKCAST_PLACE or, if that is not set, its host name",
-    )
-    sink_ingresses: str = setting(
-        INGRESSES,
-        "",
-        "Ingress hosts (role publisher) for the places of executors, as in "
-        "node1=feed1,node2=feed2; frames of all publishers enter the network at the ingress for "
-        "the executor's place or, if that place has no ingress, at their own publisher",
-    )
-    sink_publishers: str = setting(
-        "sink.publishers",
-        "",
-        "Tunnels or interfaces of individual publishers, as in feed1=eth1,feed2=eth2; {publisher} "
-        "and {switch} in the other sink settings are replaced by a publisher and its switch",
-    )
     latency: str = setting(
         "latency",
         "auto",

@@ -28,7 +28,7 @@ from stackcast.udfs.network.publishers import PARTITION
 
 NAME = "stackcast-identity.json"
 #: The form of all files of the checkpoint; one that changes it counts up.
-LAYOUT = 3
+LAYOUT = 4
 
 #: Tables whose versions batches are pinned to, and the one that says which batches there were.
 TABLES = (
@@ -37,6 +37,7 @@ TABLES = (
     "switches",
     "hosts",
     "links",
+    "ingresses",
     "virtual_trees",
     "egress_ledger",
 )

@@ -43,6 +43,7 @@ _TYPES = {
                 ("first_sequence", pa.int64()),
                 ("last_sequence", pa.int64()),
                 ("leader_epoch", pa.int32()),
+                ("ingress", pa.string()),
             ]
         )
     ),

@@ -14,8 +14,15 @@ from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
 from stackcast.jobs.adapters.runtime.memo import Memo
 from stackcast.jobs.adapters.tables.network_versions import MATCHED, SOURCES
-from stackcast.jobs.adapters.tables.tables import GRANTS, REJECTED, SENIORITY, SUBSCRIPTIONS, Tables
-from stackcast.jobs.adapters.wire import ingresses_of
+from stackcast.jobs.adapters.tables.tables import (
+    GRANTS,
+    INGRESSES,
+    REJECTED,
+    SENIORITY,
+    SUBSCRIPTIONS,
+    Tables,
+)
+from stackcast.jobs.adapters.wire import SinkOptions, check_ingresses
 from stackcast.udfs.delivery.plan import Addressing, Compilation, Planner
 from stackcast.udfs.errors import SettingsError, TableError
 from stackcast.udfs.filters.advertisements import select_advertisements
@@ -25,6 +32,7 @@ from stackcast.udfs.filters.subscriptions import Rejection, Subscription, live_r
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from stackcast.udfs.messages.readers import Format
 from stackcast.udfs.messages.summary_keys import SummaryKey
+from stackcast.udfs.network.ingresses import Ingresses
 from stackcast.udfs.network.labels import LabelFormat
 from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.rows import network_from_rows, tree_from_row, with_states
@@ -41,7 +49,7 @@ def sources(settings: Settings) -> tuple[str, ...]:
     hold: these are live nowhere.
     """
     refused = (REJECTED,) if settings.match == "network" else ()
-    return (*formats.sources(settings), *refused)
+    return (*formats.sources(settings), INGRESSES, *refused)
 
 
 def switch_sources(settings: Settings) -> tuple[str, ...]:
@@ -67,14 +75,23 @@ class Plans:
         settings: settings of the stream.
         tables: the tables.
         summary_key: master key of summaries, if they are authenticated.
+        sink: options of the sink that sends the frames, which rows of `ingresses` must fit.
+        ingresses: ingresses to use instead of those in the table.
     """
 
     def __init__(
-        self, settings: Settings, tables: Tables, summary_key: SummaryKey | None = None
+        self,
+        settings: Settings,
+        tables: Tables,
+        summary_key: SummaryKey | None = None,
+        sink: SinkOptions | None = None,
+        ingresses: Ingresses | None = None,
     ) -> None:
         self._settings = settings
         self._tables = tables
         self._summary_key = summary_key
+        self._sink = sink
+        self._fixed_ingresses = ingresses
         self._planner: Planner | None = None
         self._formats = Memo[Format]()
         self._selections = Memo[tuple[list[Subscription], list[Rejection]]]()
@@ -82,6 +99,7 @@ class Plans:
         self._advertisement_rows = Memo[Sequence[Mapping[str, Any]]]()
         self._selected_grants = Memo[Sequence[Grant] | None]()
         self._networks = Memo[Network]()
+        self._ingresses = Memo[Ingresses]()
         self._addressing = Addressing(
             publisher=settings.publisher,
             group=_group(settings),
@@ -90,7 +108,6 @@ class Plans:
             max_labels=settings.max_labels,
             summary_port=settings.summary_port,
             publisher_by=settings.publisher_by,
-            ingresses=tuple(host for _, host in ingresses_of(settings)),
             in_network=settings.match == "network",
         )
 
@@ -118,6 +135,7 @@ class Plans:
             rejected,
             advertisements,
             self._grants(versions),
+            self._ingresses_at(versions),
         )
         return Planned(compilation, subscriptions, network)
 
@@ -179,6 +197,20 @@ class Plans:
             return select_grants(self._rows(GRANTS, versions[GRANTS]), self._settings.format)
 
         return self._selected_grants.get(versions[GRANTS], read)
+
+    def _ingresses_at(self, versions: Mapping[str, int]) -> Ingresses:
+        if self._fixed_ingresses is not None:
+            return self._fixed_ingresses
+        version = versions.get(INGRESSES)
+
+        def read() -> Ingresses:
+            rows = [] if version is None else self._rows(INGRESSES, version)
+            ingresses = Ingresses.from_rows(rows)
+            if self._sink is not None:
+                check_ingresses(ingresses, self._sink)
+            return ingresses
+
+        return self._ingresses.get(version, read)
 
     def _refused(self, versions: Mapping[str, int]) -> list[Rejection]:
         """Returns the rejections of rules that switches do not hold."""

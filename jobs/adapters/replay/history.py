@@ -24,8 +24,8 @@ from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
 from stackcast.jobs.adapters.stream.report import BatchReport
 from stackcast.jobs.adapters.stream.spark_input import ByConnector
 from stackcast.jobs.adapters.tables.spark_tables import SparkTables
-from stackcast.jobs.adapters.tables.tables import LIVE, SENIORITY, SUBSCRIPTIONS
-from stackcast.jobs.adapters.wire import Opener, sink_options
+from stackcast.jobs.adapters.tables.tables import INGRESSES, LIVE, SENIORITY, SUBSCRIPTIONS
+from stackcast.jobs.adapters.wire import Opener, SinkOptions, sink_options
 from stackcast.udfs.delivery.deliver import REPORT, deliver
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import ReplayError
@@ -69,7 +69,8 @@ class History:
         self._tables = tables
         self._name = name
         self._topics = Topics(spark, settings)
-        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
+        sources = (*formats.sources(settings), INGRESSES)
+        self._versions = BatchVersions(tables, settings.topic, sources)
         _, topic_id = self._topics.ask(self._topics.identity)
         ledger = SentLedger(tables, settings.topic)
         ledger.refresh()
@@ -77,7 +78,8 @@ class History:
         self._ledger: SentLedger | None = None
         if ledger.topic is not None and ledger.topic.id == topic_id:
             self._topic, self._ledger = ledger.topic, ledger
-        self._plans = _Alone(self._settings, tables, name)
+        self._sink = sink_options(settings)
+        self._plans = _Alone(self._settings, tables, name, self._sink)
         self._live = LiveSince()
 
     def spans(self, begin: Bound, until: Bound) -> dict[int, tuple[int, int]]:
@@ -131,7 +133,6 @@ class History:
         Ends early where ``stopping`` is set. Raises ReplayError NO_SUBSCRIPTION, NOT_LIVE; what
         `Plans.at` raises; Spark's errors.
         """
-        options = sink_options(self._settings)
         sums: Counter[str] = Counter()
         carried: dict[int, bytes] = {}
         versions = self._versions.poll()
@@ -150,7 +151,7 @@ class History:
             self._check_log()
             topic, some = self._next(left)
             records = ByConnector(self._topics.read_spans(some, timestamps))
-            sink = Opener(options)
+            sink = Opener(self._sink)
             task = partial(deliver, plan, stacks, topic, sink, 0, carried, None, freeze=True)
             report = BatchReport(records.through(task, REPORT), planned.compilation.reached)
             carried |= {row["partition"]: row["cells"] for row in report.states}
@@ -232,8 +233,10 @@ class History:
 class _Alone(Plans):
     """Plans of one subscription."""
 
-    def __init__(self, settings: Settings, tables: SparkTables, name: str) -> None:
-        super().__init__(settings, tables)
+    def __init__(
+        self, settings: Settings, tables: SparkTables, name: str, sink: SinkOptions
+    ) -> None:
+        super().__init__(settings, tables, sink=sink)
         self._name = name
 
     def _subscriptions(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
-from stackcast.jobs.adapters.app.settings import INGRESSES
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH
 from stackcast.jobs.adapters.tables.changes import MOST_COMMITS, rows_added
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
@@ -24,11 +23,20 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Origin:
-    """The topic, the versions of tables and the settings that batches were computed from."""
+    """The topic, the versions of tables and the settings that batches were computed from.
+
+    Attributes:
+        topic: topic with its generation.
+        versions: versions of the tables.
+        settings: settings that affect the bytes of notifications.
+        ingress: host through whose link all frames entered; empty if each frame entered through the
+            link of its publisher.
+    """
 
     topic: Topic
     versions: Mapping[str, int]
     settings: Mapping[str, str]
+    ingress: str = ""
 
 
 class KnownSession(NamedTuple):
@@ -133,7 +141,7 @@ class SentLedger:
                 self.read[partition] = max(read, self.read.get(partition, read))
                 if offsets[0] == offsets[1]:
                     continue
-                own = self._origin(row, partition)
+                own = self._origin(row, p["ingress"] or "")
                 sent = (_number(p["first_sequence"]), _number(p["last_sequence"]))
                 new = SentRange(*offsets, *offsets, *sent, batch, started, own, p["records"])
                 self.ranges.add(partition, new)
@@ -185,20 +193,15 @@ class SentLedger:
                 return topic, known.until
         return self.topic, None
 
-    def _origin(self, row: Mapping[str, Any], partition: int | None = None) -> int:
-        """Returns the number of a batch's origin, or of what it sent of a partition, with the
-        ingress that this had."""
+    def _origin(self, row: Mapping[str, Any], ingress: str = "") -> int:
+        """Returns the number of the origin of a batch, or of a partition that had an ingress."""
         versions, settings = dict(row["versions"]), dict(row["settings"])
-        entered = settings.pop(INGRESSES, "")
-        if self._by_ingress and entered:
-            hosts = dict(pair.split("=") for pair in entered.split(","))
-            host = hosts.get(str(partition))
-            settings |= {INGRESSES: f"then={host}"} if host else {}
+        ingress = ingress if self._by_ingress else ""
         topic = topic_of_row(row)
-        key = topic, tuple(sorted(versions.items())), tuple(sorted(settings.items()))
+        key = topic, tuple(sorted(versions.items())), tuple(sorted(settings.items())), ingress
         if key not in self._numbers:
             self._numbers[key] = len(self.origins)
-            self.origins.append(Origin(topic, versions, settings))
+            self.origins.append(Origin(topic, versions, settings, ingress))
         return self._numbers[key]
 
 

@@ -30,6 +30,7 @@ from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.delivery.partition_states import needs_arrival
 from stackcast.udfs.errors import ReplayError, StackcastError, StreamError
 from stackcast.udfs.messages.sequence import Topic
+from stackcast.udfs.network.ingresses import NO_INGRESSES, Ingresses
 from stackcast.udfs.replay.notifications import SCHEMA, Notifications, Records, collect, recompute
 from stackcast.udfs.replay.sent_ranges import OffsetRange, SentRange
 from stackcast.udfs.trees.header_stacks import HeaderStacks
@@ -90,7 +91,7 @@ class Replay:
         self._engine = SparkEngine(spark)
         self._topics = Topics(spark, settings)
         self._state = CarriedState(open_folder(spark, settings.checkpoint))
-        self._plans: list[tuple[Settings, Plans]] = []
+        self._plans: list[tuple[tuple[Settings, str], Plans]] = []
         self._stacks: list[tuple[HeaderStacks, Any]] = []
         self._prepared: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
         #: Tag of the Spark jobs of its runs.
@@ -203,13 +204,14 @@ class Replay:
 
     def _prepare(self, number: int) -> Prepared:
         origin = self.ledger.origins[number]
-        key = tuple(origin.versions.items()), tuple(sorted(origin.settings.items()))
+        settings_key = tuple(sorted(origin.settings.items()))
+        key = tuple(origin.versions.items()), settings_key, origin.ingress
         if key in self._prepared:
             self._prepared.move_to_end(key)
             return self._prepared[key]
         settings = settings_then(self._settings, origin.settings)
         try:
-            planned = self._plans_of(settings).at(origin.versions)
+            planned = self._plans_of(settings, origin.ingress).at(origin.versions)
         except Exception as error:
             if not gone_for_good(error):
                 raise
@@ -237,12 +239,15 @@ class Replay:
         )
         return prepared
 
-    def _plans_of(self, settings: Settings) -> Plans:
+    def _plans_of(self, settings: Settings, ingress: str) -> Plans:
+        key = settings, ingress
         for known, plans in self._plans:
-            if known == settings:
+            if known == key:
                 return plans
-        plans = Plans(settings, self._tables)
-        self._plans = [*self._plans[1 - _MOST_SETTINGS :], (settings, plans)]
+        # The ledger names the ingress of a partition; the table only has those of all places.
+        ingresses = Ingresses.at_host(ingress) if ingress else NO_INGRESSES
+        plans = Plans(settings, self._tables, ingresses=ingresses)
+        self._plans = [*self._plans[1 - _MOST_SETTINGS :], (key, plans)]
         return plans
 
     def _stacks_of(self, header_stacks: HeaderStacks) -> Any:
@@ -363,12 +368,11 @@ def records_gone(
 
 
 def settings_then(settings: Settings, recorded: Mapping[str, str]) -> Settings:
-    """The settings of a batch, by what its row of the ledger says; without summaries, and with the
-    one ingress that it had, if any.
+    """The settings of a batch, by what its row of the ledger says; without summaries.
 
     Raises ReplayError OTHER_SPECIFICATION where the format's specification has changed since.
     """
-    values: dict[str, Any] = {"summary_port": 0, "sink_ingresses": ""}
+    values: dict[str, Any] = {"summary_port": 0}
     for field in fields(Settings):
         text = recorded.get(field.metadata.get("key", "")) if field.metadata else None
         if text is not None:

@@ -41,6 +41,7 @@ from stackcast.jobs.adapters.stream.summary_schedule import SummarySchedule
 from stackcast.jobs.adapters.stream.truncation import Beginning, Leaders
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence
+from stackcast.jobs.adapters.wire import sink_options
 from stackcast.udfs.delivery.sink import Opener
 
 #: Maximum seconds for which a start waits for header stacks that no earlier run has written.
@@ -176,7 +177,7 @@ def plan_keeper(
     """Return the owner of a stream's plans, which has no plan yet."""
     tables, engine = systems.tables, systems.engine
     decisive = sources(settings), switch_sources(settings)
-    plans = Plans(settings, tables, signing_key(settings))
+    plans = Plans(settings, tables, signing_key(settings), sink_options(settings))
     rejections = settings.match != "network"
     return PlanKeeper(
         tables,

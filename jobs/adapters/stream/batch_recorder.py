@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from stackcast.jobs.adapters.app.logs import named
-from stackcast.jobs.adapters.app.settings import INGRESSES
 from stackcast.jobs.adapters.checkpoint.journal import Journal
 from stackcast.jobs.adapters.checkpoint.reports import Report, Rows, writer_of
 from stackcast.jobs.adapters.checkpoint.state import CarriedState
@@ -233,7 +232,7 @@ class BatchRecorder:
         none = dict.fromkeys(("first_sequence", "last_sequence"))
         partitions = [
             {"partition": p, "from_offset": offset, "until_offset": offset, "records": 0, **none}
-            | {"leader_epoch": epochs.get(p)}
+            | {"leader_epoch": epochs.get(p), "ingress": None}
             for p, offset in sorted(begins.items())
         ]
         counts = ("packets", "messages", "matched", "frames", "bytes", "dead_letters")
@@ -265,7 +264,7 @@ class BatchRecorder:
             "dead_letters": report.dead_letters,
             "started_at": result.started,
             "seconds": result.seconds,
-            "settings": self._shaping | _ingresses(report.ingresses),
+            "settings": self._shaping,
         }
         statistics: dict[str, Any] = {"recorded_at": utc(self._clock)}
         if result.compilation.plan.publishers is None:
@@ -288,9 +287,3 @@ class BatchRecorder:
             "generation": self._topic.generation,
             "versions": dict(versions),
         }
-
-
-def _ingresses(ingresses: Mapping[int, str]) -> dict[str, str]:
-    """Return the setting of the ledger for the hosts by whose links partitions entered."""
-    pairs = ",".join(f"{partition}={host}" for partition, host in sorted(ingresses.items()))
-    return {INGRESSES: pairs} if pairs else {}

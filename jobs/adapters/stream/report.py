@@ -159,8 +159,6 @@ class BatchReport:
     Attributes:
         states: rows with the state of rules.
         summaries: by partition, the progress of its summaries, if any were sent.
-        ingresses: by partition, the host by whose link all its frames entered, if its executor has
-            one.
         partitions: one row per partition, with its offsets, sequence numbers and records.
         reasons: number of dead letters by reason.
         dead_records: number of records of which nothing can be delivered.
@@ -187,7 +185,6 @@ class BatchReport:
             for row in small_rows
             if row["kind"] == "summaries"
         }
-        self.ingresses = {row["partition"]: row["sender"] for row in self._counts if row["sender"]}
         self.partitions = _merge_partitions(self._counts)
         self.reasons: Counter[str] = Counter()
         for row in small_rows:
@@ -406,7 +403,7 @@ def _merge_partitions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             k: row[k]
             for k in ("partition", "from_offset", "until_offset", "first_sequence", "last_sequence")
         }
-        new["records"] = 0
+        new |= {"records": 0, "ingress": row["sender"]}
         old = merged.setdefault(row["partition"], new)
         old["records"] += row["packets"]
         for key, choose in (

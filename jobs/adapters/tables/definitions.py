@@ -28,6 +28,7 @@ NAMES = (
     "switches",
     "hosts",
     "links",
+    "ingresses",
     "filter_entries",
     "filter_leaves",
     "virtual_trees",
@@ -54,7 +55,8 @@ NAMES = (
 #: meaning, increments the number. Layout 3 added ids, generations and leader epochs of topics to
 #: `egress_ledger`, layout 4 `subscription_seniority`, and subscribers to `rejected_subscriptions`.
 #: Layout 5 renamed columns of `switch_status`, `state_subscriptions` and `rerequest_statistics`.
-LAYOUT = 5
+#: Layout 6 added `ingresses`, and the ingress to partitions of `egress_ledger`.
+LAYOUT = 6
 
 _TOKEN = re.compile(r"\s*('(?:[^'\\]|\\.)*'|\w+|[^\s\w])", re.DOTALL)
 #: Types of SQL without parameters, and their names in Spark's JSON.

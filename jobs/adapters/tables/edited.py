@@ -20,12 +20,16 @@ EDITED: Final = (
     "switches",
     "hosts",
     "links",
+    "ingresses",
     "virtual_trees",
     "state_filters",
 )
 #: Keys that are checked when a version is read. Other tables have checks of their own, or a second
 #: row of a key harms nothing (docs/reference/tables.md, Keys).
-KEYS: Final[Mapping[str, tuple[str, ...]]] = {"grants": ("id",)}
+KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "grants": ("id",),
+    "ingresses": ("place", "publisher"),
+}
 
 
 def check_columns(label: str, name: str, schema: Callable[[], str]) -> None:

@@ -33,6 +33,9 @@ from stackcast.udfs.switches.rollout import NetworkVersion, check_meaning
 #: Tables without which there is no network.
 _NEEDED = ("switches", "hosts", "links")
 _TREES = "virtual_trees"
+_INGRESSES = "ingresses"
+#: Tables whose rows must all be readable for a check of the network.
+_NETWORK = (*_NEEDED, _TREES, _INGRESSES)
 #: The tables and columns that the fields of an error name.
 _FIELDS = (
     ("tree", _TREES, "tree_id"),
@@ -155,7 +158,7 @@ class _Check:
                 self._add_at(path.stem, number, column, fault)
                 self._violated.add((path.stem, number, column))
             rows.append((number, row))
-            self.unread = self.unread or bool(errors and path.stem in (*_NEEDED, _TREES))
+            self.unread = self.unread or bool(errors and path.stem in _NETWORK)
 
     def check_network(self, labels: LabelFormat | None) -> None:
         """Check the network of rows that could all be read."""
@@ -191,6 +194,7 @@ class _Check:
         )
         self._try(lambda: check_programs(network, self._pipelines()))
         self._check_trees(network)
+        self._check_ingresses(network)
 
     def _pipelines(self) -> dict[str, str]:
         return {row["switch"]: row["pipeline"] for _, row in self._rows["switches"]}
@@ -262,6 +266,19 @@ class _Check:
         if not self.problems:
             # The refresher's own check, which comes after these.
             self._try(lambda: check_meaning(NetworkVersion(network, self.trees), ()))
+
+    def _check_ingresses(self, network: Network) -> None:
+        publishers = network.publishers()
+        earlier: set[tuple[str | None, str | None]] = set()
+        for number, row in self._rows.get(_INGRESSES, ()):
+            place, publisher = row["place"], row["publisher"]
+            if publisher is not None and publisher not in publishers:
+                text = f"{publisher!r} is not a host with role publisher"
+                self._add_at(_INGRESSES, number, "publisher", text)
+            if (place, publisher) in earlier:
+                text = f"TABLE.DUPLICATE_KEY: two rows have place {place!r} and publisher "
+                self._add_at(_INGRESSES, number, "place", f"{text}{publisher!r}")
+            earlier.add((place, publisher))
 
     def _try(self, check: Callable[[], object]) -> None:
         """Add the error of a check of the whole network, at the row that its fields name."""

@@ -1,7 +1,7 @@
-"""Sinks for frames: a UDP tunnel, an interface, a pcap file; receive buffers; PEM files for TLS.
+"""Sinks for frames: UDP tunnel, interfaces, pcap files; receive buffers; PEM files for TLS.
 
-Called by streams, by the re-requests, by commands that send, and by all who connect with TLS; it
-calls `app` and `runtime`.
+Callers are streams, the re-request service, commands that send frames, and all clients that use
+TLS. The package imports only `app` and `runtime`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
@@ -20,18 +20,26 @@ from stackcast.jobs.adapters.wire.pcap import PcapSink
 from stackcast.jobs.adapters.wire.udp import UdpSink, parse_endpoint
 from stackcast.udfs.delivery.sink import Sink
 from stackcast.udfs.errors import SettingsError, SinkError
-from stackcast.udfs.network.publishers import listed, several
+from stackcast.udfs.network.ingresses import Ingresses
+from stackcast.udfs.network.publishers import several
 
-__all__ = ["Opener", "Sink", "SinkOptions", "open_sink", "sink_options"]
+__all__ = ["Opener", "Sink", "SinkOptions", "check_ingresses", "open_sink", "sink_options"]
+
+#: Settings that contain the transport of each kind of sink.
+_TRANSPORT_KEYS = {
+    "udp": "sink.udp.endpoint",
+    "af_packet": "sink.af_packet.interface",
+    "af_xdp": "sink.af_packet.interface",
+    "pcap": "sink.pcap.path",
+}
 
 
 def open_sink(options: SinkOptions) -> Sink:
-    """Returns the sink that ``options.kind`` names, ready to send. Raises SinkError.
+    """Return an open sink.
 
-    Its way out is that of the place of this process, if the options have one for it.
+    Raises:
+        SinkError: UNKNOWN_KIND, or an error of the sink.
     """
-    way = dict(options.places).get(_place())
-    options = options if way is None else _by(way, options)
     match options.kind:
         case "udp":
             return UdpSink(options)
@@ -48,153 +56,113 @@ def open_sink(options: SinkOptions) -> Sink:
     )
 
 
-def _place() -> str:
-    """Returns the place of this process."""
-    return os.environ.get("STACKCAST_PLACE") or socket.gethostname()
-
-
-def _by(way: str, options: SinkOptions) -> SinkOptions:
-    match options.kind:
-        case "udp":
-            return replace(options, endpoint=way)
-        case "af_packet" | "af_xdp":
-            return replace(options, interface=way)
-    return replace(options, path=way)
-
-
 @dataclass(frozen=True)
 class Opener:
-    """Opens the sinks of a stream: `stackcast.udfs.delivery.sink.Opener`. open: as `open_sink`."""
+    """Opens the sinks of a stream; see `stackcast.udfs.delivery.sink.Opener`.
+
+    Attributes:
+        options: options of the sink that the settings describe.
+        open: function that opens a sink.
+    """
 
     options: SinkOptions
     open: Callable[[SinkOptions], Sink] = open_sink
 
-    def ingress(self) -> str:
-        """Returns the host by whose link all enters that this process sends; empty without one."""
-        return dict(self.options.ingresses).get(_place(), "")
+    def place(self) -> str:
+        """Return the place of this process."""
+        return os.environ.get("STACKCAST_PLACE") or socket.gethostname()
 
-    def way(self, publisher: str, switch: str) -> SinkOptions:
-        """Returns the options of frames that enter by a publisher's link, out of this process: the
-        place's way for the publisher, the place's for all, the publisher's, that of the sink. What
-        enters by the link of an ingress elsewhere goes by its way there. Files of one sink hold the
-        frames of all. Raises SinkError NO_TRANSPORT."""
-        options, place = self.options, _place()
+    def way(self, ingresses: Ingresses, publisher: str, switch: str) -> SinkOptions:
+        """Return the options of the sink for frames that enter through a publisher's link.
+
+        All frames share the files of the sink ``pcap``, which has no transports.
+
+        Raises:
+            SinkError: NO_TRANSPORT.
+        """
+        options, place = self.options, self.place()
         if options.kind == "pcap":
             return options
-        at_places, own = dict(options.places), dict(options.publishers)
-        here, ingress = place, self.ingress()
-        if ingress and ingress != publisher:
-            here = next((p for p, host in options.ingresses if host == publisher), "")
-        way = at_places.get(f"{publisher}@{here}") or at_places.get(here) or own.get(publisher)
-        if way is None:
-            way = options.endpoint if options.kind == "udp" else options.interface
-            # The sink's own may be one's way alone.
-            whose = options.alone or publisher == ingress
-            if _for_each(way) == way and not whose:
+        transport = ingresses.transport(place, publisher)
+        if not transport:
+            transport = options.transport
+            exclusive = options.single or publisher == ingresses.shared_host(place)
+            if not transport or (not exclusive and not _varies(transport)):
                 raise SinkError(
                     "NO_TRANSPORT",
                     f"no tunnel or interface is configured for publisher {publisher!r} at "
-                    f"{switch!r}, and the tunnel of another publisher would lead to the wrong "
-                    "switch: set spark.stackcast.sink.publishers or "
-                    "spark.stackcast.sink.places, or use {publisher} or {switch} in the "
-                    "setting of the sink",
+                    f"{switch!r} and place {place!r}, and the tunnel of another publisher would "
+                    "lead to the wrong switch: add a row to table ingresses, or use {publisher} "
+                    f"or {{switch}} in {PREFIX}{_TRANSPORT_KEYS[options.kind]}",
                     publisher=publisher,
                 )
-        found = _by(_for_each(way, publisher, switch), options)
-        # It says all: nothing is left to choose where it is opened.
-        return replace(found, places=(), publishers=(), ingresses=())
+        return options.using(_filled_in(transport, publisher, switch))
 
     def __call__(self, way: SinkOptions | None = None) -> Sink:
-        """Returns the sink of a way, by default of the only one. Raises SinkError."""
+        """Return the sink for a way, by default the sink that the settings describe.
+
+        Raises:
+            SinkError: an error of the sink.
+        """
         return self.open(way or self.options)
 
 
-def _for_each(way: str, publisher: str = "", switch: str = "") -> str:
-    return way.replace("{publisher}", publisher).replace("{switch}", switch)
+def _filled_in(transport: str, publisher: str, switch: str) -> str:
+    return transport.replace("{publisher}", publisher).replace("{switch}", switch)
+
+
+def _varies(transport: str) -> bool:
+    """Return True if a transport contains a placeholder."""
+    return _filled_in(transport, "", "") != transport
 
 
 def sink_options(settings: Settings) -> SinkOptions:
-    """Returns the sink of the settings.
+    """Return the options of the sink that the settings describe.
 
-    Raises SettingsError BAD_VALUE where what it needs is missing, or does not go with the rest.
+    Raises:
+        SettingsError: BAD_VALUE if the endpoint is not valid.
     """
-    pairs = _pairs("sink.publishers", settings.sink_publishers)
-    places = _places(settings)
-    if pairs and not several(settings.publisher):
-        raise SettingsError(
-            "BAD_VALUE",
-            f"{PREFIX}sink.publishers is for several publishers, but {PREFIX}publisher names "
-            "only one: use the setting of the sink instead",
-        )
-    needed = {
-        "udp": ("sink.udp.endpoint", settings.udp_endpoint),
-        "af_packet": ("sink.af_packet.interface", settings.interface),
-        "af_xdp": ("sink.af_packet.interface", settings.interface),
-        "pcap": ("sink.pcap.path", settings.pcap_path),
-    }
-    key, value = needed[settings.sink]
-    named = {name for name, _ in pairs}
-    if not value and not (named and named >= set(listed(settings.publisher) or ("*",))):
-        raise SettingsError(
-            "BAD_VALUE", f"spark.stackcast.{key} is empty, but sink {settings.sink} requires it"
-        )
-    if settings.sink == "udp":
-        for used, endpoint in (
-            *([(key, value)] if value else []),
-            *(("sink.places", way) for _, way in places),
-            *(("sink.publishers", way) for _, way in pairs),
-        ):
-            try:
-                parse_endpoint(endpoint)
-            except SinkError as error:
-                why = f"spark.stackcast.{used}: {error.message}"
-                raise SettingsError("BAD_VALUE", why) from error
-    return SinkOptions(
+    options = SinkOptions(
         kind=cast(Kind, settings.sink),
         endpoint=settings.udp_endpoint,
         window=settings.udp_window,
         interface=settings.interface,
         path=settings.pcap_path,
-        places=places,
-        publishers=pairs,
-        ingresses=ingresses_of(settings),
-        alone=not several(settings.publisher),
+        single=not several(settings.publisher),
     )
+    if options.kind == "udp" and options.endpoint:
+        try:
+            parse_endpoint(options.endpoint)
+        except SinkError as error:
+            why = f"{PREFIX}{_TRANSPORT_KEYS['udp']}: {error.message}"
+            raise SettingsError("BAD_VALUE", why) from error
+    return options
 
 
-def ingresses_of(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Returns the pairs of place and host of ``sink.ingresses``; none where switches match, which
-    take the stream's frames from anywhere. Raises SettingsError BAD_VALUE."""
-    return () if settings.match == "network" else _pairs("sink.ingresses", settings.sink_ingresses)
+def check_ingresses(ingresses: Ingresses, options: SinkOptions) -> None:
+    """Check that the rows of table ``ingresses`` fit the sink and the publishers of a stream.
 
-
-def _places(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Returns the pairs of ``sink.places``. Raises SettingsError BAD_VALUE."""
-    found = _pairs("sink.places", settings.sink_places)
-    apart = several(settings.publisher) and settings.sink != "pcap"
-    entering = dict(ingresses_of(settings))
-    for name, way in found:
-        why = ""
-        if "@" in name and not apart:
-            why = "names a publisher, but the sink has one tunnel or interface per place"
-        elif apart and "@" not in name and name not in entering and _for_each(way) == way:
-            why = (
-                "is the same for several publishers: write one pair per publisher, such as "
-                "feed1@node1=eth1, or use {publisher} or {switch} in it"
+    Raises:
+        SettingsError: BAD_VALUE if there is no transport at all.
+        SinkError: BAD_ENDPOINT, or NO_TRANSPORT if several publishers would use one transport.
+    """
+    if not options.transport and not any(ingresses.transports.values()):
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{PREFIX}{_TRANSPORT_KEYS[options.kind]} is empty, but sink {options.kind} requires "
+            "it unless table ingresses contains transports",
+        )
+    if options.kind == "pcap":
+        return
+    for (place, publisher), transport in ingresses.transports.items():
+        row = f"table ingresses, place {place or None!r}, publisher {publisher or None!r}:"
+        if options.kind == "udp" and transport:
+            parse_endpoint(transport, row)
+        if publisher == "" and not options.single and transport and not _varies(transport):
+            raise SinkError(
+                "NO_TRANSPORT",
+                f"{row} all publishers would use transport {transport!r}, which leads to the "
+                "switch of one of them only: add one row per publisher, or use {publisher} or "
+                "{switch} in the transport",
+                publisher="",
             )
-        if why:
-            raise SettingsError("BAD_VALUE", f"{PREFIX}sink.places: {name}={way} {why}")
-    return found
-
-
-def _pairs(key: str, text: str) -> tuple[tuple[str, str], ...]:
-    """Returns the pairs of a setting. Raises SettingsError BAD_VALUE."""
-    pairs = []
-    for pair in filter(None, text.split(",")):
-        name, _, way = (part.strip() for part in pair.partition("="))
-        if not name or not way:
-            raise SettingsError(
-                "BAD_VALUE", f"spark.stackcast.{key}: {pair!r} must have the form node1=eth1"
-            )
-        pairs.append((name, way))
-    return tuple(pairs)

@@ -1,8 +1,8 @@
-"""Options that choose a sink."""
+"""Options of sinks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["udp", "af_packet", "af_xdp", "pcap"]
@@ -10,18 +10,16 @@ Kind = Literal["udp", "af_packet", "af_xdp", "pcap"]
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Choice of a sink; picklable, so that executors open sinks of their own.
+    """Choice of a sink. Picklable, so that executors can open sinks of their own.
 
-    kind: ``udp`` (tunnel), ``af_packet``, ``af_xdp`` (interface) or ``pcap`` (file).
-    endpoint: ``host:port`` or ``[IPv6]:port`` of the tunnel's far end.
-    window: frames that may be on their way without an answer; 0: no answers are expected.
-    interface: name of the interface.
-    path: of the file; see :mod:`stackcast.jobs.adapters.wire.pcap` for placeholders.
-    places: by place, pairs of its name and the endpoint, interface or path that it has instead.
-    publishers: the same by publisher, where a stream has several.
-    ingresses: by place, pairs of its name and the host by whose link all enters that is sent there.
-    alone: there is one publisher.
-    patience: seconds without any progress after which a sink gives up.
+    Attributes:
+        kind: ``udp`` (tunnel), ``af_packet``, ``af_xdp`` (interface) or ``pcap`` (file).
+        endpoint: ``host:port`` or ``[IPv6]:port`` of the remote end of the tunnel.
+        window: maximum number of unacknowledged frames; 0 if the remote end does not acknowledge.
+        interface: name of the network interface.
+        path: path of the file; see `stackcast.jobs.adapters.wire.pcap` for placeholders.
+        single: True if all frames belong to one publisher.
+        patience: seconds without any progress after which the sink fails.
     """
 
     kind: Kind
@@ -29,8 +27,24 @@ class SinkOptions:
     window: int = 0
     interface: str = ""
     path: str = ""
-    places: tuple[tuple[str, str], ...] = ()
-    publishers: tuple[tuple[str, str], ...] = ()
-    ingresses: tuple[tuple[str, str], ...] = ()
-    alone: bool = True
+    single: bool = True
     patience: float = 10.0
+
+    @property
+    def transport(self) -> str:
+        """Endpoint, interface or path, whichever the sink uses."""
+        match self.kind:
+            case "udp":
+                return self.endpoint
+            case "af_packet" | "af_xdp":
+                return self.interface
+        return self.path
+
+    def using(self, transport: str) -> SinkOptions:
+        """Return the options with another endpoint, interface or path."""
+        match self.kind:
+            case "udp":
+                return replace(self, endpoint=transport)
+            case "af_packet" | "af_xdp":
+                return replace(self, interface=transport)
+        return replace(self, path=transport)
