@@ -40,6 +40,7 @@ PARTITION = {
     "first_sequence": None,
     "last_sequence": None,
     "leader_epoch": 4,
+    "ingress": None,
 }
 
 

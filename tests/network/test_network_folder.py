@@ -174,6 +174,16 @@ def test_all_problems_are_listed_in_the_order_of_files_and_lines(tmp_path: Path)
     assert error.strip() == f"{len(lines)} problems"
 
 
+def test_ingresses_name_publishers_and_have_different_keys(tmp_path: Path):
+    row = {"place": "rack1", "publisher": "feed1", "transport": "far:1"}
+    rows = [row, row | {"publisher": "h1"}, {"transport": "far:1"}, row]
+    folder = tmp_path / "ingresses"
+    wrong, duplicate = problems(folder, {**ROWS, "ingresses": rows})
+    assert wrong.startswith("ingresses.jsonl, line 2: column 'publisher': 'h1' is not a host")
+    assert duplicate.startswith("ingresses.jsonl, line 4: column 'place': TABLE.DUPLICATE_KEY")
+    assert problems(folder, {**ROWS, "ingresses": rows[::2]}) == []
+
+
 def test_rows_that_cannot_be_read_are_all_named_before_the_network_is_checked(tmp_path: Path):
     write(tmp_path, ROWS)
     hosts = tmp_path / "hosts.jsonl"

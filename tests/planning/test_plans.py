@@ -10,6 +10,9 @@ import pytest
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.plans import Plans
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
+from stackcast.jobs.adapters.wire import sink_options
+from stackcast.udfs.errors import StackcastError
+from stackcast.udfs.network.ingresses import Ingresses
 from stackcast.udfs.network.rows import network_to_rows, tree_to_row
 from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.trees.broadcast import broadcast_trees
@@ -40,6 +43,7 @@ class Versions:
         first["advertisements"] = []
         grant = {"id": "g", "subscriber": "*", "format": "itch", "filter": "all"}
         first["grants"] = [grant]
+        first["ingresses"] = [{"place": "rack1", "publisher": "feed1", "transport": "far:1"}]
         self.held: dict[str, list[list[dict[str, Any]]]] = {
             name: [rows] for name, rows in first.items()
         }
@@ -78,6 +82,7 @@ EDITS = {
     "virtual_trees": {"strategy": "other"},
     "grants": {"filter": "price > 3"},
     "hosts": {"mac": 0x020000009999},
+    "ingresses": {"transport": "far:2"},
 }
 
 
@@ -125,3 +130,36 @@ def test_an_older_plan_is_what_it_was(tables: Versions, plans: Plans) -> None:
     tables.edit("subscriptions", {"enabled": False})
     assert len(plans.at(tables.newest).compilation.rules) == len(rules) - 1
     assert list(plans.at(first).compilation.rules) == rules
+
+
+def test_an_edit_of_ingresses_keeps_stacks_and_gives_workers_the_new_transports(
+    tables: Versions, plans: Plans
+) -> None:
+    before = plans.at(tables.newest).compilation
+    tables.edit("ingresses", {"transport": "far:2"})
+    after = plans.at(tables.newest).compilation
+    assert after.header_stacks is before.header_stacks
+    assert after.plan.ingresses.transport("rack1", "feed1") == "far:2"
+    assert before.plan.ingresses.transport("rack1", "feed1") == "far:1"
+
+
+def test_ingresses_that_do_not_fit_the_sink_or_the_network_are_refused(tables: Versions) -> None:
+    settings = Settings(publisher="feed1", udp_endpoint="far:1")
+    plans = Plans(settings, tables, sink=sink_options(settings))
+    plans.at(tables.newest)
+    for change, error in (
+        ({"transport": "far"}, "BAD_ENDPOINT.*'rack1'"),
+        ({"transport": "far:1", "publisher": "h1"}, "NO_PUBLISHER.*'h1' in table ingresses"),
+    ):
+        tables.edit("ingresses", change)
+        with pytest.raises(StackcastError, match=error):
+            plans.at(tables.newest)
+    tables.edit("ingresses", {"transport": "far:1", "publisher": None})
+    plans.at(tables.newest)
+
+
+def test_a_plan_for_one_ingress_does_not_read_the_table(tables: Versions) -> None:
+    """Replays use the ingress that the ledger names."""
+    plans = Plans(Settings(publisher="feed1"), tables, ingresses=Ingresses.at_host("feed1"))
+    plans.at(tables.newest)
+    assert "ingresses" not in tables.reads

@@ -107,23 +107,23 @@ def test_an_identity_is_read_as_it_was_written(identity):
     assert Identity.unpacked(identity.packed(), "f") == identity
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layout": 3}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layout": 4}', b"\xff"])
 def test_a_damaged_identity_names_its_file(content):
     with pytest.raises(StreamError, match="CHECKPOINT_UNREADABLE: the file"):
         Identity.unpacked(content, "the file")
 
 
 def test_the_checkpoint_of_a_newer_version_is_refused_and_the_error_says_what_to_do():
-    newer = HELD.packed().replace(b'"layout": 3', b'"layout": 4')
-    with pytest.raises(StreamError, match=r"the file: .* layout 4, .* up to 3: use") as refused:
+    newer = HELD.packed().replace(b'"layout": 4', b'"layout": 5')
+    with pytest.raises(StreamError, match=r"the file: .* layout 5, .* up to 4: use") as refused:
         Identity.unpacked(newer, "the file")
     assert refused.value.what == "NEWER_LAYOUT"
 
 
 def test_the_checkpoint_of_an_older_version_is_refused_and_the_error_says_what_to_do():
-    older = HELD.packed().replace(b'"layout": 3', b'"layout": 2')
+    older = HELD.packed().replace(b'"layout": 4', b'"layout": 3')
     with pytest.raises(
-        StreamError, match=r"the file: .* layout 2, .* requires layout 3: set"
+        StreamError, match=r"the file: .* layout 3, .* requires layout 4: set"
     ) as refused:
         Identity.unpacked(older, "the file")
     assert refused.value.what == "OLDER_LAYOUT"

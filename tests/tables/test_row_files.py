@@ -133,6 +133,9 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
 def test_columns_that_may_not_be_null_are_required(name: str) -> None:
     columns = definition(name).columns
     required = [field.name for field in columns if not field.nullable]
+    if not required:
+        assert parse_row(json.dumps({}), columns, PLACE) == dict.fromkeys(columns.names)
+        return
     with pytest.raises(TableError) as failure:
         parse_row(json.dumps({}), columns, PLACE)
     assert f"column {required[0]!r} is missing" in failure.value.message

@@ -160,12 +160,13 @@ def test_each_of_several_publishers_has_a_transport_at_each_place(monkeypatch):
             ("rack1", "feed3", default),
             ("rack2", "1", near),
             ("rack3", "feed2", named),
-            ("rack3", "feed3", default),
         ):
             monkeypatch.setenv("STACKCAST_PLACE", place)
             with closing(opener(opener.way(rows, publisher, "127.0.0.1"))) as sink:
                 sink.send(*buffer([publisher.encode() * 60]))
             assert far_end.wait_for(1) == [publisher.encode() * 60]
+        # The row for all other publishers at other places has no transport.
+        assert opener.way(rows, "feed3", "127.0.0.1").endpoint == default.endpoint
 
 
 @pytest.mark.parametrize(
