@@ -44,6 +44,7 @@ from stackcast.udfs.filters.subscriptions import Subscription, check
 from stackcast.udfs.messages.readers import Packets
 from stackcast.udfs.messages.reference import build_packet, read_message, read_packet
 from stackcast.udfs.messages.sequence import session_id
+from stackcast.udfs.network.ingresses import Ingresses
 from stackcast.udfs.network.topology import fabric
 from stackcast.udfs.replay.notifications import Notifications, collect, recompute
 from stackcast.udfs.stacks.dissect import dissect
@@ -143,7 +144,7 @@ class Ways:
     def __init__(self) -> None:
         self.sinks = {name: ListSink() for name in FEEDS}
 
-    def way(self, publisher: str, switch: str) -> str:
+    def way(self, ingresses: Ingresses, publisher: str, switch: str) -> str:
         return publisher
 
     def __call__(self, way: str) -> ListSink:
