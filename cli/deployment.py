@@ -16,7 +16,7 @@ from stackcast.jobs.adapters.app.properties_file import read_properties
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.embedded.options import DEFAULT
 from stackcast.lab.up.folder import read_state
-from stackcast.udfs.errors import LabError, TableError
+from stackcast.udfs.errors import LabError
 from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
@@ -134,14 +134,18 @@ def lab_state() -> dict[str, Any] | None:
 
 
 def local_rows(settings: Settings, table: str) -> list[dict[str, Any]] | None:
-    """Return the rows of a table in a folder of this machine; None if it is elsewhere."""
+    """Return the rows of a table in a folder of this machine; None if only Spark can read it.
+
+    Raises:
+        TableError: the table cannot be used.
+    """
     folder = Path(settings.tables.removeprefix("file:")) / table
     if "://" in settings.tables or not (folder / "_delta_log").is_dir():
         return None
     # It takes a third of a second to import.
-    from stackcast.jobs.adapters.tables.folder_tables import FolderTables  # noqa: PLC0415
+    from stackcast.jobs.adapters.tables.folder_tables import FolderTables, NeedsSparkError  # noqa: PLC0415
 
     try:
         return FolderTables(str(folder.parent)).rows(table)
-    except TableError:
+    except NeedsSparkError:
         return None

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from command_line import stackcast
-from deltalake import write_deltalake
 
 from stackcast.cli import deployment as deployment_module
 from stackcast.cli.attributes.event_lines import EventReader
@@ -17,6 +16,7 @@ from stackcast.cli.deployment import read_deployment
 from stackcast.cli.receive.outlets import LineOutlet
 from stackcast.cli.receive.receiving import _service
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.tables.folder_tables import FolderTables
 from stackcast.lab.traffic.packets import write_records
 from stackcast.udfs.messages.attributes.events import Widths
 from stackcast.udfs.messages.attributes.reference import write_event
@@ -79,8 +79,10 @@ def test_format_encoding_and_widths_are_those_of_the_file(tmp_path: Path, attrib
 def table_of_attributes(folder: Path) -> Path:
     """Write a table of attributes as a deployment has it."""
     number = pa.decimal128(38, 18)
-    write_deltalake(
-        folder / "tables" / "attributes",
+    tables = FolderTables(str(folder / "tables"))
+    tables.create("attributes")
+    tables.append(
+        "attributes",
         pa.table(
             {
                 "id": pa.array([1, 0], pa.int32()),
