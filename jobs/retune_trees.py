@@ -36,7 +36,7 @@ if __name__ == "__main__":
 from stackcast.jobs.adapters.app import application, session
 from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
-from stackcast.jobs.adapters.app.lifecycle import Lifecycle, StopAsked
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.metrics_server import serve
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.retune import report
@@ -51,6 +51,7 @@ from stackcast.jobs.adapters.tables.writers import Fence
 from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.retuning.comparison import UNITS
 from stackcast.udfs.retuning.steps import TreeStep, Wanted
+from stackcast.udfs.stop_request import StopAsked
 
 log = logging.getLogger("stackcast.retune_trees")
 

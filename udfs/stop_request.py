@@ -1,8 +1,8 @@
 """A request to stop that a signal handler may make.
 
-A handler runs in the middle of whatever the main thread does, even of another handler.
-`threading.Event.set` takes a lock that is not re-entrant: the second of two signals close to each
-other, or one that finds the main thread inside `Event.wait`, would wait for ever for itself.
+A handler interrupts the main thread at any point, even in another handler. `threading.Event.set`
+takes a lock that is not reentrant: the second of two signals in quick succession, or a signal that
+interrupts `Event.wait`, would wait forever for itself.
 """
 
 from __future__ import annotations
@@ -10,31 +10,39 @@ from __future__ import annotations
 from queue import Empty, SimpleQueue
 
 
+class StopAsked(Exception):  # noqa: N818 - not an error
+    """Ends work after a stop was requested. It is not an error."""
+
+
 class StopRequest:
-    """Not set at first; once set, it stays so. As `threading.Event`, but safe in handlers."""
+    """A flag like `threading.Event` that signal handlers may set. Once set, it stays set."""
 
     def __init__(self) -> None:
         self._set = False
-        # Wakes those who wait, one after the other. Its `put` is re-entrant by contract.
+        # Wakes waiting threads, one after the other. Its `put` is reentrant by contract.
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
-        """Asks to stop, from any thread, and from signal handlers."""
+        """Request to stop. All threads and signal handlers may call this."""
         self._set = True
         self._wake.put(None)
 
     def is_set(self) -> bool:
-        """Returns True if anyone asked; never waits."""
+        """Return True if a stop was requested, without waiting."""
         return self._set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until someone asks, or ``timeout`` seconds; returns True if someone did.
+        """Wait for a request, and return True if a stop was requested.
 
-        Raises ValueError if ``timeout`` is negative.
+        Args:
+            timeout: maximum wait in seconds; None means no limit.
+
+        Raises:
+            ValueError: ``timeout`` is negative.
         """
         try:
             self._wake.get(timeout=timeout)
         except Empty:
             return self._set
-        self._wake.put(None)  # for all others who wait
+        self._wake.put(None)  # for the next waiting thread
         return True

@@ -27,7 +27,8 @@ from pyspark.sql.streaming import StreamingQuery
 from benchmarks.pipeline import join, stream
 from benchmarks.pipeline.program import Look, Order, Program, own_output, sending
 from stackcast.jobs.adapters.app import session
-from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.running_stream import RunningStream
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.stream import micro_batches
 from stackcast.jobs.adapters.stream.slices import Slices

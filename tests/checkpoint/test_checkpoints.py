@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from pcap_deployment import Deployment, records
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from waiting import until
 
 from stackcast import schemas
@@ -25,6 +25,7 @@ from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.stream.checks import before_start
 from stackcast.jobs.adapters.stream.failures import after_failure, checkpoint_not_written
 from stackcast.jobs.adapters.stream.foreach_batch import MicroBatches
+from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.traffic.publisher import ensure_topic
@@ -65,10 +66,10 @@ class Running:
         self.gate = threading.Event()
         process = MicroBatches.process
 
-        def waiting(batches: MicroBatches, records: DataFrame, batch_id: int) -> None:
+        def waiting(batches: MicroBatches, read: Callable[[], Records], batch_id: int) -> None:
             if batch_id:
                 self.gate.wait(600)
-            process(batches, records, batch_id)
+            process(batches, read, batch_id)
 
         patch.setattr(MicroBatches, "process", waiting)
         self._lifecycle = Lifecycle()

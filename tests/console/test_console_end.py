@@ -57,7 +57,7 @@ def test_a_requested_end_leaves_no_traceback() -> None:
             sys.executable,
             "-c",
             "import logging; from stackcast.jobs.adapters.app.logs import set_up; set_up()\n"
-            "from stackcast.jobs.adapters.app.lifecycle import StopAsked\n"
+            "from stackcast.udfs.stop_request import StopAsked\n"
             "for end in KeyboardInterrupt, StopAsked:\n"
             "    try: raise end\n"
             "    except end: logging.exception('while sending a command')\n"

@@ -69,15 +69,21 @@ class OtherSpark:
 
 
 def test_without_limits_in_spark_the_error_names_the_setting_to_change():
-    other: Any = OtherSpark()
+    spark: Any = OtherSpark()
     with pytest.raises(StreamError, match=r"LIMIT_UNSUPPORTED: .*maxBytesPerTrigger to 0"):
-        RunningQuery(other, "id").limit_next(7)
+        RunningQuery(spark, "id", bypassed=True).limit_next(7)
 
 
 def test_without_counters_in_spark_the_log_has_one_warning(caplog):
-    other: Any = OtherSpark()
-    query = RunningQuery(other, "id")
+    spark: Any = OtherSpark()
+    query = RunningQuery(spark, "id", bypassed=True)
     query.count(3)
     query.count(4)
     (message,) = caplog.messages
     assert "do not contain numbers of rows" in message
+
+
+def test_records_that_spark_counts_are_not_added_again(caplog):
+    spark: Any = OtherSpark()
+    RunningQuery(spark, "id", bypassed=False).count(3)
+    assert not caplog.messages

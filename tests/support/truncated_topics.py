@@ -11,7 +11,8 @@ from pcap_deployment import NETWORK, PUBLISHER, Deployment, receipts, records
 from pyspark.sql import SparkSession
 from quick_broker import QuickBroker
 
-from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle
+from stackcast.jobs.adapters.app.running_stream import RunningStream
 from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder, BatchResult
 from stackcast.jobs.adapters.stream.failures import after_failure
 from stackcast.jobs.adapters.stream.micro_batches import Consent

@@ -22,7 +22,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
@@ -30,9 +30,10 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from stackcast.jobs.adapters.app.error_lines import own_error
+from stackcast.jobs.adapters.app.running_stream import RunningStream
 from stackcast.jobs.adapters.app.session import runs_in_driver
 from stackcast.udfs.errors import StackcastError, StreamError
-from stackcast.udfs.stop_request import StopRequest
+from stackcast.udfs.stop_request import StopAsked, StopRequest
 
 log = logging.getLogger(__name__)
 
@@ -46,20 +47,6 @@ STOP_SECONDS = 5.0
 JVM_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Spark's status message while it plans a batch. Nothing of that batch has been sent.
 _PLANNING = "Getting offsets"
-
-
-class RunningStream(Protocol):
-    """A stream that runs: Spark's ``StreamingQuery``, or a class with the same methods."""
-
-    @property
-    def isActive(self) -> bool: ...  # noqa: N802 - Spark's names
-    @property
-    def status(self) -> Any: ...
-    @property
-    def lastProgress(self) -> Any: ...  # noqa: N802
-    def awaitTermination(self, timeout: Any = None) -> Any: ...  # noqa: N802
-    def exception(self) -> BaseException | None: ...
-    def stop(self) -> None: ...
 
 
 class Lifecycle:
@@ -277,10 +264,6 @@ def _clear(error: BaseException) -> StreamError:
 def stream_failed(reason: str) -> StreamError:
     """Returns the error of a stream that has ended by itself."""
     return StreamError("FAILED", f"the stream has ended: {reason}")
-
-
-class StopAsked(Exception):  # noqa: N818 - not an error
-    """Ends a query between two batches; not an error."""
 
 
 class _JvmHandler:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackcast.udfs.errors import printable
+from stackcast.udfs.stop_request import StopAsked
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -73,7 +74,7 @@ def _is_stop(record: logging.LogRecord) -> bool:
     """Whether a record has the traceback of a requested stop, or of an error that it has caused."""
     error = record.exc_info[1] if record.exc_info else None
     while error is not None:
-        if type(error).__name__ in ("KeyboardInterrupt", "StopAsked"):
+        if isinstance(error, KeyboardInterrupt | StopAsked):
             return True
         error = error.__context__
     return False

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from stackcast.jobs.adapters.app.lifecycle import StopAsked
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.retune.clients import clients_by_tables
 from stackcast.jobs.adapters.retune.deployment import Deployment, all_up, read_deployment
@@ -26,7 +25,7 @@ from stackcast.udfs.retuning.encodings import EncodingCosts, encoding_costs, lea
 from stackcast.udfs.retuning.mixture import ChosenTrees, choose
 from stackcast.udfs.retuning.steps import Wanted, rules, under_way
 from stackcast.udfs.stacks.forwarding import network_tables
-from stackcast.udfs.stop_request import StopRequest
+from stackcast.udfs.stop_request import StopAsked, StopRequest
 from stackcast.udfs.switches.capacity import tree_budgets
 from stackcast.udfs.trees.publications import Statistics, by_entry
 from stackcast.udfs.trees.strategies.strategy import Edges, Situation, numbered

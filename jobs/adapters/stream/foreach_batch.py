@@ -1,29 +1,35 @@
-"""Micro-batches: the function that Spark calls for each batch of a StreamingQuery."""
+"""Micro-batches: the function that is called for each batch of a ``StreamingQuery``."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-
-from pyspark.sql import DataFrame
+from typing import Protocol
 
 from stackcast.jobs.adapters.app.error_lines import one_line
-from stackcast.jobs.adapters.app.lifecycle import StopAsked
 from stackcast.jobs.adapters.app.logs import named
 from stackcast.jobs.adapters.checkpoint.pins import Pin
 from stackcast.jobs.adapters.checkpoint.progress import Position, Progress
-from stackcast.jobs.adapters.kafka.record_source import RecordSource
 from stackcast.jobs.adapters.stream.admission import Admission
 from stackcast.jobs.adapters.stream.batch_recorder import Start
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
 from stackcast.jobs.adapters.stream.plan_keeper import LivePlan
-from stackcast.jobs.adapters.stream.running_query import RunningQuery
-from stackcast.jobs.adapters.stream.spark_input import records_of
+from stackcast.udfs.stop_request import StopAsked
 
 log = logging.getLogger(__name__)
+
+
+class BatchQuery(Protocol):
+    """The query to which a batch in progress belongs."""
+
+    def count(self, records: int) -> None:
+        """Add records to the progress report of the batch."""
+
+    def limit_next(self, records: int) -> None:
+        """Set the maximum number of records of the next batch."""
 
 
 class MicroBatches:
@@ -32,7 +38,6 @@ class MicroBatches:
     Args:
         delivery: delivery of the stream.
         progress: progress of the checkpoint.
-        source: source from which tasks fetch records; None if Spark's connector reads them.
         new_attributes: registers names without an id.
         admission: limits the next batch.
         read_position: returns the position of the checkpoint.
@@ -44,26 +49,24 @@ class MicroBatches:
         self,
         delivery: BatchDelivery,
         progress: Progress,
-        source: RecordSource | None,
         new_attributes: NewAttributes,
         admission: Admission,
         read_position: Callable[[], Position | None],
-        running_query: Callable[[], RunningQuery],
+        running_query: Callable[[], BatchQuery],
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._delivery = delivery
         self._progress = progress
-        self._source = source
         self._new_attributes = new_attributes
         self._admission = admission
         self._read_position = read_position
         self._open_query = running_query
-        self._query: RunningQuery | None = None
+        self._query: BatchQuery | None = None
         self._interrupted = interrupted
         self._is_first = True
         self._planner = delivery.engine.worker("offsets")
 
-    def process(self, batch: DataFrame, batch_id: int) -> None:
+    def process(self, read: Callable[[], Records], batch_id: int) -> None:
         """Deliver one micro-batch.
 
         If rules keep state and Spark has split a partition, this is found only when the tasks
@@ -73,13 +76,13 @@ class MicroBatches:
         there, only options of the source, and `Topics.stream` sets none of these.
 
         Args:
-            batch: columns partition, offset and value, and timestamp if it is needed.
+            read: returns the records of the batch.
             batch_id: number of the batch.
         """
         plans = self._delivery.plans
         try:
             with self._delivery.metrics.batch(batch_id), plans.exclusive:
-                self._process(batch, batch_id)
+                self._process(read, batch_id)
         except Exception as error:
             if self._interrupted():
                 raise StopAsked from None
@@ -103,16 +106,17 @@ class MicroBatches:
         """Return after background work has ended."""
         self._planner.close()
 
-    def _process(self, batch: DataFrame, batch_id: int) -> None:
+    def _process(self, read: Callable[[], Records], batch_id: int) -> None:
         delivery, stage = self._delivery, self._delivery.metrics.stage
         start = Start.now(delivery.engine.clock)
         with stage("room"):
             delivery.recorder.wait_for_capacity()
         if self._is_first:
             delivery.leaders.restore()
-        # Spark has not made its plan durable yet. It must be before the first frame is sent.
+        # Spark has not made the end of the batch durable yet, but it must be durable before the
+        # first frame is sent.
         planned = self._planner.submit(self._finish_plan, batch_id)
-        records = records_of(batch, delivery.engine, self._source)
+        records = read()
         pin = self._pin(batch_id, records, planned)
         records.planned(pin.epochs)
         plan = delivery.plans.with_known_stacks()
@@ -172,7 +176,7 @@ class MicroBatches:
         return pin
 
     def _update_query(self, records: int, size: int) -> None:
-        """Report the size of a batch to Spark, which bounds the next one.
+        """Report the size of a batch to its query, and limit the next batch by it.
 
         Args:
             records: number of records.
@@ -180,7 +184,6 @@ class MicroBatches:
         """
         if self._query is None:
             self._query = self._open_query()
-        if self._source is not None:
-            self._query.count(records)
+        self._query.count(records)
         if self._admission.seen(records, size):
             self._query.limit_next(self._admission.records)

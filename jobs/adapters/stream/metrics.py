@@ -21,6 +21,7 @@ from stackcast.jobs.adapters.stream.health import BatchTime, StreamStatus
 from stackcast.jobs.adapters.stream.report import BatchReport
 from stackcast.udfs.delivery.plan import Compilation
 from stackcast.udfs.messages.readers import REASONS
+from stackcast.udfs.stop_request import StopAsked
 
 _ETHERNET_BYTES = 14
 _CODE = re.compile(r"\b([A-Z][A-Z0-9]+\.[A-Z][A-Z0-9_]+)\b")
@@ -223,7 +224,7 @@ class StreamMetrics:
 
     def failed(self, error: BaseException) -> None:
         """Count a batch that ended in an error, unless a requested stop was the cause."""
-        if type(error).__name__ == "StopAsked":
+        if isinstance(error, StopAsked):
             return
         code, match = getattr(error, "code", None), _CODE.search(str(error))
         if not isinstance(code, str):

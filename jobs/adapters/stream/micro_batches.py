@@ -13,7 +13,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from stackcast.jobs.adapters.app import session
-from stackcast.jobs.adapters.app.lifecycle import Lifecycle, RunningStream, stop_query
+from stackcast.jobs.adapters.app.lifecycle import Lifecycle, stop_query
+from stackcast.jobs.adapters.app.running_stream import RunningStream
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
 from stackcast.jobs.adapters.checkpoint.progress import Progress, position
@@ -33,6 +34,7 @@ from stackcast.jobs.adapters.stream.last_batch import LastBatch
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
 from stackcast.jobs.adapters.stream.recovery import Recovery, interrupted_slice
 from stackcast.jobs.adapters.stream.running_query import RunningQuery
+from stackcast.jobs.adapters.stream.spark_input import records_of
 from stackcast.jobs.adapters.stream.spark_listeners import reports_to_spark
 from stackcast.jobs.adapters.stream.spark_watch import watch_stream
 from stackcast.jobs.adapters.stream.truncation import OPTION
@@ -279,16 +281,16 @@ def _start_micro_batches(
     limits = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
     admission = Admission(*limits, topics.usual_record())
     batches = MicroBatches(
-        *(delivery, progress, source, NewAttributes(settings, systems.tables), admission),
+        *(delivery, progress, NewAttributes(settings, systems.tables), admission),
         read_position,
-        lambda: RunningQuery(spark, progress.identify()),
+        lambda: RunningQuery(spark, progress.identify(), source is not None),
         lambda: lifecycle.interrupted,
     )
     delivery.before_close(batches.close)
 
     def process(records: DataFrame, batch_id: int) -> None:
         lifecycle.boundary()
-        batches.process(records, batch_id)
+        batches.process(partial(records_of, records, systems.engine, source), batch_id)
 
     timestamps = needs_arrival(specification_of(settings, systems.tables))
     query: RunningStream = (

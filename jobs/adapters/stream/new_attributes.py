@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from functools import partial
 
 from stackcast.jobs.adapters.app.error_lines import one_line
-from stackcast.jobs.adapters.app.error_texts import SQL_ERRORS
 from stackcast.jobs.adapters.app.settings import PREFIX, Settings
 from stackcast.jobs.adapters.planning.specifications import registry_of
 from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.tables.attribute_registry import register
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.udfs.delivery.deliver import without_summaries
-from stackcast.udfs.errors import StackcastError
 from stackcast.udfs.messages.attributes.json_events import JsonReader
 from stackcast.udfs.messages.attributes.registry import FORMAT, Attribute, Registry
 from stackcast.udfs.messages.attributes.steps import USUAL_STEPS, Steps
@@ -67,7 +65,8 @@ class NewAttributes:
             if attributes:
                 # If another stream was faster, the names have the ids that it has registered.
                 registry = register(self._tables, attributes, REGISTRANT, self._widths)
-        except (StackcastError, *SQL_ERRORS) as error:
+        except Exception as error:
+            # The engine and the tables have errors of their own.
             log.error(
                 "batch %d: new attributes could not be registered: %s", batch_id, one_line(error)
             )

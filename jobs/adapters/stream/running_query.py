@@ -16,18 +16,19 @@ log = logging.getLogger(__name__)
 
 
 class RunningQuery:
-    """Informs Spark about a batch in progress whose records only the tasks have read.
+    """Informs Spark about a batch in progress; see `foreach_batch.BatchQuery`.
 
     Args:
         spark: session that runs the query.
         query: id of the query.
+        bypassed: whether tasks fetch the records, so that Spark's source does not count them.
     """
 
-    def __init__(self, spark: SparkSession, query: str) -> None:
+    def __init__(self, spark: SparkSession, query: str, bypassed: bool) -> None:
         jvm: Any = spark._jvm
         self._read_limit = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
         self._query = spark._jsparkSession.streams().get(query)
-        self._counts = True
+        self._counts = bypassed
 
     def limit_next(self, records: int) -> None:
         """Set the maximum records of the next batch. A partition with records gets at least one.
@@ -49,7 +50,7 @@ class RunningQuery:
             ) from error
 
     def count(self, records: int) -> None:
-        """Add records that bypassed Spark's source to the progress report of this batch."""
+        """Add records that Spark's source has not counted to the progress report of this batch."""
         if not self._counts:
             return
         try:

@@ -18,8 +18,8 @@ from urllib.parse import urlparse
 
 from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.health import Health
-from stackcast.jobs.adapters.app.lifecycle import RunningStream
 from stackcast.jobs.adapters.app.metrics_server import serve
+from stackcast.jobs.adapters.app.running_stream import RunningStream
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Poll, Threads
 from stackcast.jobs.adapters.stream.health import Observation, health_of
