@@ -1,125 +1,121 @@
-"""Each batch has exactly one row in the ledger in the end, whatever is cut off and wherever."""
+"""Each batch has one row in the ledger, regardless of where a process was killed."""
 
 from __future__ import annotations
 
 import datetime as dt
-import threading
-import time
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from virtual_time import VirtualTime
 
-from stackcast.jobs.adapters.checkpoint.journal import Journal
-from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, Rows, merged
+from stackcast.jobs.adapters.checkpoint.journal import PATIENCE, RETRY, Journal
+from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, Rows, merge_rows
 from stackcast.jobs.adapters.tables.tables import LEDGER
 from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit
 
+WRITER = "stackcast-q"
+
 
 class Killed(BaseException):
-    """The process ends here: no handler of errors sees it."""
+    """The process ends here. No handler of errors sees it."""
 
 
 class Disk:
-    """What outlives a process: report files, and tables with Delta's transaction numbers.
+    """Everything that survives a process: report files, and tables with transaction numbers.
 
-    `left` counts down at each write; at 0 it is the last one, before or after it happened.
+    Attributes:
+        kill_at: number of writes until the process is killed; 0 or less: it is not.
+        is_written: whether the last write before a kill or a failure reaches the disk.
+        failures: number of writes that fail from now on.
     """
 
     def __init__(self) -> None:
         self.files: dict[int, bytes] = {}
         self.tables: dict[str, list[int]] = {name: [] for name in TABLES}
-        self.contents: list[tuple[int, int]] = []
-        self.numbers: dict[tuple[str, str], int] = {}
+        self.packets: list[tuple[int, int]] = []
+        self.transactions: dict[tuple[str, str], int] = {}
         self.commits = Counter[str]()
-        self.left = 0
-        self.after = False
-        self.failing = 0
+        self.kill_at = 0
+        self.is_written = False
+        self.failures = 0
 
-    def write(self, act):
-        self.left -= 1
-        if self.left == 0 and not self.after:
+    def write(self, action: Callable[[], Any]) -> None:
+        self.kill_at -= 1
+        if self.kill_at == 0 and not self.is_written:
             raise Killed
-        if self.failing:
-            self.failing -= 1
-            if self.after:
-                act()  # it went in, and nobody was told
+        if self.failures:
+            self.failures -= 1
+            if self.is_written:
+                action()
             raise OSError(28, "No space left on device")
-        act()
-        if self.left == 0:
+        action()
+        if self.kill_at == 0:
             raise Killed
 
 
 class Process:
-    """Files and tables as a journal has them, on a disk."""
+    """The files and tables of a journal, on a disk."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
 
-    def left(self):
+    def pending(self) -> list[Report]:
         return [Report.unpacked(self.disk.files[b], str(b)) for b in sorted(self.disk.files)]
 
-    def put(self, report):
+    def put(self, report: Report) -> None:
         self.disk.write(lambda: self.disk.files.update({report.batch_id: report.packed()}))
 
-    def remove(self, batch_id):
+    def remove(self, batch_id: int) -> None:
         self.disk.write(lambda: self.disk.files.pop(batch_id, None))
 
-    def last_transaction(self, name, writer):
-        return self.disk.numbers.get((name, writer))
+    def last_transaction(self, name: str, writer: str) -> int | None:
+        return self.disk.transactions.get((name, writer))
 
-    def append(self, name, rows, transaction):
+    def append(self, name: str, rows: pa.Table, transaction: tuple[str, int]) -> None:
         writer, number = transaction
         batches = rows.column("batch_id").to_pylist()
 
-        def act():
-            # As Delta does: a number counts once.
-            if number > self.disk.numbers.get((name, writer), -1):
-                self.disk.numbers[name, writer] = number
+        def commit() -> None:
+            # Delta ignores a transaction number that it has.
+            if number > self.disk.transactions.get((name, writer), -1):
+                self.disk.transactions[name, writer] = number
                 self.disk.tables[name] += batches
                 self.disk.commits[name] += 1
                 if name == LEDGER:
-                    self.disk.contents += zip(
-                        batches, rows.column("packets").to_pylist(), strict=True
-                    )
+                    packets = rows.column("packets").to_pylist()
+                    self.disk.packets += zip(batches, packets, strict=True)
 
-        self.disk.write(act)
+        self.disk.write(commit)
 
 
-def report(batch_id: int, content: int = 0, writer: str = "stackcast-q", rows: int = 1) -> Report:
+def report(batch_id: int, packets: int = 0, writer: str = WRITER, rows: int = 1) -> Report:
     same = {"batch_id": batch_id}
-    return Report(
-        writer,
-        batch_id,
-        {
-            name: Rows(rows, same, {}) if name != LEDGER else Rows(1, same, {"packets": [content]})
-            for name in TABLES
-        },
-    )
+    tables = {name: Rows(rows, same, {}) for name in TABLES}
+    tables[LEDGER] = Rows(1, same, {"packets": [packets]})
+    return Report(writer, batch_id, tables)
 
 
-def journal(process: Process, **others) -> Journal:
-    values = {"interval": 0.0, "retry": 0.0, "most": 1000, **others}
-    return Journal(process, process, **values)
-
-
-def flushed(made: Journal) -> None:
-    """What the thread does once, here and now, so that a kill ends this test's process."""
-    while made._waiting and not made._flush():
-        pass
+def journal(
+    process: Process, time: VirtualTime | None = None, interval: float = 0.0, **options: Any
+) -> Journal:
+    """Return a journal on a virtual clock, which writes nothing before its thread waits."""
+    return Journal(process, process, interval, threads=time or VirtualTime(), **options)
 
 
 STEPS = st.lists(
     st.tuples(
-        st.integers(0, 3),  # batches that run before a group is written
-        st.integers(0, 14),  # the write that the process dies at; 0: none
-        st.booleans(),  # whether that write happened
-        st.integers(0, 2),  # writes that fail and are told so
+        st.integers(0, 3),
+        st.integers(0, 14),
+        st.booleans(),
+        st.integers(0, 2),
     ),
     max_size=8,
 )
@@ -127,72 +123,75 @@ STEPS = st.lists(
 
 @examples(300)
 @given(STEPS, st.lists(st.integers(0, 2), max_size=3))
-def test_every_batch_is_in_every_table_once_wherever_a_process_was_killed(steps, earlier):
+def test_every_batch_is_in_every_table_once_wherever_a_process_was_killed(
+    steps: list[tuple[int, int, bool, int]], earlier: list[int]
+) -> None:
+    """Processes run one after the other.
+
+    Args:
+        steps: per process, the number of its batches, the write at which it is killed (0: none),
+            whether that write reaches the disk, and the number of commits that fail.
+        earlier: per process before them, the last table that it has written for batch 0.
+    """
     disk = Disk()
     batch = 0
-    # The version before ours committed batch by batch, table by table, with the same numbers.
-    for tables in earlier:
-        for name in TABLES[: tables + 1]:
-            Process(disk).append(
-                name, pa.table({"batch_id": [0], "packets": [0]}), ("stackcast-q", 0)
-            )
-    for batches, kill, after, failing in [*steps, (1, 0, False, 0)]:
-        disk.left, disk.after, disk.failing = kill, after, 0
-        process = Process(disk)
+    for last_table in earlier:
+        for name in TABLES[: last_table + 1]:
+            rows = pa.table({"batch_id": [0], "packets": [0]})
+            Process(disk).append(name, rows, (WRITER, 0))
+    for batches, kill_at, is_written, failures in [*steps, (1, 0, False, 0)]:
+        disk.kill_at, disk.is_written, disk.failures = kill_at, is_written, 0
         try:
-            made = journal(process)
-            made.recover()
+            stream = journal(Process(disk))
+            stream.recover()
             for _ in range(batches):
-                made._start = lambda: None
-                made.put(report(batch, batch))
-                # Spark commits it now; killed before, the same batch runs again.
+                stream.put(report(batch, batch))
+                # Spark commits the batch now. If the process is killed before, it runs again.
                 batch += 1
-            disk.failing = failing
-            flushed(made)
+            disk.failures = failures
+            stream.close()
         except Killed:
             continue
-    disk.left = disk.failing = 0
-    last = journal(Process(disk))
-    last.recover()
+    disk.kill_at = disk.failures = 0
+    journal(Process(disk)).recover()
     for name in TABLES:
         assert disk.tables[name] == list(range(batch))
     assert not disk.files
-    assert all(content == number for number, content in disk.contents)
+    assert all(packets == number for number, packets in disk.packets)
 
 
-def test_what_waits_is_one_commit_a_table():
+def test_waiting_batches_are_one_commit_per_table() -> None:
     disk = Disk()
     for number in range(20):
         Process(disk).put(report(number))
     journal(Process(disk)).recover()
     assert disk.commits == dict.fromkeys(TABLES, 1)
-    assert disk.numbers == {(name, "stackcast-q"): 19 for name in TABLES}
+    assert disk.transactions == {(name, WRITER): 19 for name in TABLES}
 
 
-def test_a_batch_is_on_record_from_its_report_on_and_after_its_process_too():
+def test_a_batch_is_recorded_from_its_report_on_also_for_later_processes() -> None:
     disk = Disk()
-    made = journal(Process(disk))
-    made._start = lambda: None
-    made.put(report(3))
-    assert made.recorded("stackcast-q", 3)
-    assert not made.recorded("stackcast-q", 4) and not made.recorded("another", 3)
-    flushed(made)
+    stream = journal(Process(disk))
+    stream.put(report(3))
+    assert disk.files and stream.recorded(WRITER, 3)
+    assert not stream.recorded(WRITER, 4) and not stream.recorded("another", 3)
+    stream.close()
     assert not disk.files
-    for again in (made, journal(Process(disk))):
-        assert again.recorded("stackcast-q", 3)
-        assert not again.recorded("stackcast-q", 4) and not again.recorded("another", 3)
+    for later in (stream, journal(Process(disk))):
+        assert later.recorded(WRITER, 3)
+        assert not later.recorded(WRITER, 4) and not later.recorded("another", 3)
 
 
-def test_batches_of_two_checkpoints_are_numbered_apart():
+def test_batches_of_two_checkpoints_have_separate_numbers() -> None:
     disk = Disk()
-    disk.numbers = {(name, "stackcast-old"): 7 for name in TABLES}
+    disk.transactions = {(name, "stackcast-old"): 7 for name in TABLES}
     Process(disk).put(report(3, writer="stackcast-old"))
     Process(disk).put(report(4, writer="stackcast-new"))
     journal(Process(disk)).recover()
     assert disk.tables[LEDGER] == [4]
 
 
-def test_a_batch_without_frames_is_in_the_ledger_and_in_no_statistics():
+def test_a_batch_without_frames_is_in_the_ledger_but_not_in_statistics() -> None:
     disk = Disk()
     Process(disk).put(report(0, rows=0))
     journal(Process(disk)).recover()
@@ -200,71 +199,80 @@ def test_a_batch_without_frames_is_in_the_ledger_and_in_no_statistics():
     assert not disk.files
 
 
-def test_a_batch_that_runs_again_while_its_report_still_waits_counts_once():
+def test_a_batch_that_runs_again_while_its_report_waits_counts_once() -> None:
     disk = Disk()
     Process(disk).put(report(5))
-    made = journal(Process(disk))
-    made._start = lambda: None
-    disk.failing = 1
-    made.recover()
-    made.put(report(5))
-    made.put(report(6))
-    flushed(made)
+    stream = journal(Process(disk))
+    disk.failures = 1
+    stream.recover()
+    stream.put(report(5))
+    stream.put(report(6))
+    stream.close()
     assert disk.tables == {name: [5, 6] for name in TABLES}
 
 
-def test_the_end_writes_all_and_a_failing_table_is_tried_again():
-    disk = Disk()
-    made = journal(Process(disk), interval=3600.0)
-    for number in range(3):
-        made.put(report(number))
-    deadline = time.monotonic() + 600
-    while disk.tables[LEDGER] != [0] and time.monotonic() < deadline:
-        # The first is written at once; the others may wait for an hour, or for the end.
-        if disk.tables[LEDGER]:
-            break
-        time.sleep(0.01)
-    disk.failing = 2
-    made.close()
-    assert disk.tables == {name: [0, 1, 2] for name in TABLES}
+def test_groups_are_written_at_most_once_per_interval_and_the_rest_at_the_end() -> None:
+    disk, time = Disk(), VirtualTime()
+    stream = journal(Process(disk), time, interval=3600.0)
+    stream.put(report(0))
+    time.sleep(1.0)
+    assert disk.tables[LEDGER] == [0]
+    for number in (1, 2):
+        stream.put(report(number))
+        time.sleep(1.0)
+    assert disk.tables[LEDGER] == [0]
+    time.sleep(3600.0)
+    assert disk.tables[LEDGER] == [0, 1, 2] and disk.commits[LEDGER] == 2
+    stream.put(report(3))
+    disk.failures = 2
+    stream.close()
+    assert disk.tables == {name: [0, 1, 2, 3] for name in TABLES}
     assert not disk.files
 
 
-def test_what_cannot_be_written_at_the_end_stays_for_the_next_start():
+def test_a_failed_write_is_repeated_after_a_pause() -> None:
+    disk, time = Disk(), VirtualTime()
+    stream = journal(Process(disk), time)
+    stream.put(report(0))
+    disk.failures = 2
+    time.sleep(1.9 * RETRY)
+    assert not disk.tables[LEDGER]
+    time.sleep(RETRY)
+    assert disk.tables[LEDGER] == [0]
+
+
+def test_reports_that_cannot_be_written_at_the_end_remain_for_the_next_start() -> None:
     disk = Disk()
-    disk.failing = 1 << 30
-
-    class Full(Process):
-        def put(self, report):
-            self.disk.files[report.batch_id] = report.packed()
-
-    made = journal(Full(disk))
-    made.put(report(0))
-    made.close()
+    stream = journal(Process(disk))
+    stream.put(report(0))
+    disk.failures = 1 << 30
+    stream.close()
     assert list(disk.files) == [0] and not disk.tables[LEDGER]
-    disk.failing = 0
+    disk.failures = 0
     journal(Process(disk)).recover()
     assert disk.tables[LEDGER] == [0] and not disk.files
 
 
-def test_the_stream_waits_before_too_much_has_piled_up_and_then_ends_with_the_reason():
-    disk = Disk()
-    told = []
-    made = Journal(Process(disk), Process(disk), 0.0, lambda n, _: told.append(n), 3, 0.2, 3600.0)
-    made._failure = "No space left on device"
-    made._start = lambda: None
+def test_the_stream_waits_for_capacity_and_ends_with_the_reason_if_nothing_is_written() -> None:
+    disk, time, backlog = Disk(), VirtualTime(), list[int]()
+    stream = journal(
+        Process(disk), time, on_backlog=lambda waiting, _: backlog.append(waiting), capacity=3
+    )
     for number in range(3):
-        made.wait_for_capacity()
-        made.put(report(number))
-    assert told == [1, 2, 3]
+        stream.wait_for_capacity()
+        stream.put(report(number))
+    assert backlog == [1, 2, 3]
+    disk.failures = 1 << 30
     with pytest.raises(StreamError, match=r"LEDGER_BEHIND: 3 batches .* No space left on device"):
-        made.wait_for_capacity()
-    waiting = threading.Thread(target=made.wait_for_capacity)
-    waiting.start()
-    made._flush()
-    waiting.join(600)
-    assert not waiting.is_alive()
-    assert disk.tables[LEDGER] == [0, 1, 2] and told[-1] == 0
+        stream.wait_for_capacity()
+    assert time.monotonic() == PATIENCE
+    waiting = time.start("stream", stream.wait_for_capacity)
+    time.sleep(RETRY)
+    assert not waiting.done()
+    disk.failures = 0
+    waiting.result()
+    assert time.monotonic() < PATIENCE + 3 * RETRY
+    assert disk.tables[LEDGER] == [0, 1, 2] and backlog[-1] == 0
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
@@ -276,21 +284,26 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
     st.one_of(st.none(), st.dictionaries(NAMES, NAMES, max_size=3)),
     st.datetimes(timezones=st.just(dt.UTC)),
 )
-def test_a_report_is_the_same_when_it_comes_back_from_its_file(receivers, versions, other, now):
-    same = {"versions": versions, "settings": other, "recorded_at": now, "seconds": 1.5}
+def test_a_report_is_the_same_after_it_was_in_a_file(
+    receivers: list[list[str]],
+    versions: dict[str, int],
+    settings: dict[str, str] | None,
+    time: dt.datetime,
+) -> None:
+    same = {"versions": versions, "settings": settings, "recorded_at": time, "seconds": 1.5}
     columns = {"receivers": receivers, "frames": [1 << 40] * len(receivers)}
-    made = Report("w", 3, {LEDGER: Rows(len(receivers), same, columns)})
-    read = Report.unpacked(made.packed(), "3.json")
-    table, again = merged([made], LEDGER), merged([read], LEDGER)
+    written = Report("w", 3, {LEDGER: Rows(len(receivers), same, columns)})
+    read = Report.unpacked(written.packed(), "3.json")
+    expected, table = merge_rows([written], LEDGER), merge_rows([read], LEDGER)
     if not receivers:
-        assert table is None and again is None
+        assert expected is None and table is None
         return
-    assert again.equals(table)
-    rows = again.to_pylist(maps_as_pydicts="strict")
-    assert rows == [same | {"receivers": r, "frames": 1 << 40} for r in receivers]
+    assert table is not None and table.equals(expected)
+    rows = table.to_pylist(maps_as_pydicts="strict")
+    assert rows == [same | {"receivers": names, "frames": 1 << 40} for names in receivers]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"tables": {"x": {}}}'])
-def test_a_damaged_report_is_named(content):
+def test_the_error_of_a_damaged_report_names_its_file(content: bytes) -> None:
     with pytest.raises(StreamError, match=r"REPORT_UNREADABLE: here/7\.json"):
         Report.unpacked(content, "here/7.json")

@@ -122,7 +122,7 @@ def test_each_batch_counts_once_though_killed_at_every_table(tables: Tables) -> 
     every = list(range(number + 1))
     assert batches(tables, LEDGER) == every
     assert batches(tables, DELIVERIES) == batches(tables, PUBLICATIONS) == sorted(every * 2)
-    assert files.left() == []
+    assert files.pending() == []
     assert tables.last_transaction(LEDGER, WRITER) == number
     assert tables.last_transaction(LEDGER, "somebody else") is None
 

@@ -1,9 +1,9 @@
-"""Identity of a checkpoint: the topic, format and tables that it is for, on record in the
-checkpoint itself.
+"""Identity of a checkpoint: the topic, format and tables to which it belongs.
 
-Offsets, pinned versions and state cells mean nothing for another topic, format or set of tables,
-and a stream that went on with them would lose or repeat events without a word. So the first start
-writes ``<checkpoint>/stackcast-identity.json``, and each further one compares.
+Offsets, pinned versions and state cells are not valid for another topic, format or set of tables: a
+stream that continued with them would silently lose or repeat events. So the first start writes
+``<checkpoint>/stackcast-identity.json``, and every later start compares it with its settings. If
+the first start crashes before the file is written, the next one writes it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from stackcast.udfs.messages.sequence import Topic
 from stackcast.udfs.network.publishers import PARTITION
 
 NAME = "stackcast-identity.json"
-#: The form of all files of the checkpoint; one that changes it counts up.
+#: Layout of all files of the checkpoint. Increase it when one of them changes.
 LAYOUT = 4
 
-#: Tables whose versions batches are pinned to, and the one that says which batches there were.
+#: Tables to whose versions batches are pinned, and the ledger of all batches.
 TABLES = (
     "subscriptions",
     "subscription_seniority",
@@ -45,8 +45,18 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Identity:
-    """cluster and topic_id are Kafka's, empty where a broker tells none; tables: Delta's ids.
-    generation: see `stackcast.udfs.messages.sequence.Topic`."""
+    """What a checkpoint belongs to.
+
+    Attributes:
+        topic: name of the topic.
+        cluster: id of the Kafka cluster; empty if brokers do not report it.
+        topic_id: id of the topic; empty if brokers do not report it.
+        generation: generation of the topic; see `stackcast.udfs.messages.sequence.Topic`.
+        format: format of the messages.
+        specification: digest of the specification of the format.
+        publisher: publisher of the topic, and the rule by which several publishers differ.
+        tables: by name, the id that Delta has given a table.
+    """
 
     topic: str
     cluster: str
@@ -58,10 +68,10 @@ class Identity:
     tables: dict[str, str]
 
     @classmethod
-    def now(
+    def current(
         cls, settings: Settings, tables: Tables, ids: tuple[str, str], generation: int = 0
     ) -> Identity:
-        """Returns the identity of a checkpoint that is begun now.
+        """Return the identity that a new checkpoint would have.
 
         Args:
             settings: settings of the stream.
@@ -87,18 +97,24 @@ class Identity:
 
     @property
     def read_topic(self) -> Topic:
-        """The topic that the checkpoint is for."""
+        """The topic of the checkpoint."""
         return Topic(self.topic, self.topic_id, self.generation)
 
     def packed(self) -> bytes:
+        """Return the content of a file, as JSON."""
         text = json.dumps({"layout": LAYOUT, **dataclasses.asdict(self)}, indent=1, sort_keys=True)
         return f"{text}\n".encode()
 
     @classmethod
     def unpacked(cls, content: bytes, name: str) -> Identity:
-        """Reads what `packed` wrote; ``name`` is that of the file.
+        """Return the identity in the content of a file.
 
-        Raises StreamError CHECKPOINT_UNREADABLE, OLDER_LAYOUT, NEWER_LAYOUT.
+        Args:
+            content: result of `packed`.
+            name: path of the file, for errors.
+
+        Raises:
+            StreamError: CHECKPOINT_UNREADABLE, OLDER_LAYOUT, NEWER_LAYOUT.
         """
         try:
             values: dict[str, Any] = json.loads(content)
@@ -125,53 +141,58 @@ class Identity:
                 "tables belong to this checkpoint",
             ) from error
 
-    def check(self, now: Identity, onward: str) -> None:
-        """Refuse where it is for something else than ``now``; ``onward``: how to begin anew there.
+    def check(self, current: Identity, remedy: str) -> None:
+        """Raise an error if the checkpoint belongs to something other than the settings.
 
-        Raises StreamError OTHER_TOPIC, OTHER_CLUSTER, TOPIC_RECREATED, OTHER_FORMAT,
-        OTHER_SPECIFICATION, OTHER_PUBLISHER, OTHER_TABLES.
+        Args:
+            current: identity of the settings.
+            remedy: how to continue with the settings in a new checkpoint, for errors.
+
+        Raises:
+            StreamError: OTHER_TOPIC, OTHER_CLUSTER, TOPIC_RECREATED, OTHER_FORMAT,
+                OTHER_SPECIFICATION, OTHER_PUBLISHER, OTHER_TABLES.
         """
         from_start = f"set {PREFIX}checkpoint to a new folder to read the topic from its beginning"
-        if self.topic != now.topic:
-            raise other_topic(self.topic, now.topic)
-        if self.cluster != now.cluster and self.cluster and now.cluster:
+        if self.topic != current.topic:
+            raise other_topic(self.topic, current.topic)
+        if self.cluster != current.cluster and self.cluster and current.cluster:
             raise StreamError(
                 "OTHER_CLUSTER",
                 f"the checkpoint is for topic {self.topic} of Kafka cluster {self.cluster}, but "
-                f"{PREFIX}kafka.bootstrap.servers points to cluster {now.cluster}, where the "
+                f"{PREFIX}kafka.bootstrap.servers points to cluster {current.cluster}, where the "
                 f"same offsets are other records: correct the setting, or {from_start}",
             )
-        if self.topic_id != now.topic_id and self.topic_id and now.topic_id:
+        if self.topic_id != current.topic_id and self.topic_id and current.topic_id:
             raise StreamError(
                 "TOPIC_RECREATED",
                 f"topic {self.topic} was deleted and created again after the checkpoint was "
-                f"created (topic id {self.topic_id} then, {now.topic_id} now), so the same "
+                f"created (topic id {self.topic_id} then, {current.topic_id} now), so the same "
                 f"offsets are other records: {from_start}. The stream then sends in new "
                 "sessions, so hosts do not confuse old and new events",
             )
-        if self.format != now.format:
+        if self.format != current.format:
             raise StreamError(
                 "OTHER_FORMAT",
                 f"the checkpoint is for format {self.format}, but {PREFIX}format is "
-                f"{now.format}: correct the setting, or give the other format its own topic, "
+                f"{current.format}: correct the setting, or give the other format its own topic, "
                 "tables and checkpoint",
             )
-        if self.specification != now.specification:
+        if self.specification != current.specification:
             raise StreamError(
                 "OTHER_SPECIFICATION",
                 f"messages/{self.format}.spec has changed since the checkpoint was created, so a "
                 "repeated batch would send other bytes, and state cells may refer to other "
-                f"fields: restore the specification, or {onward}",
+                f"fields: restore the specification, or {remedy}",
             )
-        if self.publisher != now.publisher:
+        if self.publisher != current.publisher:
             raise StreamError(
                 "OTHER_PUBLISHER",
                 f"the checkpoint is for publisher {self.publisher}, but {PREFIX}publisher "
-                f"together with {PREFIX}publisher.by is {now.publisher}: correct the setting, or "
-                f"{onward}",
+                f"together with {PREFIX}publisher.by is {current.publisher}: correct the setting, "
+                f"or {remedy}",
             )
-        if anew := [name for name in now.tables if self.tables.get(name) != now.tables[name]]:
-            raise other_tables(f"created again: {', '.join(anew)}", onward)
+        if tables := [n for n, table in current.tables.items() if self.tables.get(n) != table]:
+            raise other_tables(f"created again: {', '.join(tables)}", remedy)
 
 
 def _publisher(settings: Settings) -> str:
@@ -181,8 +202,10 @@ def _publisher(settings: Settings) -> str:
 
 
 def specification_digest(settings: Settings) -> str:
-    """Returns a digest of the format's specification, whatever its comments and blanks; of
-    attributes, which are in a table with versions, it is empty."""
+    """Return a digest of the specification of the format, without comments and white space.
+
+    It is empty for the format of attributes, whose definitions are a table with versions.
+    """
     if settings.format == ATTRIBUTES:
         return ""
     text = schemas.read_text(f"messages/{settings.format}.spec")
@@ -190,44 +213,56 @@ def specification_digest(settings: Settings) -> str:
     return hashlib.sha256(words.encode()).hexdigest()
 
 
-def other_topic(then: str, now: str) -> StreamError:
+def other_topic(recorded: str, configured: str) -> StreamError:
+    """Return the error of a checkpoint that belongs to another topic."""
     return StreamError(
         "OTHER_TOPIC",
-        f"the checkpoint is for topic {then}, but {PREFIX}topic is {now}: correct the setting, "
-        f"or set {PREFIX}checkpoint to a separate folder for each topic",
+        f"the checkpoint is for topic {recorded}, but {PREFIX}topic is {configured}: correct the "
+        f"setting, or set {PREFIX}checkpoint to a separate folder for each topic",
     )
 
 
-def other_tables(what: str, onward: str) -> StreamError:
+def other_tables(difference: str, remedy: str) -> StreamError:
+    """Return the error of a checkpoint that belongs to other tables.
+
+    Args:
+        difference: what differs.
+        remedy: how to continue with these tables in a new checkpoint.
+    """
     return StreamError(
         "OTHER_TABLES",
-        f"{PREFIX}tables leads to other tables ({what}), so the versions to which batches are "
-        f"pinned contain other rows: correct the setting, or {onward}",
+        f"{PREFIX}tables leads to other tables ({difference}), so the versions to which batches "
+        f"are pinned contain other rows: correct the setting, or {remedy}",
     )
 
 
 class IdentityFile:
-    """``stackcast-identity.json`` of a checkpoint, on any file system that Hadoop knows."""
+    """The file ``stackcast-identity.json`` of a checkpoint."""
 
     def __init__(self, checkpoint: Folder) -> None:
         self._folder = checkpoint
 
     def read(self) -> Identity | None:
-        """None where there is none. Raises StreamError CHECKPOINT_UNREADABLE, NEWER_LAYOUT."""
+        """Return the identity in the file; None if it does not exist.
+
+        Raises:
+            StreamError: CHECKPOINT_UNREADABLE, OLDER_LAYOUT, NEWER_LAYOUT.
+        """
         content = self._folder.read(NAME)
         return None if content is None else Identity.unpacked(content, self._folder.path(NAME))
 
     def write(self, identity: Identity) -> None:
-        """Write the file, in place of one that is there. Raises OSError.
+        """Write the file, or replace it with the identity of a new generation.
 
-        After a crash it is whole or missing, and the next start writes a missing one.
+        Raises:
+            OSError: the file could not be written.
         """
         self._folder.replace(NAME, identity.packed())
 
 
 QUOTA = "filters.quota"
-#: The settings that shape the bytes of notifications, without their prefix: with these, the
-#: versions of a batch and its offsets, its frames can be computed again.
+#: Settings that shape the bytes of notifications, without their prefix. The frames of a batch can
+#: be computed again from these settings, the versions of the tables, and the offsets.
 SHAPING = (
     "publisher",
     "publisher.by",
@@ -250,13 +285,17 @@ SPECIFICATION = "specification"
 
 
 def shaping(settings: Settings) -> dict[str, str]:
-    """Returns the settings that shape bytes, as pins and ledger keep them: their values as text,
-    and a digest of the format as ``specification``."""
-    named = {f.metadata["key"]: f.name for f in fields(Settings) if f.metadata}
-    found = {key: str(getattr(settings, named[key])) for key in SHAPING}
-    return found | {SPECIFICATION: specification_digest(settings)}
+    """Return the settings that shape bytes, as pins and ledger contain them.
+
+    Returns:
+        By key of `SHAPING`, the value as text, and a digest of the specification as
+        ``specification``.
+    """
+    names = {f.metadata["key"]: f.name for f in fields(Settings) if f.metadata}
+    values = {key: str(getattr(settings, names[key])) for key in SHAPING}
+    return values | {SPECIFICATION: specification_digest(settings)}
 
 
-def changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """Returns, of those that differ, the value that each had."""
-    return {key: value for key, value in before.items() if now.get(key, value) != value}
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """Return the previous values of the settings that differ."""
+    return {key: value for key, value in before.items() if after.get(key, value) != value}

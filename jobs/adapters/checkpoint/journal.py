@@ -1,17 +1,22 @@
-"""Ledger and statistics, written beside the stream: many batches in one commit a table.
+"""Writes ledger and statistics in the background, in groups of batches.
 
-A batch counts as done when its report is a file in the checkpoint. One thread takes all reports
-that wait, appends their rows, and removes the files of those whose rows are in every table; what a
-crash leaves, the next start writes. Delta's transaction numbers are those of the last batch of a
-commit, and rows of batches up to the number that a table has are left out, so each counts once
-whatever was cut off.
+A batch is complete once its report is a file of the checkpoint. The journal appends the rows of all
+waiting reports to the tables, one commit per table, and then removes the files:
+
+    put          report file ──┐
+    put          report file ──┤
+    background                 └── rows to DELIVERIES, PUBLICATIONS, LEDGER ── remove the files
+
+A crash may interrupt each of these steps. The next start finds the files that are left, and writes
+them again. Each commit contains the number of its last batch as the transaction number of Delta,
+and rows of batches up to the number that a table has are omitted. So each batch counts once in each
+table, no matter where a process was killed.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -20,31 +25,33 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from stackcast.jobs.adapters.app.error_lines import one_line
-from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, merged
+from stackcast.jobs.adapters.checkpoint.reports import TABLES, Report, merge_rows
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS, Poll, Threads
 from stackcast.jobs.adapters.tables.tables import LEDGER
 from stackcast.udfs.errors import StreamError
 
 log = logging.getLogger(__name__)
 
-#: Batches that may wait to be written; then the stream waits.
-MOST = 64
-#: How long it waits without one being written until it gives up, seconds.
+#: Maximum number of batches that wait to be written. The stream pauses at this number.
+CAPACITY = 64
+#: Seconds for which the stream pauses, without a batch being written, before it ends.
 PATIENCE = 120.0
+#: Seconds between two attempts.
 RETRY = 5.0
-#: Tries at the end of a stream; the files stay for the next start.
-LAST_TRIES = 3
+#: Failed attempts in a row after which `Journal.close` leaves the files to the next start.
+LAST_ATTEMPTS = 3
 
 
-class Files(Protocol):
-    """Keeps reports safe, as `stackcast.jobs.adapters.checkpoint.reports.Reports` keeps them."""
+class ReportFiles(Protocol):
+    """Durable files of reports; see `stackcast.jobs.adapters.checkpoint.reports.Reports`."""
 
-    def left(self) -> list[Report]: ...
+    def pending(self) -> list[Report]: ...
     def put(self, report: Report) -> None: ...
     def remove(self, batch_id: int) -> None: ...
 
 
 class Target(Protocol):
-    """Takes rows, as `stackcast.jobs.adapters.tables.tables.Tables` takes them."""
+    """Tables to which rows are appended; see `stackcast.jobs.adapters.tables.tables.Tables`."""
 
     def append(self, name: str, rows: pa.Table, transaction: tuple[str, int]) -> None: ...
     def last_transaction(self, name: str, writer: str) -> int | None: ...
@@ -55,151 +62,165 @@ class _Waiting(NamedTuple):
     since: float
 
 
-class Journal:
-    """Takes a report a batch, and writes them in groups, at most every ``interval`` seconds.
+def _ignore_backlog(waiting: int, age: float) -> None:
+    pass
 
-    tell: is told how many batches wait, and since when the first does, in seconds. `recover`,
-    `wait_for_capacity` and `put` are for the stream's thread; call `close` at the end.
+
+class Journal:
+    """Takes one report per batch, and writes the reports to the tables in groups.
+
+    The thread of the stream calls `recover`, `wait_for_capacity` and `put`.
+
+    Args:
+        files: files of reports.
+        target: tables to which rows are appended.
+        interval: minimum seconds between two groups.
+        on_backlog: called with the number of waiting batches, and the age of the first in seconds.
+        capacity: number of waiting batches at which `wait_for_capacity` waits.
+        patience: seconds for which it waits without a batch being written.
+        retry: seconds between two attempts.
+        threads: threads of the driver.
     """
 
     def __init__(
         self,
-        files: Files,
+        files: ReportFiles,
         target: Target,
         interval: float,
-        tell: Callable[[int, float], None] = lambda waiting, oldest: None,
-        most: int = MOST,
+        on_backlog: Callable[[int, float], None] = _ignore_backlog,
+        capacity: int = CAPACITY,
         patience: float = PATIENCE,
         retry: float = RETRY,
+        threads: Threads = SYSTEM_THREADS,
     ) -> None:
         self._files = files
         self._target = target
         self._interval = interval
-        self._tell = tell
-        self._most = most
+        self._on_backlog = on_backlog
+        self._capacity = capacity
         self._patience = patience
         self._retry = retry
+        self._threads = threads
+        self._clock = threads.clock
+        self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        self._changed = threading.Condition()
-        self._closing = False
-        self._thread: threading.Thread | None = None
-        self._known: dict[tuple[str, str], int] = {}
-        self._failure = ""
+        #: Set when a group has been written.
+        self._written = self._clock.event()
+        self._poll: Poll | None = None
+        #: Time of the next attempt, failed attempts in a row, and the error of the last one.
+        self._due, self._failures, self._failure = self._clock.monotonic(), 0, ""
+        #: By table and writer, the last batch in the table.
+        self._last_batches: dict[tuple[str, str], int] = {}
 
     def recover(self) -> None:
         """Write the reports that an earlier run has left.
 
-        Where this fails they wait as others do. Raises StreamError REPORT_UNREADABLE.
+        If that fails, they wait to be written in the background.
+
+        Raises:
+            StreamError: REPORT_UNREADABLE.
         """
-        left = self._files.left()
-        if not left:
+        reports = self._files.pending()
+        if not reports:
             return
-        now = time.monotonic()
-        self._waiting.extend(_Waiting(report, now) for report in left)
-        numbers = [report.batch_id for report in left]
+        now = self._clock.monotonic()
+        self._waiting.extend(_Waiting(report, now) for report in reports)
         log.info(
-            "writing batches %s to ledger and statistics, where they were still missing", numbers
+            "writing batches %s to ledger and statistics, where they were still missing",
+            [report.batch_id for report in reports],
         )
         if not self._flush():
             self._start()
 
     def recorded(self, writer: str, batch_id: int) -> bool:
-        """Tells whether the report of a writer's batch is durable, in its file or in the ledger."""
-        with self._changed:
-            reports = [each.report for each in self._waiting]
-        known = any((each.writer, each.batch_id) == (writer, batch_id) for each in reports)
-        return known or self._last(LEDGER, writer) >= batch_id
+        """Return True if the report of a batch is durable, as a file or in the ledger."""
+        with self._lock:
+            reports = [waiting.report for waiting in self._waiting]
+        is_waiting = any((r.writer, r.batch_id) == (writer, batch_id) for r in reports)
+        return is_waiting or self._last_batch(LEDGER, writer) >= batch_id
 
     def wait_for_capacity(self) -> None:
-        """Returns when another batch may run: when not too many wait to be written.
+        """Return when another batch may start, because not too many wait to be written.
 
-        Raises StreamError LEDGER_BEHIND where none was written for long: before anything of the
-        batch leaves.
+        Raises:
+            StreamError: LEDGER_BEHIND, if no batch was written for a long time. Nothing of the next
+                batch has been sent then.
         """
-        with self._changed:
-            while len(self._waiting) >= self._most:
-                before = len(self._waiting)
-                log.warning(
-                    "%d batches are not in the ledger yet: no new batch starts until they are "
-                    "written",
-                    before,
+        while True:
+            self._written.clear()
+            count = len(self._waiting)
+            if count < self._capacity:
+                return
+            log.warning(
+                "%d batches are not in the ledger yet: no new batch starts until they are written",
+                count,
+            )
+            if not self._written.wait(self._patience):
+                raise StreamError(
+                    "LEDGER_BEHIND",
+                    f"{count} batches are not in ledger and statistics yet, and none was written "
+                    f"for {self._patience:g} s: {self._failure or 'the tables are too slow'}. "
+                    "Their rows are safe in the checkpoint: fix what prevents writing to the "
+                    "tables, and start the stream again",
                 )
-                self._changed.wait_for(lambda: len(self._waiting) < self._most, self._patience)
-                if len(self._waiting) >= before:
-                    raise StreamError(
-                        "LEDGER_BEHIND",
-                        f"{before} batches are not in ledger and statistics yet, and none was "
-                        f"written for {self._patience:g} s: "
-                        f"{self._failure or 'the tables are too slow'}. Their rows are safe in "
-                        "the checkpoint: fix what prevents writing to the tables, and start the "
-                        "stream again",
-                    )
 
     def put(self, report: Report) -> None:
-        """Make a report durable; its rows are in the tables some time after.
+        """Make a report durable, and write its rows to the tables later.
 
-        Raises StreamError REPORT_NOT_WRITTEN.
+        Raises:
+            StreamError: REPORT_NOT_WRITTEN.
         """
         self._files.put(report)
-        with self._changed:
-            self._waiting.append(_Waiting(report, time.monotonic()))
-            self._changed.notify_all()
-        self._told()
+        with self._lock:
+            self._waiting.append(_Waiting(report, self._clock.monotonic()))
+        self._report_backlog()
         self._start()
 
     def close(self) -> None:
-        """Write all that waits. What cannot be written stays in the checkpoint."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        """Write everything that waits. What cannot be written stays in the checkpoint."""
+        if self._poll is None:
+            return
+        self._poll.close()
+        # On a thread of its own, so that Ctrl-C interrupts the wait and not a commit.
+        self._threads.start("journal", self._flush_all).result()
 
     def _start(self) -> None:
-        if self._thread is None:
-            # Not a thread that a program which fails would wait for: the files are there.
-            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-            self._thread.start()
+        if self._poll is None:
+            self._poll = self._threads.poll("journal", self._flush_if_due)
+        else:
+            self._poll.wake()
 
-    def _run(self) -> None:
-        due, failed = time.monotonic(), 0
-        if self._failure:
-            due += self._retry
-        while self._wait_until(due):
-            if self._flush():
-                due, failed = time.monotonic() + self._interval, 0
-                continue
-            due, failed = time.monotonic() + self._retry, failed + 1
-            if self._closing:
-                if failed >= LAST_TRIES:
-                    log.error(
-                        "%d batches are not in ledger and statistics; the next start of the "
-                        "stream writes them from the checkpoint",
-                        len(self._waiting),
-                    )
-                    return
-                time.sleep(min(self._retry, 1.0))
+    def _flush_if_due(self) -> float | None:
+        """Write a group if it is due. Return the seconds until the next one is, or None."""
+        remaining = self._due - self._clock.monotonic()
+        if self._waiting and remaining <= 0:
+            self._flush()
+            remaining = self._due - self._clock.monotonic()
+        return max(remaining, 0.0) if self._waiting else None
 
-    def _wait_until(self, due: float) -> bool:
-        """True when there is something to be written now, False when there never will be."""
-        with self._changed:
-            while not self._closing:
-                left = due - time.monotonic()
-                if self._waiting and left <= 0:
-                    return True
-                self._changed.wait(left if self._waiting else None)
-            return bool(self._waiting)
+    def _flush_all(self) -> None:
+        while self._waiting and not self._flush():
+            if self._failures >= LAST_ATTEMPTS:
+                log.error(
+                    "%d batches are not in ledger and statistics; the next start of the stream "
+                    "writes them from the checkpoint",
+                    len(self._waiting),
+                )
+                return
+            self._clock.sleep(min(self._retry, 1.0))
 
     def _flush(self) -> bool:
-        """Write all that waits now; False where it could not be."""
-        with self._changed:
-            group = [each.report for each in self._waiting]
+        """Write all reports that wait. Return False if that failed."""
+        with self._lock:
+            group = [waiting.report for waiting in self._waiting]
         try:
-            for some in _runs(group):
-                self._write(some)
-        except Exception as error:  # whatever it is, the thread must go on
-            self._known.clear()  # a commit may have gone in all the same
-            self._failure = one_line(error)
+            for reports in _by_writer(group):
+                self._write(reports)
+        except Exception as error:  # the thread must survive any error, and try again
+            # A commit that failed may have succeeded in the table.
+            self._last_batches.clear()
+            self._failure, self._failures = one_line(error), self._failures + 1
+            self._due = self._clock.monotonic() + self._retry
             log.error(
                 "batches %d to %d could not be written to ledger and statistics and will be "
                 "retried: %s",
@@ -207,57 +228,62 @@ class Journal:
                 group[-1].batch_id,
                 self._failure,
             )
-            self._told()
+            self._report_backlog()
             return False
         if self._failure:
             log.info("writing to ledger and statistics works again")
-            self._failure = ""
-        self._forget(group)
+        self._failure, self._failures = "", 0
+        self._remove(group)
+        self._due = self._clock.monotonic() + self._interval
         return True
 
     def _write(self, reports: Sequence[Report]) -> None:
-        """Append the rows of one writer's batches, ascending, each that a table lacks."""
+        """Append the rows of batches of one writer, in ascending order, to each table without them.
+
+        Batches may be in some tables only, if a crash interrupted this method.
+        """
         writer = reports[0].writer
         for table in TABLES:
-            last = self._last(table, writer)
-            # One that was left and one of the same batch, which ran again, may both wait.
-            new = {each.batch_id: each for each in reports if each.batch_id > last}
-            rows = merged(list(new.values()), table)
+            last = self._last_batch(table, writer)
+            # A batch that ran again after a crash has two reports, of which the newer one counts.
+            new = {report.batch_id: report for report in reports if report.batch_id > last}
+            rows = merge_rows(list(new.values()), table)
             if rows is None:
                 continue
             self._target.append(table, rows, (writer, max(new)))
-            self._known[table, writer] = max(new)
+            self._last_batches[table, writer] = max(new)
 
-    def _last(self, table: str, writer: str) -> int:
-        if (table, writer) not in self._known:
+    def _last_batch(self, table: str, writer: str) -> int:
+        if (table, writer) not in self._last_batches:
             last = self._target.last_transaction(table, writer)
-            self._known[table, writer] = -1 if last is None else last
-        return self._known[table, writer]
+            self._last_batches[table, writer] = -1 if last is None else last
+        return self._last_batches[table, writer]
 
-    def _forget(self, group: Sequence[Report]) -> None:
+    def _remove(self, group: Sequence[Report]) -> None:
+        """Remove the files of reports whose rows are in all tables."""
         for report in group:
             try:
                 self._files.remove(report.batch_id)
-            except Exception as error:  # its rows are known to be there, at the next start too
+            except Exception as error:  # the next start finds the rows in the tables
                 log.warning(
                     "the report of batch %d could not be removed: %s",
                     report.batch_id,
                     one_line(error),
                 )
-        with self._changed:
+        with self._lock:
             for _ in group:
                 self._waiting.popleft()
-            self._changed.notify_all()
-        self._told()
+        self._written.set()
+        self._report_backlog()
 
-    def _told(self) -> None:
-        with self._changed:
+    def _report_backlog(self) -> None:
+        with self._lock:
             count = len(self._waiting)
-            since = self._waiting[0].since if count else 0.0
-        self._tell(count, time.monotonic() - since if count else 0.0)
+            oldest = self._waiting[0].since if count else 0.0
+        self._on_backlog(count, self._clock.monotonic() - oldest if count else 0.0)
 
 
-def _runs(reports: Sequence[Report]) -> Iterator[list[Report]]:
-    """Yields runs of reports of one writer each, in their order."""
-    for _, some in groupby(reports, key=lambda report: report.writer):
-        yield list(some)
+def _by_writer(reports: Sequence[Report]) -> Iterator[list[Report]]:
+    """Yield the reports in their order, grouped by consecutive reports of the same writer."""
+    for _, group in groupby(reports, key=lambda report: report.writer):
+        yield list(group)

@@ -17,34 +17,37 @@ from stackcast.udfs.messages.sequence import Topic
 def recorded_partitions(
     reports: Reports, tables: Tables, topic: Topic, batch_id: int
 ) -> list[dict[str, Any]]:
-    """Returns what a batch has read.
+    """Return the partitions that a batch has read.
 
     Args:
         reports: reports of the checkpoint.
         tables: tables with the ledger, for batches without a report.
         topic: topic that the batch has read, in any generation.
-        batch_id: number of the batch. A new checkpoint counts from 0 again; the
-            newest batch of this number counts.
+        batch_id: number of the batch. A new checkpoint counts from 0 again, so several batches may
+            have this number, of which the newest one counts.
 
     Returns:
-        The column ``partitions`` of the ledger; nothing if the batch is not on record.
+        The column ``partitions`` of the ledger; an empty list if the batch is not recorded.
 
     Raises:
         StreamError: REPORT_UNREADABLE.
     """
-    found = reports.partitions(batch_id)
-    if found is not None:
-        return found
+    partitions = reports.partitions(batch_id)
+    if partitions is not None:
+        return partitions
     rows = tables.rows(LEDGER, since={"batch_id": batch_id})
-    wanted = batch_id, topic.name, topic.id
-    mine = [row for row in rows if (row["batch_id"], row["topic"], row["topic_id"]) == wanted]
-    newest = max(mine, key=lambda row: row["started_at"], default=None)
+    key = batch_id, topic.name, topic.id
+    matches = [row for row in rows if (row["batch_id"], row["topic"], row["topic_id"]) == key]
+    newest = max(matches, key=lambda row: row["started_at"], default=None)
     return [] if newest is None else list(newest["partitions"])
 
 
 def recorded_epochs(pins: Pins, reports: Reports, tables: Tables, topic: Topic) -> dict[int, int]:
-    """Returns by partition the epoch of the last leader from which records were read, if it is on
-    record.
+    """Return by partition the epoch of the last leader from which records were read, if recorded.
+
+    The pin of a batch contains the epochs with which it was planned. If the batch has ended, its
+    report or the ledger contains those with which it was read, which may be higher. A pin that was
+    written ahead does not contain those of the batch before it.
 
     Args:
         pins: pins of the checkpoint.

@@ -1,7 +1,8 @@
-"""Pins of micro-batches: what a batch is made from, written before its first frame leaves.
+"""Pins: the versions and settings from which a batch is computed, recorded before it sends frames.
 
-Spark runs a batch again after a crash. With the pin on record it is computed from the same tables
-and says the same ranges, so the same frames go out with the same numbers.
+A batch without a pin has sent nothing, so it may run with the current tables. A batch with a pin
+may have sent frames before a crash. It then runs again with the versions, settings and summary
+progress of its pin, and sends the same frames with the same numbers.
 """
 
 from __future__ import annotations
@@ -18,14 +19,21 @@ from stackcast.udfs.errors import StackcastError, StreamError, TableError
 
 
 class Pin(NamedTuple):
-    """versions: of the tables. settings: those that shape bytes, as
-    `stackcast.jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, how far
-    hosts were told, and so where the summaries of the batch begin. until: by partition, the offset
-    that its tasks read up to at most, where they find out where it ends; empty where that was
-    planned.
-    everyone: its summaries are for all hosts. ahead: it was written while the batch before ran, and
-    ``since`` is as that one began. epochs: by partition, the epoch of the leader when the batch was
-    planned, or of an earlier one that had all records of the batches before."""
+    """Everything that determines the frames of a batch.
+
+    Attributes:
+        versions: versions of the tables.
+        settings: settings that shape bytes; see
+            `stackcast.jobs.adapters.checkpoint.identity.shaping`.
+        since: by partition, the summary progress before the batch.
+        until: by partition, the maximum offset up to which a slice may read; empty for a
+            micro-batch, whose end is planned.
+        everyone: whether the batch sends summaries to all hosts.
+        ahead: whether the pin was written while the previous batch ran. ``since`` is then the
+            progress before the previous batch.
+        epochs: by partition, the epoch of the leader when the batch was planned, or of an earlier
+            leader that had all records of the previous batches.
+    """
 
     versions: dict[str, int]
     settings: dict[str, str]
@@ -37,27 +45,31 @@ class Pin(NamedTuple):
 
 
 class Pins:
-    """One small JSON file a batch, in ``<checkpoint>/stackcast-pins``."""
+    """The pins of a checkpoint, one JSON file per batch in ``<checkpoint>/stackcast-pins``."""
 
     def __init__(self, checkpoint: Folder) -> None:
         self._files = BatchFiles(checkpoint.folder("stackcast-pins"), ".json")
 
     def get(self, batch_id: int) -> Pin | None:
-        """Returns the pin of an earlier try of this batch, or None.
+        """Return the pin of an earlier attempt of a batch, or None.
 
-        Raises StreamError PIN_UNREADABLE.
+        Raises:
+            StreamError: PIN_UNREADABLE.
         """
         text = self._files.read(batch_id)
         if text is None:
             return None
         try:
-            held = json.loads(text)
-            since = {int(p): SummaryProgress.unpacked(told) for p, told in held["since"].items()}
-            until = {int(p): int(offset) for p, offset in held["until"].items()}
-            versions = {str(name): int(v) for name, v in held["versions"].items()}
-            flags = bool(held["everyone"]), bool(held["ahead"])
-            epochs = {int(p): int(epoch) for p, epoch in held["epochs"].items()}
-            return Pin(versions, dict(held["settings"]), since, until, *flags, epochs)
+            values = json.loads(text)
+            return Pin(
+                versions={str(name): int(version) for name, version in values["versions"].items()},
+                settings=dict(values["settings"]),
+                since={int(p): SummaryProgress.unpacked(s) for p, s in values["since"].items()},
+                until={int(p): int(offset) for p, offset in values["until"].items()},
+                everyone=bool(values["everyone"]),
+                ahead=bool(values["ahead"]),
+                epochs={int(p): int(epoch) for p, epoch in values["epochs"].items()},
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "PIN_UNREADABLE",
@@ -69,20 +81,25 @@ class Pins:
             ) from error
 
     def newest(self) -> tuple[int, Pin] | None:
-        """Returns the last batch on record and its pin, or None. Raises as `get`."""
+        """Return the last batch that has a pin, and the pin; None if there is none.
+
+        Raises:
+            StreamError: PIN_UNREADABLE.
+        """
         batch = self._files.newest()
         pin = None if batch is None else self.get(batch)
         return None if batch is None or pin is None else (batch, pin)
 
     def remove(self, batch_id: int) -> None:
-        """Forgets a batch by whose pin nothing has left that is not on record otherwise."""
+        """Remove the pin of a batch that has sent nothing, or is recorded under another one."""
         self._files.remove(batch_id)
 
     def put(self, batch_id: int, pin: Pin) -> None:
-        """Records a batch that is about to run; forgets one long done.
+        """Record the pin of a batch before it starts, and remove an old one.
 
-        Raises TableError PIN_NOT_WRITTEN: without a pin nothing of a batch may leave, and one that
-        is there already stands, since its batch may have sent frames.
+        Raises:
+            TableError: PIN_NOT_WRITTEN. The batch must not send anything then. A pin that exists is
+                never replaced, because its batch may have sent frames.
         """
         name = self._files.path(batch_id)
         if self._files.read(batch_id) is not None:
@@ -90,10 +107,10 @@ class Pins:
                 "PIN_NOT_WRITTEN",
                 f"the versions of batch {batch_id} are already recorded in {name}",
             )
-        since = {p: told.packed() for p, told in pin.since.items()}
-        held = pin._asdict() | {"since": since, "epochs": dict(pin.epochs)}
+        since = {p: progress.packed() for p, progress in pin.since.items()}
+        values = pin._asdict() | {"since": since, "epochs": dict(pin.epochs)}
         try:
-            written = self._files.write(batch_id, json.dumps(held).encode())
+            written = self._files.write(batch_id, json.dumps(values).encode())
         except OSError as error:
             raise TableError(
                 "PIN_NOT_WRITTEN", f"{name} could not be written: {one_line(error)}"
@@ -105,7 +122,12 @@ class Pins:
             )
 
     def useless(self, batch_id: int, error: TableError) -> StackcastError:
-        """Returns the error to raise where a batch cannot be computed from what it is pinned to."""
+        """Return the error of a batch that cannot be computed with its pin.
+
+        Args:
+            batch_id: number of the batch.
+            error: error of its tables.
+        """
         if error.what != "VERSION_GONE":
             return error
         return StreamError(

@@ -1,7 +1,8 @@
-"""Reports of batches: rows of the ledger and of the statistics, as a file in between.
+"""Reports of batches: the rows of a batch for ledger and statistics, as a durable file.
 
-The columns of a report are lists, or one value for all of its rows, so that ten thousand hosts cost
-no Python step each.
+A batch is complete when its report is durable. `stackcast.jobs.adapters.checkpoint.journal` writes
+the rows to the tables later. The columns of a report are lists, or one value for all rows, so that
+no Python statement runs per host.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from stackcast.jobs.adapters.checkpoint.files import BatchFiles, Folder
 from stackcast.jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS
 from stackcast.udfs.errors import StreamError
 
-#: In the order in which they are written: what the ledger knows of, the statistics have.
+#: Tables of a report, in the order in which they are written. The ledger is last, so statistics
+#: are complete up to the last batch in the ledger.
 TABLES = (DELIVERIES, PUBLICATIONS, LEDGER)
 FOLDER = "stackcast-reports"
 
@@ -55,14 +57,20 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one table: ``same`` holds for each of them, ``columns`` one value for each."""
+    """Rows of one table.
+
+    Attributes:
+        count: number of rows.
+        same: by column, the value of all rows.
+        columns: by column, one value per row.
+    """
 
     count: int
     same: Mapping[str, Any]
     columns: Mapping[str, Sequence[Any]]
 
     def arrow(self) -> pa.Table:
-        """As a table; a column is int64 where nothing else is said in `_TYPES`."""
+        """Return the rows as an Arrow table. Columns that are not in `_TYPES` are int64."""
         arrays = {
             name: pa.repeat(_scalar(name, value), self.count) for name, value in self.same.items()
         }
@@ -73,9 +81,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Report:
-    """Rows of one batch, by table.
+    """Rows of one batch.
 
-    writer: who numbers the batches, so that each batch of each writer counts once.
+    Attributes:
+        writer: writer of the batch; see `writer_of`.
+        batch_id: number of the batch among those of the writer. It counts once in each table.
+        tables: rows by table.
     """
 
     writer: str
@@ -83,17 +94,26 @@ class Report:
     tables: Mapping[str, Rows]
 
     def packed(self) -> bytes:
+        """Return the content of a file, as JSON."""
         # dataclasses.asdict would copy every list of receivers.
         tables = {name: vars(rows) for name, rows in self.tables.items()}
         return json.dumps(vars(self) | {"tables": tables}, default=_text).encode()
 
     @classmethod
     def unpacked(cls, content: bytes, name: str) -> Report:
-        """Raises StreamError REPORT_UNREADABLE; ``name`` is that of the file."""
+        """Return the report in the content of a file.
+
+        Args:
+            content: result of `packed`.
+            name: path of the file, for the error.
+
+        Raises:
+            StreamError: REPORT_UNREADABLE.
+        """
         try:
-            held = json.loads(content)
-            tables = {table: Rows(**rows) for table, rows in held.pop("tables").items()}
-            return cls(**held, tables=tables)
+            values = json.loads(content)
+            tables = {table: Rows(**rows) for table, rows in values.pop("tables").items()}
+            return cls(**values, tables=tables)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "REPORT_UNREADABLE",
@@ -104,41 +124,54 @@ class Report:
 
 
 def writer_of(query: str) -> str:
-    """Returns who numbers the batches of a query, by its id, as reports and tables name it."""
+    """Return the name of a query as a writer in reports and tables.
+
+    Args:
+        query: id of the query, see `stackcast.jobs.adapters.checkpoint.progress.Progress.identify`.
+    """
     return f"stackcast-{query}"
 
 
 class Reports:
-    """The reports of a checkpoint, ``<checkpoint>/stackcast-reports/<batch>.json``."""
+    """The reports of a checkpoint that are not in the tables yet.
+
+    The files are ``<checkpoint>/stackcast-reports/<batch>.json``.
+    """
 
     def __init__(self, checkpoint: Folder) -> None:
         self._files = BatchFiles(checkpoint.folder(FOLDER), ".json", retained=None)
 
-    def left(self) -> list[Report]:
-        """Those that are there, in the order of batches. Raises StreamError REPORT_UNREADABLE."""
-        found = []
-        for batch in self._files.batches():
-            content = self._files.read(batch)
-            if content is not None:
-                found.append(Report.unpacked(content, self._files.path(batch)))
-        return found
+    def pending(self) -> list[Report]:
+        """Return all reports, in the order of their batches.
+
+        Raises:
+            StreamError: REPORT_UNREADABLE.
+        """
+        contents = [(batch, self._files.read(batch)) for batch in self._files.batches()]
+        return [
+            Report.unpacked(content, self._files.path(batch))
+            for batch, content in contents
+            if content is not None
+        ]
 
     def partitions(self, batch_id: int) -> list[dict[str, Any]] | None:
-        """Returns what a batch read, as its row of the ledger has it; None without a report.
+        """Return the column ``partitions`` of a batch in the ledger; None without a report.
 
-        Raises StreamError REPORT_UNREADABLE.
+        Raises:
+            StreamError: REPORT_UNREADABLE.
         """
         content = self._files.read(batch_id)
         if content is None:
             return None
         report = Report.unpacked(content, self._files.path(batch_id))
-        found: list[dict[str, Any]] = report.tables[LEDGER].columns["partitions"][0]
-        return found
+        partitions: list[dict[str, Any]] = report.tables[LEDGER].columns["partitions"][0]
+        return partitions
 
     def put(self, report: Report) -> None:
-        """Write a report; one that is there is of an earlier try of the same batch, and goes.
+        """Write a report. It replaces that of an earlier attempt of the same batch.
 
-        Raises StreamError REPORT_NOT_WRITTEN: the batch then counts as failed, and runs again.
+        Raises:
+            StreamError: REPORT_NOT_WRITTEN. The batch then counts as failed, and runs again.
         """
         name = self._files.path(report.batch_id)
         content = report.packed()
@@ -150,18 +183,18 @@ class Reports:
             ) from error
 
     def remove(self, batch_id: int) -> None:
-        """Forget a report whose rows are in all tables."""
+        """Remove a report whose rows are in all tables."""
         self._files.remove(batch_id)
 
 
-def merged(reports: Sequence[Report], table: str) -> pa.Table | None:
-    """The rows of these reports in one table; None where there are none."""
-    found = [
+def merge_rows(reports: Sequence[Report], table: str) -> pa.Table | None:
+    """Return the rows of reports for one table; None if there are none."""
+    parts = [
         rows.arrow()
         for report in reports
         if (rows := report.tables.get(table)) is not None and rows.count
     ]
-    return pa.concat_tables(found, promote_options="default") if found else None
+    return pa.concat_tables(parts, promote_options="default") if parts else None
 
 
 def _scalar(name: str, value: Any) -> Any:

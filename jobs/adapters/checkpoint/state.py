@@ -1,7 +1,8 @@
-"""State that rules keep from micro-batch to micro-batch: a file a batch in the checkpoint.
+"""State of rules between batches, with one file per batch in the checkpoint.
 
-A batch starts from the file of the batch before, so one that runs again after a crash computes the
-same frames. Where rules keep no state, no file is read or written.
+A batch starts from the state that the previous batch has recorded. So a batch that runs again after
+a crash starts from the same state, and sends the same frames. Nothing is read or written if no rule
+keeps state.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from stackcast.udfs.filters.matching.carried import pack_sources, retain, unpack
 
 
 class CarriedState:
-    """Packed cells by partition (``stackcast.udfs.filters.matching.carried``), in the checkpoint's
-    folder ``stackcast-state``."""
+    """State cells after each batch, in the checkpoint's folder ``stackcast-state``.
+
+    The cells of a partition are packed by `stackcast.udfs.filters.matching.carried`.
+    """
 
     def __init__(self, checkpoint: Folder) -> None:
         self._files = BatchFiles(checkpoint.folder("stackcast-state"), ".bin")
@@ -26,9 +29,10 @@ class CarriedState:
         self._names: frozenset[str] = frozenset()
 
     def before(self, batch_id: int) -> dict[int, bytes]:
-        """The state that a batch begins with: none where the batch before kept none.
+        """Return the state before a batch, by partition. It is empty if none was recorded.
 
-        Raises StreamError STATE_UNREADABLE.
+        Raises:
+            StreamError: STATE_UNREADABLE.
         """
         if self._last is not None and self._last[0] == batch_id - 1:
             return self._last[1]
@@ -36,8 +40,8 @@ class CarriedState:
         if content is None:
             return {}
         try:
-            found = unpack_sources(content)
-            for packed in found.values():
+            state = unpack_sources(content)
+            for packed in state.values():
                 unpack(packed)
         except StreamError as error:
             raise StreamError(
@@ -45,7 +49,7 @@ class CarriedState:
                 f"{self._files.path(batch_id - 1)} cannot be read: {error.message}; restore the "
                 f"file or remove it. Without it, batch {batch_id} begins with empty state cells",
             ) from error
-        return found
+        return state
 
     def merged(
         self,
@@ -53,40 +57,46 @@ class CarriedState:
         rows: Iterable[Mapping[str, Any]],
         names: Collection[str],
     ) -> dict[int, bytes]:
-        """Returns what is kept after a batch.
+        """Return the state after a batch, by partition.
 
-        ``rows``: reports of kind ``state``. Partitions without one keep what they had. ``names``:
-        identities of the cells of the batch's rules; others are dropped. Raises StreamError
-        PARTITION_SPLIT: the batch then counts as failed, and runs again.
+        Args:
+            before: state before the batch.
+            rows: reports of kind ``state``. A partition without a report keeps its state.
+            names: identities of the cells of the batch's rules. Other cells are dropped.
+
+        Raises:
+            StreamError: PARTITION_SPLIT. The batch then counts as failed, and runs again.
         """
         rows = list(rows)
-        (most,) = Counter(row["partition"] for row in rows).most_common(1) or ((0, 0),)
-        if most[1] > 1:
+        reports = Counter(row["partition"] for row in rows)
+        ((partition, tasks),) = reports.most_common(1) or ((0, 0),)
+        if tasks > 1:
             raise StreamError(
                 "PARTITION_SPLIT",
-                f"{most[1]} tasks processed parts of partition {most[0]}, but rules with state "
+                f"{tasks} tasks processed parts of partition {partition}, but rules with state "
                 "need one task that processes it in order: do not set minPartitions or "
                 "maxRecordsPerPartition for the Kafka source",
             )
-        kept = dict(before)
-        live = frozenset(names)
-        if live != self._names:
-            # Idle partitions too: a cell lives as long as the rules of each batch name it.
-            kept = {partition: retain(packed, live) for partition, packed in kept.items()}
-        self._names = live
-        return kept | {row["partition"]: row["cells"] for row in rows}
+        state = dict(before)
+        identities = frozenset(names)
+        if identities != self._names:
+            # Partitions without records drop their cells, too.
+            state = {number: retain(packed, identities) for number, packed in state.items()}
+        self._names = identities
+        return state | {row["partition"]: row["cells"] for row in rows}
 
-    def put(self, batch_id: int, kept: dict[int, bytes]) -> None:
-        """Records what is kept after a batch.
+    def put(self, batch_id: int, state: dict[int, bytes]) -> None:
+        """Record the state after a batch.
 
-        Raises StreamError STATE_NOT_WRITTEN: the batch then counts as failed, and runs again.
+        Raises:
+            StreamError: STATE_NOT_WRITTEN. The batch then counts as failed, and runs again.
         """
         try:
             # A batch that runs again replaces its file.
-            self._files.replace(batch_id, pack_sources(kept))
+            self._files.replace(batch_id, pack_sources(state))
         except OSError as error:
             raise StreamError(
                 "STATE_NOT_WRITTEN",
                 f"{self._files.path(batch_id)} could not be written: {one_line(error)}",
             ) from error
-        self._last = (batch_id, kept)
+        self._last = (batch_id, state)

@@ -105,7 +105,8 @@ def assemble(
     checkpoint, tables, topics = systems.checkpoint, systems.tables, systems.topics
     progress, pins = Progress(checkpoint, settings.topic), Pins(checkpoint)
     reports = Reports(checkpoint)
-    journal = Journal(reports, fence, seconds_of(settings.ledger_interval), metrics.journal)
+    interval = seconds_of(settings.ledger_interval)
+    journal = Journal(reports, fence, interval, metrics.journal, threads=systems.engine)
     ending.callback(journal.close)
     plans = plan_keeper(settings, systems, pins, metrics)
     ending.callback(plans.close)

@@ -98,7 +98,7 @@ def before_start(
     """
     # A missing table is reported first, whatever the checkpoint contains.
     cluster, topic_id = topics.ask(topics.identity)
-    current = Identity.now(settings, tables, (cluster, topic_id))
+    current = Identity.current(settings, tables, (cluster, topic_id))
     mend(checkpoint)
     file, reached = IdentityFile(checkpoint), position(checkpoint)
     recorded = file.read()

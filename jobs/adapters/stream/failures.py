@@ -60,7 +60,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
         identity = IdentityFile(checkpoint).read()
         reached = position(checkpoint)
         if identity is not None:
-            current = Identity.now(settings, tables, topics.identity())
+            current = Identity.current(settings, tables, topics.identity())
             identity.check(current, checks.way_to_continue(reached))
         if identity is not None and reached is not None:
             spans, topic = topics.spans(), identity.read_topic
