@@ -1,4 +1,4 @@
-"""Listeners of the Spark session receive the events of a stream in real time."""
+"""Listeners of the Spark session receive the events of a stream in both modes."""
 
 from __future__ import annotations
 
@@ -108,3 +108,43 @@ def test_a_listener_of_spark_receives_one_report_per_slice(
             assert ends[str(partition["partition"])] == partition["until_offset"]
     lines = [json.loads(line) for line in log_lines.read_text().splitlines()]
     assert [line["batchId"] for line in lines] == [report.batchId for report in listener.reports]
+
+
+def test_a_report_in_real_time_has_the_fields_of_a_report_of_spark(
+    spark: SparkSession, broker: Broker, filled: Path, tmp_path: Path
+):
+    reports = {}
+    for latency in ("microbatch", "realtime"):
+        folder = tmp_path / latency
+        shutil.copytree(filled, folder / "tables")
+        deployment = Deployment(spark, broker.bootstrap_servers, folder, latency=latency)
+        deployment.publish(records()[:20])
+        query, delivery = start(spark, deployment.settings, Lifecycle())
+        try:
+            until(lambda query=query: query.lastProgress and query.lastProgress.numInputRows)
+            (reports[latency], *_) = query.recentProgress
+        finally:
+            query.stop()
+            delivery.close()
+    spark_report, report = reports["microbatch"], reports["realtime"]
+    (source,), (spark_source,) = report.sources, spark_report.sources
+    for part, spark_part in (
+        (report, spark_report),
+        (source, spark_source),
+        (report.sink, spark_report.sink),
+    ):
+        assert part.keys() == spark_part.keys()
+        # Spark omits empty fields from the JSON object.
+        assert json_fields(spark_part) <= json_fields(part) <= part.keys()
+    assert source.metrics.keys() == spark_source.metrics.keys()
+    assert report.durationMs.keys() & spark_report.durationMs.keys() == {"triggerExecution"}
+    # The first batch of Spark has no start.
+    for name in ("endOffset", "latestOffset"):
+        (offsets,) = json.loads(source[name]).values()
+        (spark_offsets,) = json.loads(spark_source[name]).values()
+        assert offsets == spark_offsets == {"0": 10, "1": 10}
+
+
+def json_fields(report: Any) -> set[str]:
+    """Return the names of the fields in the JSON object of a report, or of a part of it."""
+    return set(json.loads(report.json))
