@@ -111,7 +111,7 @@ BAD_BINARY: dict[str, list[tuple[bytes | None, str]]] = {
 
 
 def json_events(seed: int, count: int, **more: Callable[[random.Random], str]) -> list[bytes]:
-    """Returns valid records.
+    """Return valid records.
 
     Args:
         seed: seed of the values.
@@ -159,7 +159,7 @@ def binary_events(seed: int, count: int, encoding: str) -> list[bytes]:
 def among(
     good: Sequence[bytes], bad: Sequence[tuple[bytes | None, str]], every: int = 13
 ) -> list[bytes | None]:
-    """Returns the good records with a bad one after every few."""
+    """Return the good records with a bad one after every few."""
     records: list[bytes | None] = list(good)
     for number, (record, _) in enumerate(bad):
         records.insert((number + 1) * every, record)
@@ -195,7 +195,7 @@ def settings_of(lab: Lab, tables: str, **own: object) -> Settings:
 def filled(
     spark: SparkSession, empty_tables: Path, lab: Lab, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Returns tables with the network, REGISTRY and RULES; the switches are in step with them."""
+    """Return tables with the network, REGISTRY and RULES; the switches are in step with them."""
     folder = tmp_path_factory.mktemp("filled") / "tables"
     shutil.copytree(empty_tables, folder)
     tables = open_tables(spark, str(folder))
@@ -289,7 +289,7 @@ class Deployment:
         return {row["id"]: row["code"] for row in rows}
 
     def letters(self) -> list[dict]:
-        """Returns the dead letters of the topic."""
+        """Return the dead letters of the topic."""
         rows = (
             self.spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self.lab.bootstrap_servers)
@@ -300,7 +300,7 @@ class Deployment:
         return [json.loads(row.value) for row in rows]
 
     def receipts(self) -> dict[str, list[Receipt]]:
-        """Returns the notifications that the hosts received from this topic, without summaries."""
+        """Return the notifications that the hosts received from this topic, without summaries."""
         self.lab.settle()
         topic = kafka_topic(self.settings)
         sessions = {session_id(topic, p) for p in range(2)}
@@ -310,7 +310,7 @@ class Deployment:
         }
 
     def expected(self) -> verification.Expectation:
-        """Returns a brute force over the rules, attributes and advertisements of each batch."""
+        """Return a brute force over the rules, attributes and advertisements of each batch."""
         batches, readers = [], {}
         specification = REGISTRY.specification()
         for row in self.ledger:
@@ -362,7 +362,7 @@ class Deployment:
 
 
 def buried(records: Sequence[tuple[bytes | None, str]]) -> list[tuple[str, int, str]]:
-    """Returns reason, length and sample of the dead letter of each record that is not an event."""
+    """Return reason, length and sample of the dead letter of each record that is not an event."""
     return sorted((why, len(r or b""), (r or b"")[:256].hex()) for r, why in records)
 
 

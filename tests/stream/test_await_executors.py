@@ -18,7 +18,7 @@ MASTER = "spark://127.0.0.1:7077"
 
 
 def cluster(slots: int) -> Any:
-    """Returns a session on a cluster whose executors have that number of slots."""
+    """Return a session on a cluster whose executors have that number of slots."""
     manager = SimpleNamespace(defaultResourceProfile=lambda: None)
     context = SimpleNamespace(
         resourceProfileManager=lambda: manager, maxNumConcurrentTasks=lambda _: slots

@@ -102,7 +102,7 @@ def subscribe(tables: Tables, rules: dict[str, tuple[str, str]]) -> None:
 def filled_tables(
     spark: SparkSession, empty_tables: Path, lab: Lab, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Returns tables with the lab's network and RULES; its switches are in step with them."""
+    """Return tables with the lab's network and RULES; its switches are in step with them."""
     folder = tmp_path_factory.mktemp("filled") / "tables"
     shutil.copytree(empty_tables, folder)
     tables = open_tables(spark, str(folder))
@@ -157,11 +157,11 @@ class Deployment:
         return sorted(self.tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
 
     def receipts(self) -> dict[str, list[verification.Receipt]]:
-        """Returns the notifications that the hosts received from this topic."""
+        """Return the notifications that the hosts received from this topic."""
         return {host: [r for r in received if r.messages] for host, received in self.all_receipts()}
 
     def all_receipts(self) -> list[tuple[str, list[verification.Receipt]]]:
-        """Returns the same with summaries, which have no messages."""
+        """Return the same with summaries, which have no messages."""
         self.lab.settle()
         topic = kafka_topic(self.settings)
         sessions = {session_id(topic, p) for p in range(2)}
@@ -192,14 +192,14 @@ def deployment(spark: SparkSession, lab: Lab, filled_tables: Path, tmp_path: Pat
 def delivered(
     spark: SparkSession, lab: Lab, filled_tables: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Deployment:
-    """Returns a stream that sent all packets in one batch; its last test repeats the batch."""
+    """Return a stream that sent all packets in one batch; its last test repeats the batch."""
     deployment = Deployment(spark, lab, filled_tables, tmp_path_factory.mktemp("delivered"))
     deployment.publish(PACKETS)
     deployment.run()
     return deployment
 
 
-def test_every_host_receives_exactly_what_it_subscribed_to(delivered, itch):
+def test_every_host_receives_exactly_its_subscriptions(delivered, itch):
     outcome = delivered.outcome(itch)
     assert outcome.exact
     assert outcome.received > 500
@@ -289,9 +289,7 @@ def test_a_batch_that_runs_again_sends_the_same_bytes_and_counts_once(delivered,
         assert delivered.tables.rows(name) == rows
 
 
-def test_an_edit_by_sql_is_live_in_the_next_batch_and_one_that_cannot_be_used_is_not(
-    deployment, itch
-):
+def test_an_edit_by_sql_is_live_in_the_next_batch_and_an_unusable_one_is_not(deployment, itch):
     third = len(PACKETS) // 3
     deployment.publish(PACKETS[:third])
 
@@ -353,7 +351,7 @@ def test_a_host_gets_only_granted_messages_from_the_next_batch_on(deployment, it
     assert deployment.tables.rows("rejected_subscriptions") == []
 
 
-def test_damage_is_counted_by_reason_and_harms_nothing_else(deployment, itch):
+def test_damaged_records_are_counted_by_reason_and_affect_no_other_records(deployment, itch):
     noise = random.Random(1)
     good = PACKETS[:200]
     message = MESSAGES[0]
@@ -405,7 +403,7 @@ def test_damage_is_counted_by_reason_and_harms_nothing_else(deployment, itch):
     assert bytes.fromhex(typed["sample"]) == b"?" + message[1:]
 
 
-def test_a_rule_that_does_not_compile_is_rejected_and_all_others_live(deployment, itch):
+def test_a_rule_that_does_not_compile_is_rejected_and_all_others_are_live(deployment, itch):
     subscribe(
         deployment.tables,
         {
@@ -430,7 +428,7 @@ def test_a_rule_that_does_not_compile_is_rejected_and_all_others_live(deployment
     assert deployment.outcome(itch).exact
 
 
-def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
+def test_state_continues_over_batches_edits_and_a_crash(deployment, itch):
     events = [read_message(itch, message) for message in MESSAGES]
     orders = [event for event in events if "add_order.stock" in event]
     symbol = Counter(event["add_order.stock"] for event in orders).most_common(1)[0][0]

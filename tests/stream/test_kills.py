@@ -74,7 +74,7 @@ def draw(request: pytest.FixtureRequest) -> random.Random:
 def make_world(
     spark: SparkSession, broker: Broker, tables: Tables, tmp_path: Path
 ) -> Iterator[Callable[[str, int], World]]:
-    """Returns a world of `WORLDS`, by latency and index."""
+    """Return a world of `WORLDS`, by latency and index."""
     worlds = []
 
     def make(latency: str, index: int) -> World:
@@ -88,7 +88,7 @@ def make_world(
 
 
 def moments_of(world: World) -> list[tuple[str, int]]:
-    """Returns the moments of `MOMENTS` that a stream with these rules reaches."""
+    """Return the moments of `MOMENTS` that a stream with these rules reaches."""
     return [moment for moment in MOMENTS if "state" in world.rules or moment[0] != "after state"]
 
 
@@ -173,7 +173,7 @@ def damage(
 
 
 def master() -> str:
-    """Returns ``spark.master`` of the shipped properties."""
+    """Return ``spark.master`` of the shipped properties."""
     lines = (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines()
     (value,) = [line.split()[1] for line in lines if line.startswith("spark.master")]
     return value

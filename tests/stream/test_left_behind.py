@@ -1,4 +1,4 @@
-"""A stream that is killed leaves no secret on disk."""
+"""A killed stream leaves no secret on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSWORD = "a-password-of-32-letters-for-kafka"
 
 
 def forms(secret: bytes) -> Iterator[bytes]:
-    """Yields a secret as files may contain it: as bytes, and in hex or base64 at any place."""
+    """Yield a secret in the forms that files may contain: bytes, hex, and base64 at any offset."""
     yield secret
     yield secret.hex().encode()
     yield secret.hex().upper().encode()

@@ -48,7 +48,7 @@ def started(deployment: Deployment, folder: Path, port: int) -> Program:
 
 
 def health(port: int) -> tuple[int, dict[str, object]]:
-    """Returns status and content of /health; 0 if there is no answer."""
+    """Return status and content of /health; 0 if there is no answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer:
             return answer.status, json.load(answer)

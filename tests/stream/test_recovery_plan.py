@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 def pin(until: int | None) -> Pin:
-    """A pin of a slice, which may read up to an offset; of a micro-batch if there is none."""
+    """Return the pin of a slice that may read up to an offset, or of a micro-batch for None."""
     return Pin({"subscriptions": 1}, {}, {}, {} if until is None else {0: until})
 
 
@@ -22,7 +22,9 @@ SHORT, LONG, BATCH = pin(15), pin(40), pin(None)
 
 
 class Crash(NamedTuple):
-    """What a start finds, and what it does. Batch 3 begins at offset 10, and the topic ends at 30.
+    """Files after a crash, and the plan of the next start.
+
+    Batch 3 begins at offset 10, and the topic ends at offset 30.
 
     Attributes:
         planned: offset at which batch 3 was planned to end.
@@ -73,26 +75,26 @@ CRASHES = {
 
 
 @pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
-def test_a_start_sends_again_what_was_interrupted(crash: Crash) -> None:
+def test_a_start_sends_interrupted_batches_again(crash: Crash) -> None:
     planned = None if crash.planned is None else {0: crash.planned}
-    stands = Position(3, planned, "topic", {0: 10})
-    number, offset, end, used = crash.plan
-    interrupted = None if end is None else Interrupted({0: end}, used, crash.replan)
-    assert recovery_plan(stands, crash.pins, {0: (0, 30)}, crash.recorded) == RecoveryPlan(
+    position = Position(3, planned, "topic", {0: 10})
+    number, offset, end, batch_pin = crash.plan
+    interrupted = None if end is None else Interrupted({0: end}, batch_pin, crash.replan)
+    assert recovery_plan(position, crash.pins, {0: (0, 30)}, crash.recorded) == RecoveryPlan(
         *(crash.commit, crash.forget, number, {0: offset}, interrupted, crash.stale)
     )
 
 
-def test_a_partition_that_the_slice_was_the_first_to_read_is_sent_from_its_beginning() -> None:
-    stands = Position(3, None, "topic", {0: 10})
-    both = Pin({"subscriptions": 1}, {}, {}, {0: 50, 1: 50})
-    plan = recovery_plan(stands, {3: both}, {0: (0, 30), 1: (0, 4)}, False)
-    assert plan.interrupted == Interrupted({0: 30, 1: 4}, both, replan=True)
+def test_a_partition_that_only_the_slice_has_read_is_sent_from_its_beginning() -> None:
+    position = Position(3, None, "topic", {0: 10})
+    pin_of_both = Pin({"subscriptions": 1}, {}, {}, {0: 50, 1: 50})
+    plan = recovery_plan(position, {3: pin_of_both}, {0: (0, 30), 1: (0, 4)}, False)
+    assert plan.interrupted == Interrupted({0: 30, 1: 4}, pin_of_both, replan=True)
     assert plan.offsets == {0: 10}
 
 
 def test_a_log_that_is_shorter_than_the_offsets_is_not_read_backwards() -> None:
-    stands = Position(3, None, "topic", {0: 10, 1: 0})
-    both = Pin({"subscriptions": 1}, {}, {}, {0: 50, 1: 50})
-    plan = recovery_plan(stands, {3: both}, {0: (0, 8), 1: (0, 4)}, False)
-    assert plan.interrupted == Interrupted({0: 10, 1: 4}, both, replan=True)
+    position = Position(3, None, "topic", {0: 10, 1: 0})
+    pin_of_both = Pin({"subscriptions": 1}, {}, {}, {0: 50, 1: 50})
+    plan = recovery_plan(position, {3: pin_of_both}, {0: (0, 8), 1: (0, 4)}, False)
+    assert plan.interrupted == Interrupted({0: 10, 1: 4}, pin_of_both, replan=True)

@@ -37,7 +37,7 @@ def publish_in_transactions(deployment: Deployment, packets: list[bytes]) -> Non
 
 
 def summaries(deployment: Deployment) -> dict[str, list[Summary]]:
-    """Returns the summaries of each host, in the order of sending."""
+    """Return the summaries of each host, in the order of sending."""
     folder = Path(deployment.settings.pcap_path)
     files = sorted(folder.glob("*.pcap"), key=lambda path: path.stat().st_mtime)
     by_host: dict[str, list[Summary]] = {}
@@ -105,7 +105,7 @@ def test_replaced_plans_leave_no_files(deployment: Deployment, spark: SparkSessi
 
 
 def sizes(deployment: Deployment, batches: list[dict[str, Any]]) -> list[int]:
-    """Returns the number of bytes of the records of each batch."""
+    """Return the number of bytes of the records of each batch."""
     totals = []
     for row in batches:
         spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}

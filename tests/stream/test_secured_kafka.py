@@ -54,7 +54,7 @@ def deployment(spark, filled: Path, secured: SecuredBroker, tmp_path: Path) -> D
 
 
 def dead_letters(deployment: Deployment) -> list[str]:
-    """Returns the reasons of all dead letters in the topic."""
+    """Return the reasons of all dead letters in the topic."""
     partition = TopicPartition(deployment.settings.dead_letter_topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=deployment.servers)
     consumer.assign([partition])

@@ -58,7 +58,7 @@ def publish(deployment: Deployment) -> None:
 def received(
     network: Network, model: ForwardingModel, frames: list[bytes]
 ) -> tuple[dict[str, list[verification.Receipt]], Counter[tuple[str, str]]]:
-    """Returns the receipts of each host, and the number of notifications by publisher and host."""
+    """Return the receipts of each host, and the number of notifications by publisher and host."""
     address = {host.ipv4: host.name for host in network.hosts.values()}
     hosts: dict[str, list[verification.Receipt]] = {name: [] for name in network.hosts}
     sent: Counter[tuple[str, str]] = Counter()
@@ -73,7 +73,7 @@ def received(
 
 
 def proved(deployment: Deployment, itch: Specification) -> verification.Expectation:
-    """Returns the messages that each host must receive, by the ledger and by brute force."""
+    """Return the messages that each host must receive, by the ledger and by brute force."""
     recorded = RecordedBatches(deployment.settings, deployment.tables, SessionRun(), itch)
     topics = deployment.topics
     all_records = topics.read_all()
@@ -84,7 +84,7 @@ def proved(deployment: Deployment, itch: Specification) -> verification.Expectat
 
 
 def matched(deployment: Deployment, itch: Specification) -> dict[str, int]:
-    """Returns the number of messages that each rule matches, in records of known publishers."""
+    """Return the number of messages that each rule matches, in records of known publishers."""
     rules = {name: parse_rule(text, itch).condition for name, (_, text) in RULES.items()}
     topics = deployment.topics
     counts = dict.fromkeys(rules, 0)
@@ -324,7 +324,7 @@ def network_of(deployment: Deployment) -> Network:
 
 
 def model_of(deployment: Deployment, network: Network) -> ForwardingModel:
-    """Returns the forwarding model with the trees that the switches have now."""
+    """Return the forwarding model with the trees that the switches have now."""
     trees = map(tree_from_row, deployment.tables.rows("virtual_trees"))
     installed = [tree for tree in trees if tree.state != "retired"]
     return ForwardingModel(network, network_tables(network, installed))

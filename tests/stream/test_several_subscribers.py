@@ -36,23 +36,23 @@ def append(deployment: Deployment, *rules: tuple[str, str, str]) -> None:
 def outcome(
     deployment: Deployment, itch: Specification, live: Mapping[int, Rules]
 ) -> verification.Tallies:
-    """Compares the frames of hosts with the rules that are live in each version."""
+    """Compare the frames of hosts with the rules that are live in each version."""
     batches = []
     for row in deployment.ledger:
         rows = [Subscription(*rule) for rule in live[dict(row["versions"])["subscriptions"]]]
         rules, _ = check(rows, itch, set(NETWORK.subscribers()), PUBLISHER)
         offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
         batches.append(verification.Batch(row["batch_id"], offsets, rules))
-    made = verification.expected(
+    expectation = verification.expected(
         deployment.topics.read_all(), batches, itch, kafka_topic(deployment.settings)
     )
-    return verification.compare(made, receipts(deployment.frames()))
+    return verification.compare(expectation, receipts(deployment.frames()))
 
 
-def test_a_row_stays_live_regardless_of_other_subscribers_and_batches_are_planned_again_alike(
+def test_other_subscribers_do_not_affect_live_rows_and_plans_can_be_repeated(
     deployment: Deployment, itch: Specification
 ) -> None:
-    # Rule high counts one and both counts two for h1.
+    # For h1, rule high counts once, and rule both counts twice.
     deployment.set(rule_quota=3)
     tables = deployment.tables
     live: dict[int, Rules] = {tables.version("subscriptions"): FIRST}
@@ -81,21 +81,21 @@ def test_a_row_stays_live_regardless_of_other_subscribers_and_batches_are_planne
         ("aaa", "h1"): "SUBSCRIPTION.QUOTA",
     }
     first, second = live
-    held = {row["id"]: row for row in tables.rows(LIVE)}
-    assert {(name, held[name]["subscriber"], held[name]["filter"]) for name in held} == set(FIRST)
-    # It has been live since the first version, and its rival did not interrupt that.
-    assert held["high"]["since_version"] == first < second
+    rows = {row["id"]: row for row in tables.rows(LIVE)}
+    assert {(name, row["subscriber"], row["filter"]) for name, row in rows.items()} == set(FIRST)
+    # The other row with this id has not interrupted it.
+    assert rows["high"]["since_version"] == first < second
     deployment.run(leave)
     assert not tables.rows(REJECTED)
-    found = outcome(deployment, itch, live)
-    assert (found.missing, found.extra, found.duplicates) == (0, 0, 0)
-    assert found.received > 0
+    tallies = outcome(deployment, itch, live)
+    assert (tallies.missing, tallies.extra, tallies.duplicates) == (0, 0, 0)
+    assert tallies.received > 0
     versions = [dict(row["versions"]) for row in deployment.ledger]
     assert {each["subscriptions"] for each in versions} == set(live)
-    # Replay and explanation plan a batch again, at the versions that the ledger names.
-    again = Plans(deployment.settings, tables)
+    # Replay and explanations plan a batch again by its versions in the ledger.
+    plans = Plans(deployment.settings, tables)
     for pinned in versions:
-        planned = again.at(pinned).subscriptions
+        planned = plans.at(pinned).subscriptions
         assert sorted(planned) == sorted(
             Subscription(*rule) for rule in live[pinned["subscriptions"]]
         )

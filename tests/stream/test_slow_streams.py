@@ -1,4 +1,4 @@
-"""What makes a stream slow, or lets a partition stand still, is named with the way out."""
+"""Health and log contain the reason why a stream is slow or partly stopped, and a remedy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def watched(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Deployment:
-    """Returns a deployment whose health is looked at often."""
+    """Return a deployment that is monitored at short intervals."""
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.5)
     monkeypatch.setattr(watch, "TRANSACTION_SECONDS", 1.0)
     shutil.copytree(filled, tmp_path / "tables")
@@ -44,13 +44,13 @@ def problems(deployment: Deployment) -> list[str]:
     url = f"http://127.0.0.1:{deployment.settings.metrics_port}/health"
     try:
         with urllib.request.urlopen(url) as answer:
-            told: dict[str, Any] = json.load(answer)
+            content: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
-        told = json.load(error)
-    return list(told["problems"])
+        content = json.load(error)
+    return list(content["problems"])
 
 
-def test_a_transaction_that_is_not_ended_is_named_with_its_partition_and_offset(watched, caplog):
+def test_an_open_transaction_is_reported_with_its_partition_and_offset(watched, caplog):
     watched.set(kafka={**watched.settings.kafka, "isolation.level": "read_committed"})
     watched.publish(records()[:20])
     hanging = KafkaProducer(
@@ -62,11 +62,11 @@ def test_a_transaction_that_is_not_ended_is_named_with_its_partition_and_offset(
     query, delivery = start(watched.spark, watched.settings, Lifecycle())
     try:
         until(lambda: delivery.recorder.processed == {0: 10, 1: 10})
-        wanted = (
+        problem = (
             f"an open transaction holds back partition 0 of {watched.settings.topic} at offset 10"
         )
-        until(lambda: any(text.startswith(wanted) for text in problems(watched)))
-        assert any(record.getMessage().startswith(wanted) for record in caplog.records)
+        until(lambda: any(text.startswith(problem) for text in problems(watched)))
+        assert any(record.getMessage().startswith(problem) for record in caplog.records)
         hanging.abort_transaction()
         until(lambda: not problems(watched))
     finally:
@@ -75,7 +75,7 @@ def test_a_transaction_that_is_not_ended_is_named_with_its_partition_and_offset(
         hanging.close()
 
 
-def test_more_partitions_than_slots_in_real_time_are_named(watched, caplog):
+def test_more_partitions_than_slots_in_real_time_are_reported(watched, caplog):
     watched.set(latency="realtime")
     watched.publish(records()[:20])
     query, delivery = start(watched.spark, watched.settings, Lifecycle())
@@ -85,9 +85,9 @@ def test_more_partitions_than_slots_in_real_time_are_named(watched, caplog):
         admin = KafkaAdminClient(bootstrap_servers=watched.servers)
         admin.create_partitions({watched.settings.topic: 9})
         admin.close()
-        wanted = f"{watched.settings.topic} has 9 partitions, but Spark has only "
-        until(lambda: any(text.startswith(wanted) for text in problems(watched)))
-        assert any(record.getMessage().startswith(wanted) for record in caplog.records)
+        problem = f"{watched.settings.topic} has 9 partitions, but Spark has only "
+        until(lambda: any(text.startswith(problem) for text in problems(watched)))
+        assert any(record.getMessage().startswith(problem) for record in caplog.records)
     finally:
         query.stop()
         delivery.close()

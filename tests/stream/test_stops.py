@@ -104,7 +104,7 @@ Start = Callable[..., SteeredJob]
 
 @pytest.fixture(autouse=True)
 def hangup() -> Iterator[None]:
-    """Lets jobs take SIGHUP, also if these tests run under nohup."""
+    """Let jobs take SIGHUP, also if these tests run under nohup."""
     previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, previous)
@@ -112,7 +112,7 @@ def hangup() -> Iterator[None]:
 
 @pytest.fixture
 def start(deployment: Deployment) -> Iterator[Start]:
-    """Starts jobs that read 40 records."""
+    """Start jobs that read 40 records."""
     jobs: list[SteeredJob] = []
     deployment.publish(records()[:40])
 

@@ -1,4 +1,4 @@
-"""What a start says of a topic that lacks records, of another deployment, and of full disks."""
+"""Errors of a start about deleted records, another deployment, and full disks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stackcast.udfs.messages.sequence import MAX_OFFSET
 
 pytestmark = pytest.mark.unit
 
-HELD = Identity(
+RECORDED = Identity(
     topic="itch.raw",
     cluster="C1",
     topic_id="T1",
@@ -33,33 +33,32 @@ HELD = Identity(
     publisher="feed1",
     tables={"links": "L1", "hosts": "H1"},
 )
-ONWARD = "set spark.stackcast.checkpoint to a new folder"
+REMEDY = "set spark.stackcast.checkpoint to a new folder"
 
 offsets = st.integers(0, 50)
 spans = st.dictionaries(st.integers(0, 3), st.tuples(offsets, offsets).map(sorted).map(tuple))
 
 
 @given(st.dictionaries(st.integers(0, 3), offsets), spans)
-def test_nothing_is_skipped_and_what_is_told_can_be_done(wanted, spans):
-    """Either each next record is there, or the error says what to set so that it is."""
-    there = all(spans[p][0] <= o for p, o in wanted.items() if p in spans)
-    there &= all(first == 0 for p, (first, _) in spans.items() if p not in wanted)
-    if there:
-        check_records("t", wanted, spans, new=False)
+def test_the_error_of_deleted_records_contains_offsets_that_exist(positions, spans):
+    complete = all(spans[p][0] <= o for p, o in positions.items() if p in spans)
+    complete &= all(first == 0 for p, (first, _) in spans.items() if p not in positions)
+    if complete:
+        check_records("t", positions, spans, new=False)
         return
     with pytest.raises(StreamError) as refused:
-        check_records("t", wanted, spans, new=False)
+        check_records("t", positions, spans, new=False)
     assert refused.value.what == "RECORDS_GONE"
     (text,) = re.findall(r"startingOffsets to (\{.*\}\})", str(refused.value))
-    told = {int(p): o for p, o in json.loads(text)["t"].items()}
-    assert told.keys() == spans.keys() | wanted.keys()
-    check_records("t", told, spans, new=True)
-    lost = sum(max(0, first - wanted.get(p, 0)) for p, (first, _) in spans.items())
-    assert f"no longer has {lost} records" in str(refused.value)
-    assert all(told[p] == max(spans[p][0], wanted.get(p, 0)) for p in spans)
+    offsets = {int(p): o for p, o in json.loads(text)["t"].items()}
+    assert offsets.keys() == spans.keys() | positions.keys()
+    check_records("t", offsets, spans, new=True)
+    deleted = sum(max(0, first - positions.get(p, 0)) for p, (first, _) in spans.items())
+    assert f"no longer has {deleted} records" in str(refused.value)
+    assert all(offsets[p] == max(spans[p][0], positions.get(p, 0)) for p in spans)
 
 
-def test_a_new_checkpoint_may_begin_at_start_or_end_but_not_at_what_is_gone():
+def test_a_new_checkpoint_may_begin_at_start_or_end_but_not_at_deleted_records():
     check_records("t", {}, {0: (40, 50)}, new=True)
     check_records("t", {0: -2, 1: -1}, {0: (40, 50), 1: (3, 9)}, new=True)
     with pytest.raises(StreamError, match=r"RECORDS_GONE.* 5 .*set spark.stackcast.startingOff"):
@@ -78,20 +77,20 @@ def test_a_new_checkpoint_may_begin_at_start_or_end_but_not_at_what_is_gone():
         ({"tables": {"links": "L2", "hosts": "H1"}}, "OTHER_TABLES"),
     ],
 )
-def test_each_difference_has_a_code_and_says_what_to_set(change, code):
-    now = dataclasses.replace(HELD, **change)
+def test_each_difference_has_a_code_and_its_error_names_a_setting(change, code):
+    current = dataclasses.replace(RECORDED, **change)
     with pytest.raises(StreamError, match=rf"^STREAM\.{code}: .*spark\.stackcast\.") as refused:
-        HELD.check(now, ONWARD)
+        RECORDED.check(current, REMEDY)
     assert "\n" not in str(refused.value)
-    # What is on record decides, so the same differs the other way round, too.
+    # The same difference is an error in the other direction.
     with pytest.raises(StreamError, match=code):
-        now.check(HELD, ONWARD)
+        current.check(RECORDED, REMEDY)
 
 
-def test_what_a_broker_does_not_tell_is_no_difference():
-    silent = dataclasses.replace(HELD, cluster="", topic_id="")
-    silent.check(HELD, ONWARD)
-    HELD.check(silent, ONWARD)
+def test_ids_that_a_broker_does_not_report_make_no_difference():
+    silent = dataclasses.replace(RECORDED, cluster="", topic_id="")
+    silent.check(RECORDED, REMEDY)
+    RECORDED.check(silent, REMEDY)
 
 
 @given(
@@ -103,7 +102,7 @@ def test_what_a_broker_does_not_tell_is_no_difference():
         tables=st.dictionaries(st.text(), st.text()),
     )
 )
-def test_an_identity_is_read_as_it_was_written(identity):
+def test_reading_a_written_identity_returns_the_same_identity(identity):
     assert Identity.unpacked(identity.packed(), "f") == identity
 
 
@@ -113,15 +112,15 @@ def test_a_damaged_identity_names_its_file(content):
         Identity.unpacked(content, "the file")
 
 
-def test_the_checkpoint_of_a_newer_version_is_refused_and_the_error_says_what_to_do():
-    newer = HELD.packed().replace(b'"layout": 4', b'"layout": 5')
+def test_the_checkpoint_of_a_newer_version_is_refused_with_a_remedy():
+    newer = RECORDED.packed().replace(b'"layout": 4', b'"layout": 5')
     with pytest.raises(StreamError, match=r"the file: .* layout 5, .* up to 4: use") as refused:
         Identity.unpacked(newer, "the file")
     assert refused.value.what == "NEWER_LAYOUT"
 
 
-def test_the_checkpoint_of_an_older_version_is_refused_and_the_error_says_what_to_do():
-    older = HELD.packed().replace(b'"layout": 4', b'"layout": 3')
+def test_the_checkpoint_of_an_older_version_is_refused_with_a_remedy():
+    older = RECORDED.packed().replace(b'"layout": 4', b'"layout": 3')
     with pytest.raises(
         StreamError, match=r"the file: .* layout 3, .* requires layout 4: set"
     ) as refused:
@@ -129,7 +128,7 @@ def test_the_checkpoint_of_an_older_version_is_refused_and_the_error_says_what_t
     assert refused.value.what == "OLDER_LAYOUT"
 
 
-def test_the_error_of_a_truncated_log_gives_the_range_and_the_option_to_go_on():
+def test_the_error_of_a_truncated_log_contains_the_range_and_the_option_to_continue():
     truncation = Truncation("itch.raw", {0: 82_877, 1: 400}, {0: 82_724})
     text = str(truncation.error())
     assert text.startswith("STREAM.LOG_TRUNCATED: topic itch.raw ")
@@ -137,7 +136,7 @@ def test_the_error_of_a_truncated_log_gives_the_range_and_the_option_to_go_on():
     assert "partition 1" not in text and "--accept-truncation" in text
 
 
-def test_offsets_that_numbers_do_not_hold_are_refused_and_told_long_before(caplog):
+def test_offsets_beyond_sequence_numbers_are_refused_after_an_early_warning(caplog):
     check_offsets("t", {0: (0, MAX_OFFSET // 2), 1: (0, 5)})
     assert not caplog.messages
     check_offsets("t", {0: (0, 5), 1: (0, MAX_OFFSET + 1)})
@@ -147,26 +146,26 @@ def test_offsets_that_numbers_do_not_hold_are_refused_and_told_long_before(caplo
     assert refused.value.what == "OFFSETS_EXHAUSTED"
 
 
-def test_the_specification_of_attributes_is_their_table():
+def test_events_of_attributes_have_no_digest_of_a_specification():
     assert specification_digest(Settings(format="attributes")) == ""
     assert len(specification_digest(Settings())) == 64
 
 
-def test_a_full_disk_is_named_with_what_it_is_for(tmp_path, monkeypatch):
-    left = {str(tmp_path / "c"): 0, str(tmp_path): 5 << 30}
+def test_the_error_of_a_full_disk_names_the_files_on_it(tmp_path, monkeypatch):
+    free_bytes = {str(tmp_path / "c"): 0, str(tmp_path): 5 << 30}
 
     def usage(path: Path) -> SimpleNamespace:
-        return SimpleNamespace(free=left[str(path)])
+        return SimpleNamespace(free=free_bytes[str(path)])
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
     (tmp_path / "c").mkdir()
     settings = Settings(checkpoint=str(tmp_path / "c" / "x"), tables=f"file:{tmp_path}/t")
-    told = str(disk_full(settings, "No space left on device", str(tmp_path)))
-    assert told.startswith(
+    error = str(disk_full(settings, "No space left on device", str(tmp_path)))
+    assert error.startswith(
         f"STREAM.DISK_FULL: no space left on the disk of the checkpoint ({tmp_path}/c/x"
     )
-    assert "tables" not in told
-    # Elsewhere nobody can look: then the words of who failed are told.
-    away = Settings(checkpoint="s3a://b/c", tables="catalog.schema")
-    assert "quota of b" in str(disk_full(away, "quota of b", str(tmp_path)))
+    assert "tables" not in error
+    # The error of the write is quoted if the disks cannot be examined.
+    remote = Settings(checkpoint="s3a://b/c", tables="catalog.schema")
+    assert "quota of b" in str(disk_full(remote, "quota of b", str(tmp_path)))
     assert not Path("s3a:").exists()

@@ -93,7 +93,7 @@ def test_conditions_that_affect_no_frame_are_remarks():
     assert not health_of(almost_full, status, NOW).facts["sink_ok"]
 
 
-def test_a_batch_that_is_missing_in_the_ledger_for_long_is_a_remark():
+def test_a_batch_that_the_ledger_does_not_contain_for_a_long_time_is_a_remark():
     clock = VirtualTime()
     metrics = StreamMetrics(clock=clock)
 

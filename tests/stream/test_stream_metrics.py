@@ -1,4 +1,4 @@
-"""Metrics and health of a real stream: its numbers are the ledger's, its health is the truth."""
+"""The metrics of a real stream agree with its ledger, and its health with its broker."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ COUNTED = ("packets", "messages", "frames")
 def settings(tables: Tables, broker: Broker, tmp_path: Path) -> Settings:
     for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "none:1")).items():
         tables.append(name, rows)
-    now = dt.datetime.now(dt.UTC)
+    updated_at = dt.datetime.now(dt.UTC)
     rows = [
         {"id": name, "subscriber": host, "format": "itch", "filter": text, "enabled": True}
-        | {"updated_by": "test", "updated_at": now}
+        | {"updated_by": "test", "updated_at": updated_at}
         for name, (host, text) in RULES.items()
     ]
     tables.append("subscriptions", rows)
     port = free_port()
-    made = Settings(
+    settings = Settings(
         tables=tables.location,
         checkpoint=str(tmp_path / "checkpoint"),
         topic="itch.metrics",
@@ -79,9 +79,9 @@ def settings(tables: Tables, broker: Broker, tmp_path: Path) -> Settings:
         metrics_host="127.0.0.1",
         kafka={"bootstrap.servers": broker.bootstrap_servers},
     )
-    ensure_topic(broker.bootstrap_servers, made.topic, 2)
-    ensure_topic(broker.bootstrap_servers, made.dead_letter_topic, 1)
-    return made
+    ensure_topic(broker.bootstrap_servers, settings.topic, 2)
+    ensure_topic(broker.bootstrap_servers, settings.dead_letter_topic, 1)
+    return settings
 
 
 def publish(settings: Settings, packets: list[bytes]) -> None:
@@ -93,7 +93,7 @@ def publish(settings: Settings, packets: list[bytes]) -> None:
 
 
 def scrape(settings: Settings) -> dict[tuple[str, ...], float]:
-    """What Prometheus reads: by name of the sample and values of its labels."""
+    """Return the samples that Prometheus reads, by their names and the values of their labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics_port}/metrics") as answer:
         text = answer.read().decode()
     return {
@@ -111,21 +111,21 @@ def health(settings: Settings) -> tuple[int, dict]:
         return error.code, json.load(error)
 
 
-def answer(settings: Settings, what: Callable[[int, dict], bool]) -> dict:
-    """Wait for an answer of /health; returns it."""
+def await_health(settings: Settings, condition: Callable[[int, dict], bool]) -> dict:
+    """Wait until /health fulfils a condition on status and content, and return its content."""
     answers: list[tuple[int, dict]] = []
-    until(lambda: what(*(answers.append(health(settings)) or answers[-1])))
+    until(lambda: condition(*(answers.append(health(settings)) or answers[-1])))
     return answers[-1][1]
 
 
-def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
+def test_metrics_agree_with_the_ledger_and_health_with_the_broker(
     spark: SparkSession,
     tables: Tables,
     broker: Broker,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    # Looks more often than a deployment does; what is looked at, and how, is the same.
+    # Shorter intervals than in a deployment.
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.5)
     monkeypatch.setattr(stream_health, "BROKER_SECONDS", 3.0)
     publish(settings, [*PACKETS, *DAMAGED])
@@ -134,41 +134,43 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
     try:
         everything = len(PACKETS) + len(DAMAGED)
         until(lambda: scrape(settings)["stackcast_packets_total",] == everything)
-        told = answer(settings, lambda code, told: code == 200 and told["lag"] == 0)
+        content = await_health(settings, lambda code, content: code == 200 and content["lag"] == 0)
         first = scrape(settings)
-        assert told["status"] in ("ok", "degraded") and not told["problems"]
-        assert told["broker_reachable"] and told["sink_ok"]
-        assert told["refused_versions"] is None
-        assert told["last_batch"] == first["stackcast_last_batch_id",] >= 0
-        assert told["lag_by_partition"] == {"0": 0, "1": 0}
+        assert content["status"] in ("ok", "degraded") and not content["problems"]
+        assert content["broker_reachable"] and content["sink_ok"]
+        assert content["refused_versions"] is None
+        assert content["last_batch"] == first["stackcast_last_batch_id",] >= 0
+        assert content["lag_by_partition"] == {"0": 0, "1": 0}
 
-        # A job that is given the same port is told so, and this one goes on.
-        with pytest.raises(SettingsError) as taken:
+        # A second job with the same port does not start, and this one continues.
+        with pytest.raises(SettingsError) as error:
             start(spark, settings, Lifecycle())
-        assert taken.value.code == "SETTINGS.PORT_TAKEN"
+        assert error.value.code == "SETTINGS.PORT_TAKEN"
 
-        # Killed as hard as can be, and started again with the same files, on the same port.
+        # The broker is killed with SIGKILL, and started again with the same files and port.
         broker.kill()
-        told = answer(settings, lambda code, _: code == 503)
-        assert told["status"] == "unhealthy" and not told["broker_reachable"]
-        assert any("broker" in problem for problem in told["problems"])
-        # The question that the broker left unanswered may last longer than its health.
+        content = await_health(settings, lambda code, _: code == 503)
+        assert content["status"] == "unhealthy" and not content["broker_reachable"]
+        assert any("broker" in problem for problem in content["problems"])
+        # The last request to the broker may end later than the change of health.
         until(lambda: not scrape(settings)["stackcast_broker_reachable",])
         assert scrape(settings)["stackcast_healthy",] == 0
         broker.revive(200)
-        answer(settings, lambda code, _: code == 200)
+        await_health(settings, lambda code, _: code == 200)
         publish(settings, PACKETS)
         everything += len(PACKETS)
         until(lambda: scrape(settings)["stackcast_packets_total",] == everything)
-        answer(
+        await_health(
             settings,
-            lambda code, told: (code, told["lag"], told["running_batch"]) == (200, 0, None),
+            lambda code, content: (
+                (code, content["lag"], content["running_batch"]) == (200, 0, None)
+            ),
         )
-        # Kafka's offsets may have been looked at before the batch ended.
+        # The last look at the offsets may have been before the end of the batch.
         margin = "stackcast_retention_margin_records"
         until(lambda: sum(scrape(settings)[margin, p] for p in "01") == everything)
         last = scrape(settings)
-        # Spark's own reports count records that only tasks have seen.
+        # Progress reports count records that bypassed Spark's source.
         until(lambda: sum(report.numInputRows for report in query.recentProgress) == everything)
     finally:
         lifecycle.stopping.set()
@@ -207,7 +209,7 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
         key[1]: value for key, value in last.items() if key[0] == "stackcast_table_version"
     } == versions
 
-    # A host that gets a notification of its own needs the datagram and an Ethernet header.
+    # Without multicast, each host would get each datagram in its own Ethernet frame.
     unicast = sum(
         len(row["receivers"]) * (row["datagram_bytes"] + 14 * row["notifications"])
         for row in tables.rows("publication_statistics")
@@ -216,5 +218,5 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
     assert last["stackcast_lag_records", "0"] == last["stackcast_lag_records", "1"] == 0
     ends = {p["partition"]: p["until_offset"] for row in ledger for p in row["partitions"]}
     for partition, end in ends.items():
-        # Nothing is removed from the topic: all that was read is still there.
+        # Kafka has deleted no record.
         assert last["stackcast_retention_margin_records", str(partition)] == end

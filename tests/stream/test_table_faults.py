@@ -49,7 +49,7 @@ def no_retention(spark: SparkSession) -> Iterator[None]:
 
 
 def messages(host_receipts: list[verification.Receipt]) -> set[tuple[bytes, int, bytes]]:
-    """Returns session, Kafka offset and content of each message that a host received."""
+    """Return session, Kafka offset and content of each message that a host received."""
     return {
         (receipt.session, split_sequence(receipt.sequence)[0], message)
         for receipt in host_receipts

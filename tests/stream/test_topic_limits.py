@@ -1,4 +1,4 @@
-"""Samples of dead letters hold up a batch for seconds, whatever is wrong with their topic."""
+"""Problems with the topic of dead letters delay a batch for seconds only."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stackcast.jobs.adapters.stream.health import BATCH_SECONDS
 
 pytestmark = pytest.mark.unit
 
-#: Spark's `spark.task.maxFailures` where nobody sets it.
+#: Default of `spark.task.maxFailures`.
 ATTEMPTS = 4
 BROKER = {"bootstrap.servers": "k:9092"}
 
 
 class Session:
-    """Takes the options of a writer, as a Spark session, and of a producer, as its JVM."""
+    """Records the options of a writer, like a Spark session, and of a producer, like its JVM."""
 
     def __init__(self) -> None:
         self.options: dict[str, str] = {}
@@ -34,16 +34,16 @@ class Session:
         return self
 
 
-def of_batches(kafka: dict[str, str]) -> dict[str, str]:
+def producer_options(kafka: dict[str, str]) -> dict[str, str]:
     session: Any = Session()
     Topics(session, Settings(kafka=BROKER | kafka)).write_dead_letters([{"offset": 3}])
     return dict(session.options)
 
 
-def test_a_topic_that_is_missing_or_lacks_replicas_holds_a_batch_for_less_than_its_health_allows():
-    options = of_batches({})
+def test_a_missing_topic_or_replica_delays_a_batch_for_less_time_than_health_allows():
+    options = producer_options({})
     assert options["bootstrap.servers"] == "k:9092"
-    # First for what is known of the topic, then for its replicas.
+    # An attempt waits for the metadata of the topic, and then for its replicas.
     try_ms = int(options["max.block.ms"]) + int(options["delivery.timeout.ms"])
     assert ATTEMPTS * try_ms / 1000 < BATCH_SECONDS / 2
 
@@ -56,9 +56,9 @@ def test_a_topic_that_is_missing_or_lacks_replicas_holds_a_batch_for_less_than_i
         {"delivery.timeout.ms": "90000", "request.timeout.ms": "30000", "max.block.ms": "7"},
     ],
 )
-def test_options_of_the_deployment_hold_and_go_together(kafka):
-    options = of_batches(kafka)
+def test_options_of_the_deployment_have_priority_and_fit_together(kafka):
+    options = producer_options(kafka)
     assert kafka.items() <= options.items()
-    # Kafka refuses a producer with less.
+    # Kafka refuses a producer with a smaller value.
     least = int(options["request.timeout.ms"]) + int(options.get("linger.ms", 0))
     assert int(options["delivery.timeout.ms"]) >= least

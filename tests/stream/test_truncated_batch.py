@@ -42,7 +42,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("mode", ["tasks", pytest.param("connector", marks=pytest.mark.long)])
-def test_a_batch_that_was_cut_off_is_not_sent_again_with_other_records(
+def test_an_interrupted_batch_is_not_sent_again_with_other_records(
     mode, spark, broker, filled, itch, tmp_path, monkeypatch
 ):
     deployment = deployed(spark, broker, filled, tmp_path, mode)
@@ -61,10 +61,10 @@ def test_a_batch_that_was_cut_off_is_not_sent_again_with_other_records(
 
 
 @pytest.mark.parametrize("loses", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_slice_that_was_cut_off_before_a_new_leader_gets_new_sessions(
+def test_a_slice_that_was_interrupted_before_a_new_leader_gets_new_sessions(
     loses, spark, broker, filled, itch, tmp_path, monkeypatch
 ):
-    """How far it had read is not known, so new records could get the numbers of lost ones."""
+    """It is unknown how far it had read, so new records could get the numbers of lost ones."""
     deployment = deployed(spark, broker, filled, tmp_path, "real time")
     topic = kafka_topic(deployment.settings)
     if loses:
@@ -88,13 +88,13 @@ def test_a_slice_that_was_cut_off_before_a_new_leader_gets_new_sessions(
 
 
 def resumed_at(deployment: Any) -> dict[int, int]:
-    """Returns by partition the offset at which generation 1 begins."""
+    """Return, by partition the offset at which generation 1 begins."""
     (row, *_) = [row for row in deployment.ledger if row["generation"] == 1]
     return {p["partition"]: p["until_offset"] for p in row["partitions"] if not p["records"]}
 
 
 @pytest.mark.long
-def test_a_batch_that_was_cut_off_keeps_its_numbers_if_a_new_leader_has_all_records(
+def test_an_interrupted_batch_keeps_its_numbers_if_a_new_leader_has_all_records(
     spark, broker, filled, itch, tmp_path, monkeypatch
 ):
     deployment = deployed(spark, broker, filled, tmp_path, "tasks")
@@ -116,10 +116,10 @@ def test_a_batch_that_was_cut_off_keeps_its_numbers_if_a_new_leader_has_all_reco
 
 
 @pytest.mark.long
-def test_a_slice_does_not_read_on_from_its_begin_after_the_log_was_truncated(
+def test_a_slice_does_not_start_again_at_its_first_offset_after_the_log_was_truncated(
     spark, broker, filled, tmp_path
 ):
-    """Spark runs a task that failed again, and from the begin of the slice the log is sound."""
+    """Spark runs a failed task again, and the log is intact at the first offset of the slice."""
     deployment = deployed(spark, broker, filled, tmp_path, "real time")
     deployment.set(realtime_slice="60 seconds")
     topic = deployment.settings.topic
@@ -128,7 +128,7 @@ def test_a_slice_does_not_read_on_from_its_begin_after_the_log_was_truncated(
     query, delivery = start(spark, deployment.settings, lifecycle)
 
     def offsets() -> list[int]:
-        """Returns for both sessions the highest offset that was sent."""
+        """Return for both sessions the highest offset that was sent."""
         highest: dict[bytes, int] = {}
         for frame in deployment.frames():
             parts = dissect(frame)
@@ -152,13 +152,15 @@ def test_a_slice_does_not_read_on_from_its_begin_after_the_log_was_truncated(
 
 
 @pytest.mark.parametrize(
-    ("again", "leader", "lost"),
+    ("again", "leader", "is_lost"),
     [(False, 8, False), (True, 7, False), (True, 8, True), (True, NO_EPOCH, False)],
 )
-def test_a_task_that_runs_again_reads_nothing_from_another_leader(again, leader, lost, monkeypatch):
-    """The earlier try may have sent other records with the same offsets."""
+def test_a_task_that_runs_again_reads_nothing_from_another_leader(
+    again, leader, is_lost, monkeypatch
+):
+    """The earlier attempt may have sent other records with the same offsets."""
 
-    wanted = Range("t", 0, 10, 20, 7)
+    requested = Range("t", 0, 10, 20, 7)
     fetcher = Fetcher(fetch_options({"bootstrap.servers": "none:1"}))
 
     def fetch(_: Range, reached: FetchProgress, *__: Any) -> tuple[SimpleNamespace, int]:
@@ -168,17 +170,17 @@ def test_a_task_that_runs_again_reads_nothing_from_another_leader(again, leader,
 
     monkeypatch.setattr(fetcher, "_fetch", fetch)
     for read in (
-        partial(fetcher.batches, wanted, again=again),
-        partial(fetcher.follow, wanted, 60.0, again),
+        partial(fetcher.batches, requested, again=again),
+        partial(fetcher.follow, requested, 60.0, again),
     ):
         reached = FetchProgress(10)
-        assert list(read(reached=reached)) == ([] if lost else ["a batch"])
-        assert reached.lost == lost
-        assert reached.offset == (10 if lost else 20)
+        assert list(read(reached=reached)) == ([] if is_lost else ["a batch"])
+        assert reached.lost == is_lost
+        assert reached.offset == (10 if is_lost else 20)
 
 
 @pytest.mark.long
-def test_by_the_connector_the_first_batch_of_a_run_is_checked(spark, broker, filled, tmp_path):
+def test_the_first_batch_of_a_run_with_the_connector_is_checked(spark, broker, filled, tmp_path):
     deployment = deployed(spark, broker, filled, tmp_path, "connector")
     deployment.set(trigger="30 seconds")
     deliver(deployment, broker)

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.integration
 @pytest.mark.parametrize(
     "mode", ["tasks", *(pytest.param(m, marks=pytest.mark.long) for m in MODES if m != "tasks")]
 )
-def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_new_sessions(
+def test_a_truncated_log_that_has_grown_again_is_reported_and_continues_in_new_sessions(
     mode, spark, broker, filled, itch, tmp_path
 ):
     deployment = deployed(spark, broker, filled, tmp_path, mode)
@@ -52,7 +52,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_ne
     regrow(deployment)
     frames = len(deployment.frames())
     for _ in range(2):
-        # The end of the log does not show it, and a second start finds it as well.
+        # The end of the log does not show the truncation, and a second start finds it as well.
         with pytest.raises(StreamError, match=r"LOG_TRUNCATED: .*--accept-truncation") as refused:
             deployment.run()
         for partition in range(2):
@@ -69,7 +69,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_named_and_goes_on_in_ne
 
 
 @pytest.mark.long
-def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
+def test_hosts_can_request_the_existing_part_of_the_old_session_and_all_of_the_new_one(
     spark, broker, filled, tmp_path
 ):
     deployment = deployed(spark, broker, filled, tmp_path, "tasks")
@@ -83,7 +83,7 @@ def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
         explanation.explain(old.decode(), sent_from(deployment, old, 25))
     everything = sent(deployment)
     host = max(("h1", "h2", "h4"), key=lambda name: len(everything[name, old]))
-    kept = [d for d in everything[host, old] if int.from_bytes(d[10:18]) < 20 << OFFSET_SHIFT]
+    existing = [d for d in everything[host, old] if int.from_bytes(d[10:18]) < 20 << OFFSET_SHIFT]
 
     def check_old_session() -> None:
         for offset in (25, 20):
@@ -91,7 +91,7 @@ def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
             assert datagrams == [] and summary.gone
             assert summary.until == 35 << OFFSET_SHIFT
         datagrams, summary = client.ask(host, old, 0)
-        assert datagrams == kept and summary.until == 20 << OFFSET_SHIFT
+        assert datagrams == existing and summary.until == 20 << OFFSET_SHIFT
 
     service = Service(deployment)
     try:
@@ -106,13 +106,13 @@ def test_hosts_request_what_is_left_of_the_old_session_and_all_of_the_new_one(
     explanation = SentExplanation(spark, deployment.settings, deployment.tables)
     with pytest.raises(ReplayError, match="SESSION_ENDED"):
         explanation.explain(old.decode(), 25 << OFFSET_SHIFT)
-    (one, *_) = everything[host, new]
-    explained = explanation.explain(new.decode(), int.from_bytes(one[10:18]))
+    first = everything[host, new][0]
+    explained = explanation.explain(new.decode(), int.from_bytes(first[10:18]))
     assert host in explained["receivers"]
 
 
 @pytest.mark.long
-def test_the_past_is_delivered_in_the_sessions_that_had_it(spark, broker, filled, tmp_path):
+def test_past_records_are_delivered_in_their_original_sessions(spark, broker, filled, tmp_path):
     deployment = deployed(spark, broker, filled, tmp_path, "tasks")
     topic = kafka_topic(deployment.settings)
     lose(deployment, broker)
@@ -125,31 +125,30 @@ def test_the_past_is_delivered_in_the_sessions_that_had_it(spark, broker, filled
     spans = history.spans(0, 60)
     assert spans == {0: (0, 60), 1: (0, 60)}
     history.deliver(spans, StopRequest())
-    found = receipts(deployment.frames())["h3"]
+    received = receipts(deployment.frames())["h3"]
     for partition in range(2):
         for generation, offsets in enumerate((range(20), range(20, 60))):
             session = session_id(topic._replace(generation=generation), partition)
-            messages = messages_of(found, session, range(60))
+            messages = messages_of(received, session, range(60))
             assert messages
             assert messages == messages_of(live, session, offsets)
 
 
 def messages_of(
-    found: Sequence[verification.Receipt], session: bytes, offsets: range
+    hosts_receipts: Sequence[verification.Receipt], session: bytes, offsets: range
 ) -> list[bytes]:
-    """Returns the messages of a session in the order of their numbers, of records with these
-    offsets."""
-    mine = [each for each in found if each.session == session]
+    """Return the messages of a session from records with these offsets, in their order."""
+    in_session = [each for each in hosts_receipts if each.session == session]
     return [
         message
-        for each in sorted(mine, key=lambda each: each.sequence)
+        for each in sorted(in_session, key=lambda each: each.sequence)
         if each.sequence >> OFFSET_SHIFT in offsets
         for message in each.messages
     ]
 
 
 def sent_from(deployment: Deployment, session: bytes, offset: int) -> int:
-    """Returns the number of a notification that was sent of a record from an offset on."""
+    """Return the number of the first notification of a record at or after an offset."""
     numbers = {
         int.from_bytes(datagram[10:18])
         for (_, each), datagrams in sent(deployment).items()
@@ -222,7 +221,7 @@ def test_a_fetch_with_the_epoch_of_the_last_record_finds_a_truncated_log(
     read = {p: (35, reached.epoch) for p in range(2)}
     assert deployment.topics.truncated(read) == {0: 20, 1: 20}
     assert deployment.topics.truncated({p: (20, reached.epoch) for p in range(2)}) == {}
-    # Without the epoch it is not found.
+    # Without the epoch, a fetch does not notice the truncation.
     assert sum(len(batch) for batch in fetcher.batches(Range(topic, 0, 35, 60))) == 25
     fetcher.close()
 

@@ -1,4 +1,4 @@
-"""Edits that make tables unusable: the last good version stays live, also after a restart."""
+"""Edits that make tables unusable: the last usable version stays live, also after a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("latency", ["microbatch", "realtime"])
-def test_the_last_good_network_and_trees_stay_live(
+def test_the_last_usable_network_and_trees_stay_live(
     deployment: Deployment, itch: Specification, latency: str
 ) -> None:
     deployment.set(latency=latency, realtime_slice="300 milliseconds")
@@ -69,7 +69,7 @@ REWRITTEN = {
         *(pytest.param(e, marks=pytest.mark.long) for e in REWRITTEN if e != "enabled as text"),
     ],
 )
-def test_a_table_with_other_columns_is_named_and_the_last_good_version_stays_live(
+def test_a_table_with_other_columns_is_reported_and_the_last_usable_version_stays_live(
     deployment: Deployment, itch: Specification, edit: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rewritten, words = REWRITTEN[edit]
@@ -85,17 +85,17 @@ def test_a_table_with_other_columns_is_named_and_the_last_good_version_stays_liv
     deployment.run(rewrite)
     assert deployment.tables.version("subscriptions") > good
     assert {dict(row["versions"])["subscriptions"] for row in deployment.ledger} == {good}
-    said = [record.getMessage() for record in caplog.records if "WRONG_COLUMNS" in record.message]
-    assert said and all("subscriptions" in text and words in text for text in said)
+    errors = [record.getMessage() for record in caplog.records if "WRONG_COLUMNS" in record.message]
+    assert errors and all("subscriptions" in text and words in text for text in errors)
     outcome = deployment.outcome(itch)
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
-    # A stream that has no good version yet does not start.
+    # A stream that has no usable version yet does not start.
     deployment.set(checkpoint=f"{deployment.settings.checkpoint}-new")
     with pytest.raises(TableError, match=f"WRONG_COLUMNS: table subscriptions .*{words}"):
         deployment.run()
 
 
-def test_two_grants_of_one_id_are_named_and_the_last_good_version_stays_live(
+def test_two_grants_with_one_id_are_reported_and_the_last_usable_version_stays_live(
     deployment: Deployment, itch: Specification, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = deployment.tables.version("grants")
