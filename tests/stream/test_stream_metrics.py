@@ -118,6 +118,11 @@ def await_health(settings: Settings, condition: Callable[[int, dict], bool]) -> 
     return answers[-1][1]
 
 
+def is_idle(code: int, content: dict) -> bool:
+    """Return True if all records have been delivered, and no batch is in progress."""
+    return code == 200 and content["lag"] == 0 and content["running_batch"] is None
+
+
 def test_metrics_agree_with_the_ledger_and_health_with_the_broker(
     spark: SparkSession,
     tables: Tables,
@@ -134,7 +139,7 @@ def test_metrics_agree_with_the_ledger_and_health_with_the_broker(
     try:
         everything = len(PACKETS) + len(DAMAGED)
         until(lambda: scrape(settings)["stackcast_packets_total",] == everything)
-        content = await_health(settings, lambda code, content: code == 200 and content["lag"] == 0)
+        content = await_health(settings, is_idle)
         first = scrape(settings)
         assert content["status"] in ("ok", "degraded") and not content["problems"]
         assert content["broker_reachable"] and content["sink_ok"]
@@ -160,12 +165,7 @@ def test_metrics_agree_with_the_ledger_and_health_with_the_broker(
         publish(settings, PACKETS)
         everything += len(PACKETS)
         until(lambda: scrape(settings)["stackcast_packets_total",] == everything)
-        await_health(
-            settings,
-            lambda code, content: (
-                (code, content["lag"], content["running_batch"]) == (200, 0, None)
-            ),
-        )
+        await_health(settings, is_idle)
         # The last look at the offsets may have been before the end of the batch.
         margin = "stackcast_retention_margin_records"
         until(lambda: sum(scrape(settings)[margin, p] for p in "01") == everything)
