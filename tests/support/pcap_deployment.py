@@ -167,7 +167,7 @@ class Deployment:
         deadline = time.monotonic() + HANG_S
 
         def drained() -> bool:
-            nonlocal last_batch
+            nonlocal last_batch, deadline
             assert time.monotonic() < deadline, f"batch {last_batch} was the last for {HANG_S} s"
             batch = self.committed()
             if batch == last_batch:
@@ -179,7 +179,7 @@ class Deployment:
             if not remaining:
                 return True
             remaining.pop(0)()
-            last_batch = -1
+            last_batch, deadline = -1, time.monotonic() + HANG_S
             return False
 
         try:

@@ -1,7 +1,8 @@
 """A soak: runs a stream in real time for minutes, and samples its resources.
 
-Feed, edits and samples alternate in one thread of the test while the stream runs in others. A
-sample first collects garbage in the driver and in its JVM, so it counts only memory that is in use.
+Edits and samples alternate in one thread of the test while the stream runs in others. Processes of
+their own publish records, and compact the tables as the operator of a deployment does. A sample
+first collects garbage in the driver and in its JVM, so it counts only memory that is in use.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from deltalake import DeltaTable
 from flatness import Limit, Verdict, judge
 from kafka import KafkaProducer
 from kafka_topics import kafka_topic
 from pcap_deployment import PARTITIONS, Deployment, records
 
+from stackcast.jobs.adapters.tables.definitions import NAMES
 from stackcast.jobs.adapters.wire.pcap import read_pcap
 from stackcast.udfs.messages.sequence import session_id, split_sequence
 from stackcast.udfs.stacks.dissect import dissect
@@ -34,6 +37,9 @@ from stackcast.udfs.stacks.dissect import dissect
 #: Records per second. A slice of 50 ms then has a few, and none has to wait for another.
 RATE = 40
 EDIT_SECONDS = 4.0
+#: Seconds between two compactions of the tables. delta-rs loads the names of all files of a table
+#: for each commit, so without compaction, memory grows by 30 MB per 1,000 files.
+COMPACT_SECONDS = 60.0
 #: Samples of a run, and the shortest time between two of them.
 SAMPLES, SAMPLE_SECONDS = 60, 4.0
 #: A stream that commits no slice for this time has stopped.
@@ -221,20 +227,24 @@ class Soak:
 
 @contextmanager
 def feeding(deployment: Deployment) -> Iterator[None]:
-    """Publish records at `RATE` from a process of its own during a block."""
+    """Publish records at `RATE`, and compact the tables, from other processes during a block."""
     context = multiprocessing.get_context("spawn")
     ending = context.Event()
     topic, packets = deployment.settings.topic, records()
-    feeder = context.Process(
-        target=publish, args=(deployment.servers, topic, packets, ending), daemon=True
-    )
-    feeder.start()
+    processes = [
+        context.Process(target=publish, args=(deployment.servers, topic, packets, ending)),
+        context.Process(target=compact, args=(deployment.tables.location, ending)),
+    ]
+    for process in processes:
+        process.daemon = True
+        process.start()
     try:
         yield
     finally:
         ending.set()
-        feeder.join()
-    assert feeder.exitcode == 0
+        for process in processes:
+            process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
 
 
 def publish(servers: str, topic: str, packets: Sequence[bytes], ending: Event) -> None:
@@ -246,6 +256,13 @@ def publish(servers: str, topic: str, packets: Sequence[bytes], ending: Event) -
         number += 1
     producer.flush()
     producer.close()
+
+
+def compact(location: str, ending: Event) -> None:
+    """Compact all tables in a folder at intervals, until a test has set ``ending``."""
+    while not ending.wait(COMPACT_SECONDS):
+        for name in NAMES:
+            DeltaTable(f"{location}/{name}").optimize.compact()
 
 
 def latencies(deployment: Deployment) -> tuple[np.ndarray, np.ndarray]:
