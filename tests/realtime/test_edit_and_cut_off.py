@@ -14,6 +14,7 @@ from waiting import until
 
 from stackcast.jobs.adapters.stream.batch_recorder import BatchResult
 from stackcast.jobs.adapters.stream.plan_keeper import LivePlan
+from stackcast.jobs.adapters.stream.slice_recorder import SliceRecorder
 from stackcast.jobs.adapters.stream.slices import Slice, Slices
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.specification import Specification
@@ -29,7 +30,8 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
     last = deliver_in_slices(deployment, packets[:40]) + 2
     pins = Path(deployment.settings.checkpoint, "stackcast-pins")
     edited, waits = Event(), Event()
-    start, record, await_records = Slices._start, Slices._record, Slices._await_records
+    start = Slices._start
+    record, await_records = SliceRecorder._record, SliceRecorder.await_records
 
     def editing(self: Slices, number: int, plan: LivePlan, *arguments: Any) -> Slice:
         started = start(self, number, plan, *arguments)
@@ -40,7 +42,7 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
             edited.set()
         return started
 
-    def failing(self: Slices, result: BatchResult, ends: Mapping[int, int]) -> None:
+    def failing(self: SliceRecorder, result: BatchResult, ends: Mapping[int, int]) -> None:
         if result.batch_id < last:
             record(self, result, ends)
             return
@@ -52,7 +54,7 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
         waits.set()
         raise StreamError("FAILED", "cut off")
 
-    def waiting(self: Slices, pending: int) -> None:
+    def waiting(self: SliceRecorder, pending: int) -> None:
         if edited.is_set() and not pending:
             waits.set()
         await_records(self, pending)
@@ -63,8 +65,8 @@ def test_a_slice_by_a_new_rule_waits_for_the_record_of_the_slice_before(
 
     with monkeypatch.context() as patch:
         patch.setattr(Slices, "_start", editing)
-        patch.setattr(Slices, "_record", failing)
-        patch.setattr(Slices, "_await_records", waiting)
+        patch.setattr(SliceRecorder, "_record", failing)
+        patch.setattr(SliceRecorder, "await_records", waiting)
         with pytest.raises(StreamError, match="cut off"):
             deployment.run(publish)
     deployment.run()

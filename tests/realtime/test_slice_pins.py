@@ -1,11 +1,8 @@
-"""A slice is pinned to other versions of tables only after all slices before are on record."""
+"""The pin of a slice with other versions of tables waits for the records of earlier slices."""
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,35 +12,26 @@ from stackcast.jobs.adapters.stream.slices import Slices
 pytestmark = pytest.mark.unit
 
 
-class Recording(Future[None]):
-    """The record of a slice, which is complete as soon as it is waited for."""
-
-    def __init__(self, number: int, events: list[str]) -> None:
-        super().__init__()
-        self._number, self._events = number, events
-
-    def result(self, timeout: Any = None) -> None:
-        self._events.append(f"slice {self._number} is on record")
-
-
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
-        # A crash sends all slices that are not on record again, by one pin.
-        (2, ["slice 5 is on record", "slice 6 is on record", "slice 7 is pinned"]),
+        # After a crash, all slices that are not recorded are sent again by one pin.
+        (2, ["0 slices are not recorded", "slice 7 is pinned"]),
         (1, ["slice 7 is pinned"]),
     ],
     ids=["other versions", "same versions"],
 )
-def test_nothing_leaves_by_other_versions_before_all_else_is_on_record(
+def test_a_pin_with_other_versions_is_written_after_all_records(
     version: int, expected: list[str]
 ) -> None:
     events: list[str] = []
     pins = SimpleNamespace(put=lambda number, pin: events.append(f"slice {number} is pinned"))
+    recorder = SimpleNamespace(
+        await_records=lambda pending: events.append(f"{pending} slices are not recorded")
+    )
     stream = Slices.__new__(Slices)
     stream._delivery = SimpleNamespace(pins=pins)  # type: ignore[assignment]
-    stream._record_now = threading.Event()
-    stream._recording = [Recording(5, events), Recording(6, events)]
+    stream._recorder = recorder  # type: ignore[assignment]
     stream._last_pin = 6, Pin({"subscriptions": 1}, {}, {}, {})
     stream._write_pin(7, Pin({"subscriptions": version}, {}, {}, {}))
     assert events == expected

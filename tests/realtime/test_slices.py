@@ -20,7 +20,7 @@ from waiting import until
 from stackcast.jobs.adapters.stream import slices
 from stackcast.jobs.adapters.stream.batch_recorder import BatchResult
 from stackcast.jobs.adapters.stream.micro_batches import in_real_time
-from stackcast.jobs.adapters.stream.slices import Slices
+from stackcast.jobs.adapters.stream.slice_recorder import SliceRecorder
 from stackcast.udfs.errors import SettingsError, StreamError
 from stackcast.udfs.messages.specification import Specification
 
@@ -89,16 +89,16 @@ def cut_off_at(
         batch: number of the batch.
         condition: the stream fails once it is true.
     """
-    record = Slices._record
+    record = SliceRecorder._record
 
-    def failing(self: Slices, result: BatchResult, ends: Mapping[int, int]) -> None:
+    def failing(self: SliceRecorder, result: BatchResult, ends: Mapping[int, int]) -> None:
         if result.batch_id == batch:
             until(condition)
             raise StreamError("FAILED", "cut off")
         record(self, result, ends)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Slices, "_record", failing)
+        patch.setattr(SliceRecorder, "_record", failing)
         yield
 
 

@@ -35,12 +35,13 @@ from stackcast.jobs.adapters.kafka.record_source import RecordSource
 from stackcast.jobs.adapters.kafka.slices import SliceSpec, TaskProgress
 from stackcast.jobs.adapters.kafka.topic_log import TopicLog
 from stackcast.jobs.adapters.runtime.threads import Poll
-from stackcast.jobs.adapters.stream.batch_recorder import BatchResult, Start
+from stackcast.jobs.adapters.stream.batch_recorder import Start
 from stackcast.jobs.adapters.stream.between_batches import BetweenBatches
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.input import lost_task
 from stackcast.jobs.adapters.stream.plan_keeper import LivePlan
-from stackcast.jobs.adapters.stream.progress_reports import ProgressReports, RecordedBatch
+from stackcast.jobs.adapters.stream.progress_reports import ProgressReports
+from stackcast.jobs.adapters.stream.slice_recorder import SliceRecorder
 from stackcast.jobs.adapters.stream.tasks import SliceTask, unpacked
 from stackcast.jobs.adapters.stream.truncation import Truncation
 from stackcast.udfs.delivery.deliver import REPORT
@@ -48,9 +49,6 @@ from stackcast.udfs.errors import KafkaError
 
 log = logging.getLogger(__name__)
 
-#: Maximum seconds for which the record of a slice waits until the next slice has begun. Both use
-#: the interpreter of the driver, and events wait for the slice.
-RECORD_DELAY = 0.1
 #: Seconds before the end of a slice at which the next one is started, which takes a tenth of it.
 AHEAD_SECONDS = 0.2
 #: Seconds between two looks for new partitions of the topic.
@@ -122,7 +120,9 @@ class Slices:
         self._summaries = delivery.summaries
         self._batches = delivery.recorder
         self._leaders = delivery.leaders
-        self._progress = progress
+        self._recorder = SliceRecorder(
+            *(delivery.recorder, progress, reports, delivery.metrics, delivery.engine)
+        )
         self._source = source
         self._patience = patience
         self._handoffs = handoffs
@@ -132,16 +132,11 @@ class Slices:
         self._stopping = stopping
         self._engine = delivery.engine
         self._clock = delivery.engine.clock
-        self._recorder = self._engine.worker("record")
         self._run_name, self._started_slices = uuid.uuid4().hex, 0
         #: Whether the last slice has read records, and how many seconds it took.
         self._has_records, self._duration = False, self._seconds
-        #: Records of the last two slices, until they are complete.
-        self._recording: list[Future[None]] = []
-        #: Set while the next slice waits for these.
-        self._record_now = self._clock.event()
-        #: Number of the next batch, and of the last one that is recorded.
-        self._number, self._last_recorded = 0, -1
+        #: Number of the next batch.
+        self._number = 0
         #: By partition, the offset at which the next slice begins.
         self._offsets: dict[int, int] = {}
         #: By partition, the time since which its broker fails.
@@ -155,7 +150,7 @@ class Slices:
         self._error: BaseException | None = None
         self._closing = self._clock.event()
         self._poll: Poll | None = None
-        #: To join a thread is not enough: after Ctrl-C, Python takes it for ended.
+        #: Joining the thread is not enough: after Ctrl-C, Python considers it ended.
         self._ended = self._clock.event()
 
     def start(self) -> None:
@@ -164,24 +159,30 @@ class Slices:
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether slices run."""
         return self._poll is not None and not self._ended.is_set()
 
     @property
     def lastProgress(self) -> Mapping[str, Any] | None:  # noqa: N802 - Spark's name
+        """The report of the last recorded slice; None before the first one."""
         return self._reports.last
 
     @property
     def recentProgress(self) -> list[Mapping[str, Any]]:  # noqa: N802 - Spark's name
+        """The reports of the last slices, oldest first."""
         return self._reports.recent
 
     @property
     def status(self) -> dict[str, Any]:
+        """The field ``isTriggerActive``, which is True while slices run."""
         return {"isTriggerActive": self.isActive}
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
+        """Wait for the end of the stream, or some seconds, and return True if it has ended."""
         return self._ended.wait(timeout)
 
     def exception(self) -> BaseException | None:
+        """Return the error that has ended the stream; None if there is none."""
         return self._error
 
     def stop(self) -> None:
@@ -195,22 +196,22 @@ class Slices:
         looks: BetweenBatches | None = None
         try:
             self._reports.started()
-            stands = self._recover()
-            self._number, self._offsets = stands.batch, dict(stands.offsets)
-            self._last_recorded = self._number - 1
+            position = self._recover()
+            self._number, self._offsets = position.batch, dict(position.offsets)
+            self._recorder.start_after(self._number - 1)
             plan = self._plans.current_plan
             assert plan is not None
             self._plans.activate(plan)
             looks = BetweenBatches(self._plans, self._engine, self._local_tables)
-            # It ends by itself: a look may wait for a broker, and a stop must not.
-            self._engine.poll("partitions", self._look, PARTITION_SECONDS)
+            # It ends by itself, because a look may wait for a broker, and a stop must not.
+            self._engine.poll("partitions", self._look_for_partitions, PARTITION_SECONDS)
             running = None
             while running is not None or not self._is_ending():
                 running = running or self._begin()
                 following = self._begin_ahead(running)
                 self._end(running, following)
                 running = following
-            self._await_records(0)
+            self._recorder.await_records(0)
         except BaseException as error:
             log.error("batch %d failed: %s", self._number, one_line(error))
             metrics.failed(error)
@@ -236,7 +237,7 @@ class Slices:
         """Start a slice where the last one ended."""
         planned_from, plan = self._clock.monotonic(), self._plans.current_plan
         assert plan is not None
-        self._await_records(1)
+        self._recorder.await_records(1)
         self._batches.wait_for_capacity()
         if new := self._partitions - self._offsets.keys():
             log.info("topic %s has new partitions: %s", self._topic, sorted(new))
@@ -276,12 +277,8 @@ class Slices:
         # A slice with its maximum of records ends earlier.
         if self._engine.wait([running.results], max(0.0, due - self._clock.monotonic())):
             return None
-        while self._recording:
-            either: list[Future[Any]] = [running.results, self._recording[0]]
-            self._engine.wait(either)
-            if running.results.done():
-                return None
-            self._recording.pop(0).result()
+        if not self._recorder.complete_before(running.results):
+            return None
         new = self._partitions - self._offsets.keys()
         if self._plans.current_plan is not running.plan or new or self._is_ending():
             return None
@@ -355,18 +352,17 @@ class Slices:
                 "deliver": elapsed,
                 "report": result.seconds - elapsed,
             }
-            batch = result, dict(self._offsets), stages
-            self._recording.append(self._recorder.submit(self._record_next, *batch))
+            self._recorder.submit(result, dict(self._offsets), stages)
             self._number += 1
         else:
             self._pin_unused = True
             self._reports.idle()
         # The records of this slice are recorded first, so that the next start knows them.
         if truncated:
-            self._await_records(0)
+            self._recorder.await_records(0)
             raise Truncation(self._topic, dict(self._offsets), truncated).error()
         if failure is not None:
-            self._await_records(0)
+            self._recorder.await_records(0)
             raise failure
 
     def _share(self) -> int:
@@ -388,42 +384,12 @@ class Slices:
         if last == (number, pin):
             return
         if last is not None and last[1].versions != pin.versions:
-            self._await_records(0)
+            self._recorder.await_records(0)
         if last is not None and last[0] == number:
             # Nothing was read by it.
             self._delivery.pins.remove(number)
         self._delivery.pins.put(number, pin)
         self._last_pin = number, pin
-
-    def _record_next(
-        self, result: BatchResult, ends: Mapping[int, int], stages: Mapping[str, float]
-    ) -> None:
-        self._record_now.wait(RECORD_DELAY)
-        # After a slice that could not be recorded, no other may be.
-        if self._last_recorded != result.batch_id - 1:
-            return
-        start = self._clock.monotonic()
-        self._record(result, ends)
-        self._last_recorded = result.batch_id
-        seconds = {**stages, "record": self._clock.monotonic() - start}
-        self._reports.recorded(
-            RecordedBatch(
-                *(result.batch_id, result.started, result.seconds, seconds, result.report, ends)
-            )
-        )
-
-    def _record(self, result: BatchResult, ends: Mapping[int, int]) -> None:
-        self._progress.plan(result.batch_id, ends)
-        self._batches.record(result)
-        self._progress.done(result.batch_id)
-        self._delivery.metrics.recorded(result.batch_id, result.seconds)
-
-    def _await_records(self, pending: int) -> None:
-        """Return when at most this number of slices are not recorded."""
-        while len(self._recording) > pending:
-            self._record_now.set()
-            self._recording.pop(0).result()
-        self._record_now.clear()
 
     def _failure_of(self, requested: Range, failure: str) -> KafkaError | None:
         """Return the error BROKER_UNREACHABLE if a partition returns no records for too long."""
@@ -437,7 +403,7 @@ class Slices:
         seconds = self._clock.monotonic() - self._failing[partition]
         return unreachable(requested, seconds, failure) if seconds > self._patience else None
 
-    def _look(self) -> float | None:
+    def _look_for_partitions(self) -> float | None:
         if self._closing.is_set():
             return None
         try:
