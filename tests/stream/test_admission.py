@@ -32,7 +32,7 @@ def test_the_next_batch_is_as_large_as_earlier_batches_permit(most_records, most
     for records, record_bytes in batches:
         before = admission.records
         batch = min(records, before)
-        changed = admission.seen(batch, batch * record_bytes)
+        changed = admission.adapt(batch, batch * record_bytes)
         limit = admission.records
         assert changed == (limit != before)
         assert 1 <= limit <= most_records
@@ -51,7 +51,7 @@ def test_the_next_batch_is_as_large_as_earlier_batches_permit(most_records, most
 def test_without_a_limit_of_bytes_every_batch_may_have_the_maximum_of_records():
     admission = Admission(70, 0, USUAL)
     assert admission.records == 70
-    assert not admission.seen(3, 1 << 50)
+    assert not admission.adapt(3, 1 << 50)
     assert admission.records == 70
 
 

@@ -1,4 +1,8 @@
-"""One micro-batch after another: input, delivery, report, checks, watch, metrics, Kafka.
+"""The stream: it delivers the records of a topic in micro-batches or in real time.
 
-Called by the main jobs, and by `replay` for what it shares with them.
+`assembly` connects its parts: the owners of plans, summaries and records, the slices of real time,
+recovery, monitoring and progress reports. These modules import neither Spark nor Kafka. Modules
+that do, such as `micro_batches` and `spark_listeners`, connect them to a Spark session.
+
+The main jobs call `micro_batches`. The package `replay` uses `report` and `spark_input`.
 """

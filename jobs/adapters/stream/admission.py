@@ -30,7 +30,7 @@ class Admission:
         self._first = self._limit(1, usual)
         self.records = self._first
 
-    def seen(self, records: int, size: int) -> bool:
+    def adapt(self, records: int, size: int) -> bool:
         """Adapt the limit to a batch, and return True if it has changed.
 
         Args:

@@ -169,7 +169,7 @@ class BatchRecorder:
         state, final_state = compilation.plan.state, None
         if state is not None:
             final_state = self._state.merged(initial_state, report.states, state.identities)
-        self._leaders.took(epochs)
+        self._leaders.note_epochs(epochs)
         for row in report.partitions:
             row["leader_epoch"] = self._leaders.epochs.get(row["partition"])
         seconds = self._clock.monotonic() - start.monotonic

@@ -143,7 +143,7 @@ def find_truncation(
     reached: Position,
     spans: Spans,
 ) -> Truncation | None:
-    """Return the partitions whose log differs from what was read, or ends before it.
+    """Return the partitions whose log differs from the records that were read, or ends earlier.
 
     Args:
         checkpoint: folder of the checkpoint.
@@ -161,7 +161,7 @@ def find_truncation(
         return (last is not None and batch <= last) or reports.partitions(batch) is not None
 
     planned = reached.planned or {}
-    # Of a recorded batch, only the commit may be missing.
+    # Only the commit of a recorded batch may be missing.
     read = reached.offsets | (planned if is_recorded(reached.batch) else {})
     # An interrupted batch may have sent all records of its plan.
     ends = read | {p: end for p, end in planned.items() if _end(spans, p) < end}
@@ -171,7 +171,7 @@ def find_truncation(
         truncated |= {p: end for p, end in planned.items() if end < reached.offsets.get(p, 0)}
     epochs = recorded_epochs(pins, reports, tables, topic)
     leaders = Leaders(topics, topic.name)
-    current = leaders.now()
+    current = leaders.current_epochs()
     if different := leaders.find(read, epochs, current):
         truncated |= {p: min(end, _end(spans, p)) for p, end in different.ends.items()}
     if truncated:
@@ -187,7 +187,7 @@ def find_truncation(
 def _truncated_before(
     topic: str, topics: TopicLog, earlier: ReadBefore, spans: Spans
 ) -> Truncation | None:
-    """Return the partitions whose log differs from what earlier checkpoints have read of it.
+    """Return the partitions whose log differs from the records of earlier checkpoints.
 
     Sequence numbers continue where these ended.
     """
@@ -195,7 +195,7 @@ def _truncated_before(
     truncated = {p: _end(spans, p) for p, end in ends.items() if _end(spans, p) < end}
     epochs = {p: NO_EPOCH if epoch is None else epoch for p, (_, epoch) in earlier.read.items()}
     leaders = Leaders(topics, topic)
-    if different := leaders.find(ends, epochs, leaders.now()):
+    if different := leaders.find(ends, epochs, leaders.current_epochs()):
         truncated |= {p: min(end, _end(spans, p)) for p, end in different.ends.items()}
     return Truncation(topic, ends, truncated) if truncated else None
 
@@ -221,12 +221,12 @@ def check_generation(tables: Tables, identity: Identity) -> None:
         )
 
 
-def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: bool) -> None:
+def check_records(topic: str, offsets: Mapping[int, int], spans: Spans, *, new: bool) -> None:
     """Check that the topic still has the records that a stream reads next.
 
     Args:
         topic: name of the topic.
-        wanted: by partition, the next offset to read; -2 and -1 mean the start and the end of a
+        offsets: by partition, the next offset to read; -2 and -1 mean the start and the end of a
             partition. Other partitions begin at 0.
         spans: by partition, the first offset that Kafka still has, and the end.
         new: whether the checkpoint is new.
@@ -234,18 +234,18 @@ def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: b
     Raises:
         StreamError: RECORDS_GONE.
     """
-    known = {p: offset for p, offset in wanted.items() if offset >= 0}
+    numbers = {p: offset for p, offset in offsets.items() if offset >= 0}
     if not new:
-        known |= {p: 0 for p in spans.keys() - wanted.keys()}
+        numbers |= {p: 0 for p in spans.keys() - offsets.keys()}
     firsts = {p: first for p, (first, _) in spans.items()}
-    deleted = {p: firsts[p] - o for p, o in sorted(known.items()) if firsts.get(p, 0) > o}
+    deleted = {p: firsts[p] - o for p, o in sorted(numbers.items()) if firsts.get(p, 0) > o}
     if not deleted:
         return
     ranges = "; ".join(
         f"partition {p}: {count} (offsets {firsts[p] - count} to {firsts[p] - 1})"
         for p, count in deleted.items()
     )
-    available = {p: firsts[p] if p in deleted else o for p, o in (dict(wanted) | known).items()}
+    available = {p: firsts[p] if p in deleted else o for p, o in (dict(offsets) | numbers).items()}
     where = _offsets_text(topic, available)
     raise StreamError(
         "RECORDS_GONE",

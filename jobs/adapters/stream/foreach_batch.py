@@ -185,5 +185,5 @@ class MicroBatches:
         if self._query is None:
             self._query = self._open_query()
         self._query.count(records)
-        if self._admission.seen(records, size):
+        if self._admission.adapt(records, size):
             self._query.limit_next(self._admission.records)

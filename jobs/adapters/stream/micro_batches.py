@@ -1,5 +1,4 @@
-"""The stream of the main jobs: topic, tables and sink wired together, in micro-batches or in real
-time."""
+"""Start of a stream on a Spark session, in micro-batches or in real time."""
 
 from __future__ import annotations
 
@@ -49,12 +48,12 @@ from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 log = logging.getLogger(__name__)
 
-#: Line of the log from which on records are delivered without a delay.
+#: Line of the log after which records are delivered without a delay.
 READY = "stream ready: workers have loaded the plan and its header stacks"
 
 
 class Consent(NamedTuple):
-    """What a stream may do that it does only if it is asked to.
+    """Actions of a start that require the consent of an operator.
 
     Attributes:
         take_over: take over from a stream with another checkpoint, which has
@@ -76,7 +75,7 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str, consent: Consent = 
         settings: settings of the stream.
         lifecycle: lifecycle of the job.
         name: name of the Spark application.
-        consent: what the stream may do beyond its work.
+        consent: actions that the operator permits.
 
     Returns:
         The exit code.
@@ -133,7 +132,7 @@ def start(
         spark: session whose executors run the tasks.
         settings: settings of the stream.
         lifecycle: lifecycle of the job; ends waits when the job is asked to stop.
-        consent: what the stream may do beyond its work.
+        consent: actions that the operator permits.
 
     Returns:
         The stream, which runs, and its delivery, which the caller must close.

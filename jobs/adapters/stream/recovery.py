@@ -5,7 +5,7 @@ pin, with the same versions of tables and the same numbers. N is the batch at wh
 continues (the first one that is not committed); a slice may have been started *ahead*, while the
 previous one was still running.
 
-    planned  recorded  pins      interrupted                      what is done
+    planned  recorded  pins      interrupted                      steps
     -------  --------  --------  -------------------------------  ----------------------------------
     no       -         none      nothing                          begin with N
     no       -         N         slice N                          send N again, up to its pin or the
@@ -223,7 +223,7 @@ class Recovery:
             ends: by partition, the offset up to which the batch may have read.
         """
         leaders = self._delivery.leaders
-        truncation = leaders.find(ends, leaders.epochs, leaders.now())
+        truncation = leaders.find(ends, leaders.epochs, leaders.current_epochs())
         if truncation is not None:
             raise lost_task(self._topic, *truncation.ends)
 

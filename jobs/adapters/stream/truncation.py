@@ -31,8 +31,8 @@ class Truncation:
         topic: name of the topic.
         read: by partition, the offset up to which the stream had read.
         ends: by truncated partition, the offset from which on its log has other records.
-        certain: False if it is unknown whether the stream had read that far: a slice was cut off,
-            and the partition has another leader since.
+        certain: False if it is unknown whether the stream had read that far, because a slice was
+            interrupted, and the partition has had another leader since.
     """
 
     topic: str
@@ -115,7 +115,7 @@ class Leaders:
         """Set the leaders from which earlier runs have read."""
         self._epochs = self._recorded()
 
-    def now(self) -> dict[int, int]:
+    def current_epochs(self) -> dict[int, int]:
         """Return the epoch of the current leader by partition.
 
         Raises:
@@ -133,9 +133,9 @@ class Leaders:
             StreamError: LOG_TRUNCATED.
             KafkaError: see `TopicLog.ask`.
         """
-        leaders = self.now()
+        leaders = self.current_epochs()
         self.check(read, self._epochs, leaders)
-        self.took(leaders)
+        self.note_epochs(leaders)
 
     def check(
         self, read: Mapping[int, int], epochs: Mapping[int, int], leaders: Mapping[int, int]
@@ -155,7 +155,7 @@ class Leaders:
             KafkaError: see `TopicLog.ask`.
         """
         if read and not leaders:
-            leaders = self.now()
+            leaders = self.current_epochs()
         truncation = self.find(read, epochs, leaders)
         if truncation is not None:
             raise truncation.error()
@@ -183,6 +183,6 @@ class Leaders:
         ends = self._topics.ask(partial(self._topics.truncated, changed), self._given_up)
         return Truncation(self._topic, read, ends) if ends else None
 
-    def took(self, epochs: Mapping[int, int]) -> None:
+    def note_epochs(self, epochs: Mapping[int, int]) -> None:
         """Note by partition the epoch of the leader from which tasks have read."""
         self._epochs = self._epochs | {p: e for p, e in epochs.items() if e != NO_EPOCH}

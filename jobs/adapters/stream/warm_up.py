@@ -59,7 +59,7 @@ def warm_up(
 def load_plan(spark: SparkSession, plan: PlanHandle, stacks: StacksHandle, topic: Topic) -> None:
     """Load a plan into a worker in each slot, with the kernels that deliver records by it.
 
-    It raises nothing, because the first batch loads what is missing.
+    It raises no error, because the first batch loads plan and kernels if they are missing.
     """
     start = SYSTEM_CLOCK.monotonic()
     try:
