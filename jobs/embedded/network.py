@@ -30,7 +30,7 @@ from stackcast.jobs.embedded.proof import RunProof, shown_subscriptions
 from stackcast.jobs.embedded.stream import drain
 from stackcast.lab.proof import verification
 from stackcast.lab.proof.receipts import receipts
-from stackcast.lab.proof.summaries import SummaryTally, hold_summaries
+from stackcast.lab.proof.summaries import SummaryTally, check_recorded_summaries
 from stackcast.lab.report.showcase import FilteredShowcase, without_receiver
 from stackcast.lab.traffic.packets import session_of
 from stackcast.lab.traffic.topic_log import TopicLog
@@ -189,7 +189,7 @@ class NetworkProof(RunProof):
         self._summaries: SummaryTally | None = None
         if fed.topic is not None:
             told = {host for rule in self._rules for host in rule.receivers}
-            self._summaries = hold_summaries(folder, told, _ends(fed, fed.topic))
+            self._summaries = check_recorded_summaries(folder, told, _ends(fed, fed.topic))
         compared = verification.compare(owed, receipts(folder, kind.receipt), pruned=True)
         super().__init__(
             settings, kind.options, network, folder, status, owed, compared, kind.framing

@@ -1,9 +1,9 @@
-"""The summaries that hosts were sent, held against what they wrote down."""
+"""The summaries that hosts received, compared with the notifications that they received."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,13 @@ from stackcast.udfs.messages.summaries import Summary, digest, is_summary, unpac
 
 @dataclass
 class SummaryTally:
-    """Counts of summaries over all hosts. wrong: that say otherwise than what the host has of their
-    range. short: hosts and sessions whose summaries do not reach from first offset to last."""
+    """Counts over all hosts.
+
+    Attributes:
+        summaries: summaries that were received.
+        wrong: summaries that differ from the notifications of their range.
+        short: hosts and sessions whose summaries do not cover all offsets.
+    """
 
     summaries: int = 0
     wrong: int = 0
@@ -26,40 +31,58 @@ class SummaryTally:
 
     @property
     def exact(self) -> bool:
-        """Every host was told what it has, and of everything."""
+        """True if the summaries of all hosts are right, and cover everything."""
         return bool(self.summaries) and not self.wrong and not self.short
 
 
-def hold_summaries(folder: Path, hosts: set[str], ends: Mapping[bytes, int]) -> SummaryTally:
-    """Holds the summaries in ``folder/receipts`` against the datagrams beside them.
+def check_summaries(
+    received: Mapping[str, Iterable[bytes]], ends: Mapping[bytes, int]
+) -> SummaryTally:
+    """Compare the summaries that hosts received with the notifications that they received.
 
-    hosts: those that are owed summaries. ends: by session, the offset behind its last record; the
-    first one has 0.
+    Args:
+        received: datagrams by host that summaries are sent to.
+        ends: by session, the offset after its last record. The first record has offset 0.
     """
     tally = SummaryTally()
-    for host in sorted(hosts):
+    for host in sorted(received):
         counts: dict[bytes, dict[int, int]] = defaultdict(dict)
-        told: dict[bytes, list[Summary]] = defaultdict(list)
-        for datagram in datagrams_of(Path(folder) / "receipts" / f"{host}.mold"):
+        summaries: dict[bytes, list[Summary]] = defaultdict(list)
+        for datagram in received[host]:
             session, sequence, count = HEADER.unpack_from(datagram)
             if is_summary(datagram):
-                told[session].append(unpack(datagram))
+                summaries[session].append(unpack(datagram))
             else:
                 counts[session][sequence] = count
         for session, end in ends.items():
-            at = 0
-            for summary in sorted(told[session], key=lambda each: each.from_):
+            covered = 0
+            for summary in sorted(summaries[session], key=lambda each: each.from_):
                 tally.summaries += 1
                 tally.wrong += not _agrees(summary, counts[session])
-                if summary.from_ <= at:
-                    at = max(at, summary.until)
-            tally.short += at < end << OFFSET_SHIFT
+                if summary.from_ <= covered:
+                    covered = max(covered, summary.until)
+            tally.short += covered < end << OFFSET_SHIFT
     return tally
 
 
+def check_recorded_summaries(
+    folder: Path, hosts: Iterable[str], ends: Mapping[bytes, int]
+) -> SummaryTally:
+    """Compare the summaries in the receipts of hosts; see `check_summaries`.
+
+    Args:
+        folder: folder with ``receipts/<host>.mold``.
+        hosts: hosts that summaries are sent to.
+        ends: by session, the offset after its last record.
+    """
+    receipts = Path(folder) / "receipts"
+    received = {host: datagrams_of(receipts / f"{host}.mold") for host in hosts}
+    return check_summaries(received, ends)
+
+
 def _agrees(summary: Summary, counts: Mapping[int, int]) -> bool:
-    mine = {s: n for s, n in counts.items() if summary.from_ <= s < summary.until}
-    sequence = np.array(list(mine), np.uint64)
-    sums = digest(sequence, np.array(list(mine.values()), np.int64))
-    told = summary.notifications, summary.last, summary.digest
-    return told == (len(mine), max(mine, default=0), sums)
+    covered = {s: n for s, n in counts.items() if summary.from_ <= s < summary.until}
+    sequence = np.array(list(covered), np.uint64)
+    sums = digest(sequence, np.array(list(covered.values()), np.int64))
+    content = summary.notifications, summary.last, summary.digest
+    return content == (len(covered), max(covered, default=0), sums)

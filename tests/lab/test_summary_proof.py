@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lossy_network import Stream
 
-from stackcast.lab.proof.summaries import hold_summaries
+from stackcast.lab.proof.summaries import check_recorded_summaries
 from stackcast.udfs.messages.sequence import Topic, session_id
 
 pytestmark = pytest.mark.unit
@@ -37,7 +37,9 @@ def all_of(made: Stream) -> list[bytes]:
 def test_a_host_that_was_told_what_it_has_of_everything_is_told_right(tmp_path):
     datagrams = all_of(stream())
     # A batch that ran again says the same again.
-    tally = hold_summaries(written(tmp_path, [*datagrams, datagrams[2]]), {"h1"}, {SESSION: 6})
+    tally = check_recorded_summaries(
+        written(tmp_path, [*datagrams, datagrams[2]]), {"h1"}, {SESSION: 6}
+    )
     assert tally.exact and tally.summaries == 4
 
 
@@ -49,10 +51,10 @@ def test_a_notification_that_is_not_there_makes_a_summary_wrong_and_one_of_these
 ):
     datagrams = all_of(stream())
     del datagrams[left_out]
-    tally = hold_summaries(written(tmp_path, datagrams), {"h1"}, {SESSION: 6})
+    tally = check_recorded_summaries(written(tmp_path, datagrams), {"h1"}, {SESSION: 6})
     assert (tally.wrong, tally.short, tally.exact) == (wrong, short, False)
 
 
 def test_a_host_that_was_told_nothing_was_told_too_little(tmp_path):
-    tally = hold_summaries(written(tmp_path, []), {"h1"}, {SESSION: 6})
+    tally = check_recorded_summaries(written(tmp_path, []), {"h1"}, {SESSION: 6})
     assert (tally.summaries, tally.short, tally.exact) == (0, 1, False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import count
 
 from memory_log import Log, Record
 
@@ -31,7 +31,8 @@ class MemoryKafka:
 
     def __init__(self) -> None:
         self.failure: KafkaError | None = None
-        self._cluster = uuid.uuid4().hex
+        self._numbers = count()
+        self._cluster = f"{next(self._numbers):022d}"
         self._ids: dict[str, str] = {}
         self._logs: dict[str, list[Log]] = {}
         self._options: dict[str, dict[str, str]] = defaultdict(dict)
@@ -40,7 +41,7 @@ class MemoryKafka:
 
     def create(self, topic: str, partitions: int = 1, **options: str) -> None:
         """Create a topic."""
-        self._ids[topic] = uuid.uuid4().hex[:22]
+        self._ids[topic] = f"{next(self._numbers):022d}"
         self._logs[topic] = [Log() for _ in range(partitions)]
         self._options[topic] = {key.replace("_", "."): value for key, value in options.items()}
 

@@ -80,11 +80,9 @@ class MemoryTables:
         return copy.deepcopy([row for file in files for row in self._table(name).files[file]])
 
     def last_rows(self, name, key, order, column, since):
-        last = {}
-        for row in sorted(self.rows(name), key=lambda row: row[order]):
-            if row[order] >= since.get(row[key], row[order]):
-                last[row[key]] = {part: row[part] for part in (key, order, column)}
-        return list(last.values())
+        rows = sorted(self.rows(name), key=lambda row: row[order])
+        late = [row for row in rows if row[order] >= since.get(row[key], row[order])]
+        return list({r[key]: {c: r[c] for c in (key, order, column)} for r in late}.values())
 
     def append(self, name, rows, transaction=None, epoch=None):
         numbers = self._table(name).numbers
@@ -143,8 +141,7 @@ class MemoryTables:
 
     def _write(self, name, operation, rows, added, removes=False):
         table, file = self._table(name), str(self.version(name))
-        table.files[file] = added
-        table.versions.append(rows)
+        table.files[file], table.versions = added, [*table.versions, rows]
         self._log(name, operation, [{"add": {"path": file}}, *[{"remove": {}}] * removes])
 
     def _log(self, name, operation, actions):

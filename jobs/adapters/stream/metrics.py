@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.process_collector import ProcessCollector
 
 from stackcast.jobs.adapters.runtime.clock import SYSTEM_CLOCK, Clock
 from stackcast.jobs.adapters.stream.health import BatchTime, StreamStatus
@@ -158,7 +157,6 @@ class StreamMetrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
-        ProcessCollector(registry=self.registry)
         for metric in (*_TRAFFIC, *_HOSTS, *_BATCHES, *_TABLES, *_OUTSIDE):
             self._register(metric)
         self._hosts = _HostCounters(hosts, *(self._counters[metric.name] for metric in _HOSTS))

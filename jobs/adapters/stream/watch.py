@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlparse
 
+from prometheus_client.process_collector import ProcessCollector
+
 from stackcast.jobs.adapters.app.error_lines import one_line
 from stackcast.jobs.adapters.app.health import Health
 from stackcast.jobs.adapters.app.metrics_server import serve
@@ -95,6 +97,7 @@ class StreamWatch:
         Raises:
             SettingsError: PORT_TAKEN, BAD_HOST.
         """
+        ProcessCollector(registry=self.metrics.registry)
         self._resources.enter_context(serve(self._settings, self.metrics.registry, self.health))
 
     def attach(self, query: RunningStream, slots: Slots | None = None) -> None:
