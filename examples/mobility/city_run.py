@@ -22,9 +22,9 @@ from sightings import KEPT_MS
 from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
+from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.embedded import machine
-from stackcast.jobs.embedded.kinds import in_background
 from stackcast.jobs.embedded.lab import fill, prepare, refresh
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.jobs.embedded.progress import Progress
@@ -160,8 +160,8 @@ def _start(
         lab.clear()
         progress.log_to(folder / "log" / "run.log")
         defaults = machine.spark_properties()
-        starting = in_background(
-            lambda: session.start("stackcast mobility_tracking", defaults=defaults)
+        starting = SYSTEM_THREADS.start(
+            "session", session.start, "stackcast mobility_tracking", defaults=defaults
         )
         with progress.stage("switches and broker"):
             lab.up()
@@ -241,8 +241,9 @@ class _Running:
         self._sent = self._placement.city.reports(options.reports)
         total = len(self._sent)
         with progress.stage(f"reports of {len(self._placement.city.places())} scanners") as stage:
-            feeding = in_background(
-                lambda: self._feed(options.speedup, stop, lambda n: progress.count(stage, n, total))
+            feeding = SYSTEM_THREADS.start(
+                *("feed", self._feed, options.speedup, stop),
+                lambda number: progress.count(stage, number, total),
             )
 
             def finished() -> bool:

@@ -33,6 +33,7 @@ from waiting import until
 
 from stackcast.jobs import attribute_stream, console, itch_stream
 from stackcast.jobs.adapters.app import application, session
+from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.embedded.options import RunOptions
 from stackcast.lab.fabric.topologies import NetworkOptions, load_network
@@ -226,7 +227,7 @@ def ready_tables(empty_tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def create(tables: Tables) -> None:
         shutil.copytree(empty_tables, tables.location)
 
-    monkeypatch.setattr(Tables, "create", create)
+    monkeypatch.setattr(f"{open_tables.__module__}._FolderFirst.create", create)
 
 
 @pytest.fixture

@@ -146,7 +146,9 @@ def test_the_stream_of_a_lab_fills_the_tables_and_delivers_until_it_is_stopped(
         lab.up()
         ensure_topic(lab.bootstrap_servers, "itch.raw")
         deployment.write(lab, asked.subscriptions, asked.seed)
-        (tmp_path / "lab.json").write_text(json.dumps({"p4runtime": lab.p4runtime}))
+        (tmp_path / "lab.json").write_text(
+            json.dumps({"p4runtime": lab.p4runtime, "ingress": lab.ingress})
+        )
         settings = Settings.read(
             [tuple(line.split(" ", 1)) for line in read_properties(tmp_path / "lab.conf")]
         )

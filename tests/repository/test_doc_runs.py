@@ -74,6 +74,7 @@ BMV2 = "needs BMv2; tests/lab/test_several_by_hand.py runs it on our software sw
 TESTS = "starts these tests"
 #: Patterns of commands that no test runs, and the reason.
 NOT_RUN = {
+    r".* spark\.sql\.streaming\.streamingQueryListeners=.*": "it needs a class of the reader",
     r"sudo simple_switch_grpc .*": BMV2,
     r"for pair in .*": BMV2,
     r".* spark\.stackcast\.tables=var/three .*": BMV2,

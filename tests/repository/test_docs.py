@@ -37,6 +37,7 @@ AREAS = {
 }
 #: Functions that take the second part of a code, by module and name, with the first part.
 MAKERS = {
+    ("jobs/adapters/tables/folder_tables.py", "NeedsSparkError"): "TABLE.",
     ("udfs/messages/fields.py", "_refuse"): "SPECIFICATION.CONSTANT_",
     ("udfs/messages/specification.py", "_error"): "SPECIFICATION.",
     ("udfs/messages/specification.py", "specification_error"): "SPECIFICATION.",

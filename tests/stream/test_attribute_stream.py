@@ -34,6 +34,7 @@ from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.embedded import stream
 from stackcast.jobs.embedded.kinds import SensorRun
+from stackcast.jobs.embedded.progress import Parts
 from stackcast.lab.proof import verification
 from stackcast.lab.proof.attribute_reader import event_reader
 from stackcast.lab.proof.receipts import Receipt, receipt_bytes, receipts
@@ -607,6 +608,6 @@ def test_binary_events_arrive_with_their_payload_next_to_damaged_records(
             folder,
             lab.status(),
         )
-        summary = run.write(0.0)
+        summary = run.write(Parts())
         assert run.exact is (not losses)
         assert (summary["missing"], summary["dead_letters"]) == (losses, len(bad))

@@ -330,16 +330,16 @@ def test_two_programs_that_fill_a_table_at_once_write_its_rows_once(
     tables = copied(spark, empty_tables, tmp_path, "hosts")
     rows = deployment()["hosts"]
     folder = write(tmp_path / "rows", {"hosts": rows})
-    append = Tables.append
+    append = type(tables).append
     calls: list[str] = []
 
-    def append_second(self: Tables, name: str, *arguments: Any, **options: Any) -> bool:
+    def append_second(self: Any, name: str, *arguments: Any, **options: Any) -> bool:
         calls.append(name)
         if len(calls) == 1:
             create_tables.fill(open_tables(spark, tables.location), folder)
         return append(self, name, *arguments, **options)
 
-    monkeypatch.setattr(Tables, "append", append_second)
+    monkeypatch.setattr(type(tables), "append", append_second)
     create_tables.fill(tables, folder)
     assert len(calls) == 2 and len(tables.rows("hosts")) == len(rows)
 

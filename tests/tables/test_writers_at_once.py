@@ -37,14 +37,14 @@ def test_of_two_writers_of_one_new_key_at_once_only_one_writes(
     if rows:
         tables.append(name, rows)
     version = tables.version(name)
-    merge = Tables.merge
+    merge = type(first).merge
 
-    def meanwhile(self: Tables, *arguments: Any) -> bool:
+    def meanwhile(self: Any, *arguments: Any) -> bool:
         if self is first:
             assert replace_changed(second, name, [*rows, host("new", port=2)], keys, rows, version)
         return merge(self, *arguments)
 
-    monkeypatch.setattr(Tables, "merge", meanwhile)
+    monkeypatch.setattr(type(first), "merge", meanwhile)
     assert not replace_changed(first, name, [*rows, host("new")], keys, rows, version)
     stored = tables.rows(name)
     assert sorted(row["host"] for row in stored) == ["before"] * filled + ["new"]

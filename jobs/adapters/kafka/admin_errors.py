@@ -54,3 +54,11 @@ def bad_option(servers: str, reason: str) -> KafkaError:
         f"the Kafka client rejected its options for {servers}: {reason}; check the "
         "spark.stackcast.kafka.* settings",
     )
+
+
+def no_servers() -> KafkaError:
+    return KafkaError(
+        "BAD_OPTION",
+        "spark.stackcast.kafka.bootstrap.servers is not set: set it to the addresses of the "
+        "brokers, such as broker1:9092,broker2:9092",
+    )

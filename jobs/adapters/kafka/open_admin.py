@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from stackcast.jobs.adapters.kafka import admin_errors
 from stackcast.jobs.adapters.kafka.admin import KafkaAdmin
 from stackcast.jobs.adapters.kafka.java_admin import JavaAdmin
 from stackcast.jobs.adapters.kafka.options import fetch_options
@@ -19,7 +20,12 @@ def open_admin(spark: SparkSession, kafka: Mapping[str, str]) -> KafkaAdmin:
     Args:
         spark: session whose JVM has the Java client.
         kafka: options of the Java client by name.
+
+    Raises:
+        KafkaError: BAD_OPTION, if the options name no broker.
     """
+    if not kafka.get("bootstrap.servers"):
+        raise admin_errors.no_servers()
     try:
         options = fetch_options(kafka)
     except KafkaError:
