@@ -24,8 +24,8 @@ from stackcast.jobs.adapters.app import application
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
-from stackcast.jobs.adapters.stream import checks, micro_batches
-from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent
+from stackcast.jobs.adapters.stream import checks, spark_stream
+from stackcast.jobs.adapters.stream.spark_stream import NO_CONSENT, Consent
 from stackcast.jobs.embedded.options import DEFAULT, RunOptions
 
 
@@ -49,7 +49,7 @@ def deliver(
         return runs.trading_session(settings, options, lifecycle)
     options.require_none("have no effect, because spark.stackcast.kafka.bootstrap.servers is set")
     checks.beside_switches(settings)
-    return micro_batches.run(settings, lifecycle, "stackcast itch_stream", consent)
+    return spark_stream.run(settings, lifecycle, "stackcast itch_stream", consent)
 
 
 if __name__ == "__main__":

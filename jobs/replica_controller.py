@@ -39,7 +39,7 @@ from stackcast.jobs.adapters.states.metrics import ControllerMetrics
 from stackcast.jobs.adapters.states.service import ControllerService, serving
 from stackcast.jobs.adapters.states.store import KafkaStore, topics_of
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
-from stackcast.jobs.adapters.stream.micro_batches import await_executors
+from stackcast.jobs.adapters.stream.spark_stream import await_executors
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 

@@ -42,7 +42,7 @@ from stackcast.jobs.adapters.states.metrics import PublisherMetrics
 from stackcast.jobs.adapters.states.row_sources import SafePublisher, TableSource, TopicSource
 from stackcast.jobs.adapters.states.row_states import StateFilters, StateNames
 from stackcast.jobs.adapters.stream.last_batch import LastBatch
-from stackcast.jobs.adapters.stream.micro_batches import await_executors
+from stackcast.jobs.adapters.stream.spark_stream import await_executors
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.wire.udp import parse_endpoint
 from stackcast.udfs.errors import SettingsError

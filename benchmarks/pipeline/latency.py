@@ -25,7 +25,7 @@ from benchmarks.pipeline.world import PARTITIONS, POOL, World
 from benchmarks.support.results import Lines
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 from stackcast.udfs.messages.buffers import Batch
 
 OURS = "event to wire"
@@ -101,7 +101,7 @@ def to_wire(
     """Our stream: event to frame."""
     lifecycle = Lifecycle()
     with world.receiver(settings.port) as receiver:
-        query, delivery = micro_batches.start(world.spark, settings, lifecycle)
+        query, delivery = spark_stream.start(world.spark, settings, lifecycle)
         try:
             fed = _feed_both(world, settings, packets, rate, scale)
             lifecycle.run(query, stream.watch(query, fed.records))

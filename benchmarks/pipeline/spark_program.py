@@ -30,7 +30,7 @@ from stackcast.jobs.adapters.app import session
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.running_stream import RunningStream
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 from stackcast.jobs.adapters.stream.slices import Slices
 
 #: Batches of a pass before those that count.
@@ -95,7 +95,7 @@ class SparkProgram(Program):
 
     def _deliver(self, settings: Settings, noted: Noted) -> None:
         lifecycle = Lifecycle()
-        query, delivery = micro_batches.start(self._spark, settings, lifecycle)
+        query, delivery = spark_stream.start(self._spark, settings, lifecycle)
 
         def done() -> bool:
             if isinstance(query, Slices):

@@ -29,7 +29,7 @@ from benchmarks.support.results import Lines
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 from stackcast.jobs.adapters.wire import open_sink, sink_options
 from stackcast.udfs.delivery.task import Task
 from stackcast.udfs.messages.sequence import Topic
@@ -245,7 +245,7 @@ def _settings(world: World, topic: str, offsets: str) -> Settings:
 def stackcast(world: World, settings: Settings) -> Iterator[MeasuredStream]:
     """Run our stream in real time during a block."""
     settings = dataclasses.replace(settings, latency="realtime")
-    query, delivery = micro_batches.start(world.spark, settings, Lifecycle())
+    query, delivery = spark_stream.start(world.spark, settings, Lifecycle())
     try:
         yield MeasuredStream(lambda: sum(delivery.processed.values()), partial(check, query))
     finally:

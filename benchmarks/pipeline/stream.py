@@ -19,7 +19,7 @@ from benchmarks.pipeline.world import World
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 
 #: Seconds without any progress after which a stream is given up.
 PATIENCE = 180
@@ -136,7 +136,7 @@ def ours(world: World, settings: Settings, records: int) -> Drained:
     wire = world.wire
     before = wire.sent(), wire.sent_bytes()
     lifecycle = Lifecycle()
-    query, delivery = micro_batches.start(world.spark, settings, lifecycle)
+    query, delivery = spark_stream.start(world.spark, settings, lifecycle)
     try:
         lifecycle.run(query, watch(query, records))
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.embedded.kinds import SessionRun
 from stackcast.jobs.embedded.lab import RunningLab, bring_up
@@ -43,7 +43,7 @@ def running(
 
     All of it is taken down at the end, whatever came in between. Raises SettingsError BAD_VALUE
     where the settings name a Kafka, a match or a format that the lab's session is not for, and as
-    `stackcast.jobs.embedded.lab.bring_up` and `stackcast.jobs.adapters.stream.micro_batches.start`.
+    `stackcast.jobs.embedded.lab.bring_up` and `stackcast.jobs.adapters.stream.spark_stream.start`.
     """
     settings, kind = _demonstrated(settings), SessionRun(options.with_defaults(**DEFAULTS))
     with ExitStack() as stack:
@@ -70,7 +70,7 @@ def _stream(up: RunningLab, lifecycle: Lifecycle, progress: Progress, stop: Stop
     """Starts the stream, and delivers until a stop is requested."""
     try:
         with progress.stage("starting the stream", "started the stream"):
-            query, delivery = micro_batches.start(up.spark, up.settings, lifecycle)
+            query, delivery = spark_stream.start(up.spark, up.settings, lifecycle)
         try:
             lifecycle.run(query, stop.is_set, delivery.last_batch.check)
         finally:

@@ -23,7 +23,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
-from stackcast.jobs.adapters.stream import checks, micro_batches
+from stackcast.jobs.adapters.stream import checks, spark_stream
 from stackcast.jobs.adapters.stream.warm_up import warm_up
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.open_tables import open_tables
@@ -83,7 +83,7 @@ def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -
         _say(ready=True)
 
     try:
-        micro_batches.serve(spark, settings, lifecycle, started=started)
+        spark_stream.serve(spark, settings, lifecycle, started=started)
     finally:
         stop.set()
         for each in refreshing:

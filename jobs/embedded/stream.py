@@ -19,7 +19,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning.specifications import specification_of
 from stackcast.jobs.adapters.runtime.threads import SYSTEM_THREADS
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
 from stackcast.jobs.adapters.stream.slices import Slices
 from stackcast.jobs.adapters.tables.tables import Tables
@@ -114,7 +114,7 @@ def drain(
     publishing_text, published_text = texts
     with ExitStack() as ending:
         with progress.stage("starting the stream", "started the stream"):
-            query, delivery = micro_batches.start(up.spark, settings, lifecycle)
+            query, delivery = spark_stream.start(up.spark, settings, lifecycle)
             # An interrupt may come at any time from here on.
             ending.callback(_close, delivery, progress)
         progress.parts.begin("publishing")

@@ -15,7 +15,7 @@ from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.checkpoint import backup
 from stackcast.jobs.adapters.checkpoint.files import Folder
 from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.tables.writers import Fence

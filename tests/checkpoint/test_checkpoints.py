@@ -24,9 +24,9 @@ from stackcast.jobs.adapters.checkpoint.identity import NAME
 from stackcast.jobs.adapters.checkpoint.progress import position
 from stackcast.jobs.adapters.stream.checks import before_start
 from stackcast.jobs.adapters.stream.failures import after_failure, checkpoint_not_written
-from stackcast.jobs.adapters.stream.foreach_batch import MicroBatches
 from stackcast.jobs.adapters.stream.input import Records
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.micro_batches import MicroBatches
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.lab.traffic.publisher import ensure_topic
 from stackcast.lab.up.broker import Broker

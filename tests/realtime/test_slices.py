@@ -19,8 +19,8 @@ from waiting import until
 
 from stackcast.jobs.adapters.stream import slices
 from stackcast.jobs.adapters.stream.batch_recorder import BatchResult
-from stackcast.jobs.adapters.stream.micro_batches import in_real_time
 from stackcast.jobs.adapters.stream.slice_recorder import SliceRecorder
+from stackcast.jobs.adapters.stream.spark_stream import in_real_time
 from stackcast.udfs.errors import SettingsError, StreamError
 from stackcast.udfs.messages.specification import Specification
 

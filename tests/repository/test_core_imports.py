@@ -19,7 +19,7 @@ PACKAGES = {
     "jobs/adapters/stream": {
         "failures",
         "last_batch",
-        "micro_batches",
+        "spark_stream",
         "running_query",
         "spark_input",
         "spark_listeners",

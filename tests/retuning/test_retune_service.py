@@ -36,7 +36,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.planning.versions import LINK_STATES
 from stackcast.jobs.adapters.retune.record import RecordedPublications, read_record
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.jobs.adapters.tables.conflicts import retried
 from stackcast.jobs.adapters.tables.edits import change_tree_states, replace_changed
 from stackcast.jobs.adapters.tables.network_versions import NetworkVersions

@@ -9,7 +9,7 @@ import pytest
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
-from stackcast.jobs.adapters.stream.micro_batches import await_executors
+from stackcast.jobs.adapters.stream.spark_stream import await_executors
 from stackcast.udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit

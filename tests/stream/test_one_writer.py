@@ -13,7 +13,7 @@ from pcap_deployment import Deployment, records
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
-from stackcast.jobs.adapters.stream.micro_batches import Consent, start
+from stackcast.jobs.adapters.stream.spark_stream import Consent, start
 from stackcast.udfs.errors import StackcastError, TableError
 from stackcast.udfs.messages.specification import Specification
 

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
-from stackcast.jobs.adapters.stream.micro_batches import start
 from stackcast.jobs.adapters.stream.spark_listeners import LOGGER
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.integration

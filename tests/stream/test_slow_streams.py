@@ -18,7 +18,7 @@ from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.stream import watch
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.lab.up.broker import Broker
 
 pytestmark = pytest.mark.integration

@@ -21,7 +21,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.stream import health as stream_health
 from stackcast.jobs.adapters.stream import watch
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.lab.traffic.packets import groups
 from stackcast.lab.traffic.publisher import ensure_topic

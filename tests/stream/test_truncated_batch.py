@@ -33,7 +33,7 @@ from stackcast.jobs.adapters.kafka.client import Fetcher
 from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.adapters.kafka.ranges import NO_EPOCH, FetchProgress, Range
 from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.udfs.errors import StreamError
 from stackcast.udfs.messages.sequence import OFFSET_SHIFT
 from stackcast.udfs.stacks.dissect import dissect

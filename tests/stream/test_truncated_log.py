@@ -30,7 +30,7 @@ from stackcast.jobs.adapters.kafka.options import fetch_options
 from stackcast.jobs.adapters.kafka.ranges import FetchProgress, Range
 from stackcast.jobs.adapters.replay.explanation import SentExplanation
 from stackcast.jobs.adapters.replay.history import History
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.lab.proof import verification
 from stackcast.udfs.errors import KafkaError, ReplayError, StreamError

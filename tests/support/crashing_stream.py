@@ -30,7 +30,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.logs import set_up
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 
 CRASH = "STACKCAST_TEST_CRASH"
@@ -68,7 +68,7 @@ STEPS = {
         "append",
         "publication_statistics",
     ),
-    "batch": Step("stackcast.jobs.adapters.stream.foreach_batch.MicroBatches", "process"),
+    "batch": Step("stackcast.jobs.adapters.stream.micro_batches.MicroBatches", "process"),
 }
 #: Steps of a worker, and steps at which Spark itself writes a file.
 IN_WORKER = ("first frame", "last frame", "worker")
@@ -203,7 +203,7 @@ def prepare(story: Story) -> None:
         os.environ[CRASH] = json.dumps(
             {"crash": story.crash, "passing": story.passing, "once": str(once)}
         )
-        micro_batches.open_sink = CrashingSink
+        spark_stream.open_sink = CrashingSink
     elif name in BY_SPARK:
         passed = Counted(story.passing, die)
         folder = Path(story.settings["checkpoint"], name)
@@ -233,7 +233,7 @@ def main(path: str) -> int:
     settings = Settings(**story.settings)
     with Lifecycle() as lifecycle:
         spark = session.start("stackcast crashing stream")
-        query, delivery = micro_batches.start(spark, settings, lifecycle)
+        query, delivery = spark_stream.start(spark, settings, lifecycle)
         print("the stream runs", flush=True)
         topics = Topics(spark, settings)
 

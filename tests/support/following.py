@@ -17,7 +17,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.settings import Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.jobs.adapters.switches.lead import Refresher
 from stackcast.jobs.adapters.tables.tables import Tables
 

@@ -22,7 +22,7 @@ from stackcast.jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
 from stackcast.jobs.adapters.kafka.topics import Topics
 from stackcast.jobs.adapters.planning import formats
 from stackcast.jobs.adapters.stream.failures import after_failure
-from stackcast.jobs.adapters.stream.micro_batches import NO_CONSENT, Consent, start
+from stackcast.jobs.adapters.stream.spark_stream import NO_CONSENT, Consent, start
 from stackcast.jobs.adapters.tables.open_tables import open_tables
 from stackcast.jobs.adapters.tables.tables import Tables
 from stackcast.jobs.adapters.wire.pcap import read_pcap

@@ -22,7 +22,7 @@ from crashing_stream import STEPS, wrap
 
 from stackcast.jobs import itch_stream
 from stackcast.jobs.adapters.app import application
-from stackcast.jobs.adapters.stream import micro_batches
+from stackcast.jobs.adapters.stream import spark_stream
 from stackcast.jobs.adapters.wire import SinkOptions, open_sink
 from stackcast.udfs.errors import SinkError
 
@@ -80,7 +80,7 @@ def main() -> int:
     if steering()[1] == "broker":
         wrap(STEPS["pin"], "after", pause)
     else:
-        micro_batches.open_sink = SteeredSink
+        spark_stream.open_sink = SteeredSink
     return application.run(itch_stream.deliver)
 
 

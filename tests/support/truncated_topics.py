@@ -15,7 +15,7 @@ from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.running_stream import RunningStream
 from stackcast.jobs.adapters.stream.batch_recorder import BatchRecorder, BatchResult
 from stackcast.jobs.adapters.stream.failures import after_failure
-from stackcast.jobs.adapters.stream.micro_batches import Consent
+from stackcast.jobs.adapters.stream.spark_stream import Consent
 from stackcast.jobs.adapters.tables.recorded_topics import topic_of_row
 from stackcast.lab.proof import verification
 from stackcast.udfs.errors import StreamError

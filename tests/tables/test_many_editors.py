@@ -21,7 +21,7 @@ from waiting import until
 
 from stackcast.jobs.adapters.app.lifecycle import Lifecycle
 from stackcast.jobs.adapters.app.storage_errors import StorageError
-from stackcast.jobs.adapters.stream.micro_batches import start
+from stackcast.jobs.adapters.stream.spark_stream import start
 from stackcast.jobs.adapters.tables.conflicts import retried
 from stackcast.jobs.adapters.tables.spark_errors import storage_errors
 from stackcast.lab.up.broker import Broker

@@ -1,7 +1,7 @@
 """Delivery of batches: builds the tasks of a batch, and holds the owners of plans, summaries and
 records.
 
-Micro-batches (`stackcast.jobs.adapters.stream.foreach_batch`) and slices
+Micro-batches (`stackcast.jobs.adapters.stream.micro_batches`) and slices
 (`stackcast.jobs.adapters.stream.slices`) use the same delivery.
 """
 

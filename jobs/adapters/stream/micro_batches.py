@@ -1,377 +1,189 @@
-"""Start of a stream on a Spark session, in micro-batches or in real time."""
+"""Micro-batches: the function that is called for each batch of a ``StreamingQuery``."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from functools import partial
-from typing import NamedTuple
+from concurrent.futures import Future
+from typing import Protocol
 
-from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame, SparkSession
-
-from stackcast.jobs.adapters.app import session
-from stackcast.jobs.adapters.app.lifecycle import Lifecycle, stop_query
-from stackcast.jobs.adapters.app.running_stream import RunningStream
-from stackcast.jobs.adapters.app.settings import PREFIX, Settings
-from stackcast.jobs.adapters.checkpoint.hadoop_files import open_folder
-from stackcast.jobs.adapters.checkpoint.progress import Progress, position
-from stackcast.jobs.adapters.kafka.broker_source import BrokerSource
-from stackcast.jobs.adapters.kafka.file_handoffs import FileHandoffs
-from stackcast.jobs.adapters.kafka.options import fetch_of
-from stackcast.jobs.adapters.kafka.record_source import RecordSource
-from stackcast.jobs.adapters.kafka.topics import Topics
-from stackcast.jobs.adapters.planning.specifications import specification_of
-from stackcast.jobs.adapters.runtime.spark_engine import SparkEngine
-from stackcast.jobs.adapters.stream import assembly, checks, failures
+from stackcast.jobs.adapters.app.error_lines import one_line
+from stackcast.jobs.adapters.app.logs import named
+from stackcast.jobs.adapters.checkpoint.pins import Pin
+from stackcast.jobs.adapters.checkpoint.progress import Position, Progress
 from stackcast.jobs.adapters.stream.admission import Admission
-from stackcast.jobs.adapters.stream.between_batches import BetweenBatches
+from stackcast.jobs.adapters.stream.batch_recorder import Start
 from stackcast.jobs.adapters.stream.delivery import BatchDelivery
-from stackcast.jobs.adapters.stream.foreach_batch import MicroBatches
-from stackcast.jobs.adapters.stream.last_batch import LastBatch
+from stackcast.jobs.adapters.stream.input import Records
 from stackcast.jobs.adapters.stream.new_attributes import NewAttributes
-from stackcast.jobs.adapters.stream.recovery import Recovery, interrupted_slice
-from stackcast.jobs.adapters.stream.running_query import RunningQuery
-from stackcast.jobs.adapters.stream.spark_input import records_of
-from stackcast.jobs.adapters.stream.spark_listeners import reports_to_spark
-from stackcast.jobs.adapters.stream.spark_watch import watch_stream
-from stackcast.jobs.adapters.stream.truncation import OPTION
-from stackcast.jobs.adapters.stream.warm_up import load_plan, warm_up
-from stackcast.jobs.adapters.tables.open_tables import open_tables
-from stackcast.jobs.adapters.tables.tables import LEDGER, SUBSCRIPTIONS
-from stackcast.jobs.adapters.tables.writers import Fence
-from stackcast.jobs.adapters.wire import Opener, open_sink, sink_options
-from stackcast.udfs.delivery.partition_states import needs_arrival
-from stackcast.udfs.errors import SettingsError, StreamError
-from stackcast.udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from stackcast.jobs.adapters.stream.plan_keeper import LivePlan
+from stackcast.udfs.stop_request import StopAsked
 
 log = logging.getLogger(__name__)
 
-#: Line of the log after which records are delivered without a delay.
-READY = "stream ready: workers have loaded the plan and its header stacks"
+
+class BatchQuery(Protocol):
+    """The query to which a batch in progress belongs."""
+
+    def count(self, records: int) -> None:
+        """Add records to the progress report of the batch."""
+
+    def limit_next(self, records: int) -> None:
+        """Set the maximum number of records of the next batch."""
 
 
-class Consent(NamedTuple):
-    """Actions of a start that require the consent of an operator.
-
-    Attributes:
-        take_over: take over from a stream with another checkpoint, which has
-            ``spark.stackcast.waitSeconds`` to end its batch.
-        accept_truncation: continue from where Kafka has truncated the log.
-    """
-
-    take_over: bool = False
-    accept_truncation: bool = False
-
-
-NO_CONSENT = Consent()
-
-
-def run(settings: Settings, lifecycle: Lifecycle, name: str, consent: Consent = NO_CONSENT) -> int:
-    """Deliver records until the job is asked to stop.
+class MicroBatches:
+    """Delivers micro-batches.
 
     Args:
-        settings: settings of the stream.
-        lifecycle: lifecycle of the job.
-        name: name of the Spark application.
-        consent: actions that the operator permits.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        TableError: FENCED, or an error of `start`.
-        StackcastError: an error of `start`, or the reason of a stream that has failed.
+        delivery: delivery of the stream.
+        progress: progress of the checkpoint.
+        new_attributes: registers names without an id.
+        admission: limits the next batch.
+        read_position: returns the position of the checkpoint.
+        running_query: returns the query, while a batch runs.
+        interrupted: returns True if Ctrl-C cuts off the batch in progress.
     """
-    spark = session.start(name)
-    lifecycle.hold_jvm(spark)
-    serve(spark, settings, lifecycle, consent)
-    session.end_workers(spark)
-    return 0
 
+    def __init__(
+        self,
+        delivery: BatchDelivery,
+        progress: Progress,
+        new_attributes: NewAttributes,
+        admission: Admission,
+        read_position: Callable[[], Position | None],
+        running_query: Callable[[], BatchQuery],
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._delivery = delivery
+        self._progress = progress
+        self._new_attributes = new_attributes
+        self._admission = admission
+        self._read_position = read_position
+        self._open_query = running_query
+        self._query: BatchQuery | None = None
+        self._interrupted = interrupted
+        self._is_first = True
+        self._planner = delivery.engine.worker("offsets")
 
-def serve(
-    spark: SparkSession,
-    settings: Settings,
-    lifecycle: Lifecycle,
-    consent: Consent = NO_CONSENT,
-    started: Callable[[], None] = lambda: None,
-) -> None:
-    """Start a stream in a session, and deliver until the job is asked to stop.
+    def process(self, read: Callable[[], Records], batch_id: int) -> None:
+        """Deliver one micro-batch.
 
-    Args:
-        spark, settings, lifecycle, consent: see `start`.
-        started: called once the stream is ready.
+        If rules keep state and Spark has split a partition, this is found only when the tasks
+        report, after their frames have been sent (StreamError PARTITION_SPLIT), and each further
+        attempt sends them again. It cannot be found earlier: a task does not know the others,
+        offsets of a partition may have gaps, and idle partitions have no task. No setting leads
+        there, only options of the source, and `Topics.stream` sets none of these.
 
-    Raises:
-        TableError: FENCED, or an error of `start`.
-        StackcastError: an error of `start`, or the reason of a stream that has failed.
-    """
-    query, delivery = start(spark, settings, lifecycle, consent)
-    try:
-        started()
-        lifecycle.run(query, delivery.fence.lost, delivery.last_batch.check)
-        delivery.fence.check()
-        delivery.flush_summaries()
-    except StreamError as error:
-        delivery.fence.check()
-        raise failures.after_failure(spark, settings, error) from error
-    finally:
-        delivery.close()
+        Args:
+            read: returns the records of the batch.
+            batch_id: number of the batch.
+        """
+        plans = self._delivery.plans
+        try:
+            with self._delivery.metrics.batch(batch_id), plans.exclusive:
+                self._process(read, batch_id)
+        except Exception as error:
+            if self._interrupted():
+                raise StopAsked from None
+            plan = plans.current_plan
+            versions = "no plan" if plan is None else named(plan.versions)
+            log.error("batch %d with %s failed: %s", batch_id, versions, one_line(error))
+            raise
 
+    def flush_overdue_summaries(self) -> None:
+        """Send overdue summaries, unless a batch runs."""
+        delivery = self._delivery
+        if not delivery.summaries.is_overdue():
+            return
+        if delivery.plans.exclusive.acquire(blocking=False):
+            try:
+                delivery.flush_summaries()
+            finally:
+                delivery.plans.exclusive.release()
 
-def start(
-    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, consent: Consent = NO_CONSENT
-) -> tuple[RunningStream, BatchDelivery]:
-    """Connect topic, tables and sink, and start the stream.
+    def close(self) -> None:
+        """Return after background work has ended."""
+        self._planner.close()
 
-    Metrics and health are served from here on until the delivery is closed, or an error is raised.
+    def _process(self, read: Callable[[], Records], batch_id: int) -> None:
+        delivery, stage = self._delivery, self._delivery.metrics.stage
+        start = Start.now(delivery.engine.clock)
+        with stage("room"):
+            delivery.recorder.wait_for_capacity()
+        if self._is_first:
+            delivery.leaders.restore()
+        # Spark has not made the end of the batch durable yet, but it must be durable before the
+        # first frame is sent.
+        planned = self._planner.submit(self._finish_plan, batch_id)
+        records = read()
+        pin = self._pin(batch_id, records, planned)
+        records.planned(pin.epochs)
+        plan = delivery.plans.with_known_stacks()
+        with stage("state"):
+            state = delivery.recorder.initial_state(plan, batch_id)
+        with stage("deliver"):
+            rows = delivery.deliver(plan, state, records, pin.everyone)
+        epochs = records.epochs
+        with stage("report"):
+            result = delivery.recorder.collect(batch_id, plan, state, rows, start, epochs)
+        delivery.leaders.check(result.ends, pin.epochs, epochs)
+        delivery.recorder.record(result)
+        self._update_query(result.report.total("packets"), result.report.total("read_bytes"))
 
-    Args:
-        spark: session whose executors run the tasks.
-        settings: settings of the stream.
-        lifecycle: lifecycle of the job; ends waits when the job is asked to stop.
-        consent: actions that the operator permits.
+    def _finish_plan(self, batch_id: int) -> None:
+        """Make the end of a batch durable, and look up the leaders from which it will be read.
 
-    Returns:
-        The stream, which runs, and its delivery, which the caller must close.
+        Raises:
+            StreamError: LOG_TRUNCATED, if Kafka has truncated the log since the previous batch.
+        """
+        self._progress.sync(batch_id)
+        self._delivery.leaders.look_up(self._delivery.recorder.processed)
 
-    Raises:
-        SettingsError: PORT_TAKEN or BAD_HOST if metrics cannot be served, NOT_REALTIME if real time
-            is required and not possible.
-        StreamError: NO_EXECUTORS.
-        TableError: WRITER_ACTIVE.
-    """
-    with ExitStack() as ending:
-        query, delivery = _start(spark, settings, lifecycle, ending, consent)
-        ending.pop_all()
-    return query, delivery
+    def _pin(self, batch_id: int, records: Records, planned: Future[None]) -> Pin:
+        """Make the plan of a batch: that of its earlier attempt, or of the current tables.
 
+        Args:
+            batch_id: number of the batch.
+            records: records of the batch.
+            planned: complete when the end of the batch is durable.
 
-def _start(
-    spark: SparkSession,
-    settings: Settings,
-    lifecycle: Lifecycle,
-    ending: ExitStack,
-    consent: Consent,
-) -> tuple[RunningStream, BatchDelivery]:
-    """Start the stream; see `start`.
+        Returns:
+            The pin of the batch, which is recorded.
+        """
+        delivery = self._delivery
+        pin = delivery.pins.get(batch_id) if self._is_first else None
+        if pin is not None:
+            delivery.summaries.restore_before(batch_id, pin)
+            delivery.plans.restore(batch_id, pin)
+            self._is_first = False
+            planned.result()
+            position = self._read_position()
+            if position is not None and position.planned is not None:
+                delivery.leaders.check(position.planned, pin.epochs, {})
+            return pin
+        with delivery.metrics.stage("input"):
+            self._new_attributes.register(records, batch_id)
+        plan: LivePlan = delivery.plans.take_newest()
+        with delivery.metrics.stage("pin"):
+            if self._is_first:
+                delivery.summaries.restore()
+                self._is_first = False
+            everyone = delivery.summaries.take_turn()
+            planned.result()
+            pin = delivery.new_pin(plan, everyone)
+            delivery.pins.put(batch_id, pin)
+        return pin
 
-    Args:
-        spark, settings, lifecycle, consent: see `start`.
-        ending: gets what must end if the start fails.
-    """
-    topics = Topics(spark, settings)
-    ending.callback(topics.close)
-    watch = watch_stream(spark, settings, topics, lambda: lifecycle.stood_still)
-    ending.callback(watch.close)
-    watch.open()
-    await_executors(spark, settings, lifecycle)
-    topics.wait(lifecycle.stopping.is_set)
-    tables = open_tables(spark, settings.tables)
-    tables.head(SUBSCRIPTIONS)
-    # Broker and tables come first: Spark logs each task that is cut off by an error of theirs.
-    warming = warm_up(spark)
-    topics.ensure_dead_letters()
-    is_real_time = in_real_time(spark, settings, len(topics.end_offsets()))
-    checkpoint = open_folder(spark, settings.checkpoint)
-    check = partial(
-        checks.before_start,
-        *(settings, checkpoint, tables, topics),
-        partial(failures.checkpoint_not_written, spark, settings),
-        accept_truncation=consent.accept_truncation,
-    )
-    beginning = check()
-    fence = Fence(tables, f"stream of {settings.topic}", (LEDGER,))
-    ending.callback(fence.release)
-    progress = Progress(checkpoint, settings.topic)
-    query_id = progress.identify()
-    fence.claim(
-        query_id,
-        str(spark.sparkContext.applicationId),
-        settings.checkpoint,
-        take_over=consent.take_over,
-        patience=settings.wait_seconds,
-        stopping=lifecycle.stopping.is_set,
-    )
-    if fence.succeeds_other:
-        checks.check_generation(tables, beginning.identity)
-    if beginning.truncation is not None:
-        # The stream that had the place before may have recorded more since.
-        beginning = check()
-    elif consent.accept_truncation:
-        log.info("%s is not needed, because topic %s is not truncated", OPTION, settings.topic)
-    systems = assembly.Systems(
-        engine=SparkEngine(spark),
-        slots=spark.sparkContext.defaultParallelism,
-        tables=tables,
-        checkpoint=checkpoint,
-        topics=topics,
-        letters=topics,
-        open_sink=Opener(sink_options(settings), open_sink),
-        last_batch=LastBatch(spark, topics),
-        stopping=lifecycle.stopping.is_set,
-    )
-    delivery = assembly.assemble(
-        settings, systems, beginning, fence, query_id, watch.metrics, ending
-    )
-    plan = delivery.plans.current_plan
-    warming.result()
-    if plan is not None:
-        load_plan(spark, plan.plan, plan.stacks, delivery.topic)
-    fetch = fetch_of(settings)
-    if isinstance(fetch, str):
-        log.info("%s", fetch)
-    source = None if isinstance(fetch, str) else BrokerSource(fetch)
-    if is_real_time:
-        assert source is not None and not isinstance(fetch, str)
-        slices = assembly.real_time(
-            *(settings, systems, delivery, source, fetch.patience, FileHandoffs()),
-            reports_to_spark(spark, query_id, settings),
-        )
-        delivery.before_close(slices.stop)
-        slices.start()
-        watch.attach(slices, partial(session.slots, spark))
-        log.info("%s", READY)
-        return slices, delivery
-    query = _start_micro_batches(spark, settings, lifecycle, topics, systems, delivery, source)
-    watch.attach(query)
-    log.info("%s", READY)
-    return query, delivery
+    def _update_query(self, records: int, size: int) -> None:
+        """Report the size of a batch to its query, and limit the next batch by it.
 
-
-def _start_micro_batches(
-    spark: SparkSession,
-    settings: Settings,
-    lifecycle: Lifecycle,
-    topics: Topics,
-    systems: assembly.Systems,
-    delivery: BatchDelivery,
-    source: RecordSource | None,
-) -> RunningStream:
-    """Start the query that delivers in micro-batches.
-
-    Args:
-        spark, settings, lifecycle: see `start`.
-        topics: topics of the stream.
-        systems: systems that it uses.
-        delivery: its parts.
-        source: source of its records; None if Spark's connector reads them.
-    """
-    progress = Progress(systems.checkpoint, settings.topic)
-    read_position = partial(position, systems.checkpoint)
-    reached = read_position()
-    if reached is not None and reached.goes_back and delivery.recorder.is_recorded(reached.batch):
-        # A new generation has begun, and Spark would not read backwards.
-        progress.done(reached.batch)
-        reached = read_position()
-    if interrupted_slice(delivery, reached):
-        if source is None:
-            raise SettingsError(
-                "NOT_REALTIME",
-                f"a real-time batch of {settings.checkpoint} was interrupted, and only tasks "
-                "that fetch records themselves can send it again: start the stream once with "
-                "its previous settings",
-            )
-        Recovery(settings, topics, delivery, progress, source).run(reached)
-        reached = read_position()
-    delivery.recorder.start_from({} if reached is None else reached.offsets)
-    limits = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
-    admission = Admission(*limits, topics.usual_record())
-    batches = MicroBatches(
-        *(delivery, progress, NewAttributes(settings, systems.tables), admission),
-        read_position,
-        lambda: RunningQuery(spark, progress.identify(), source is not None),
-        lambda: lifecycle.interrupted,
-    )
-    delivery.before_close(batches.close)
-
-    def process(records: DataFrame, batch_id: int) -> None:
-        lifecycle.boundary()
-        batches.process(partial(records_of, records, systems.engine, source), batch_id)
-
-    timestamps = needs_arrival(specification_of(settings, systems.tables))
-    query: RunningStream = (
-        topics.stream(timestamps, admission.records)
-        .writeStream.foreachBatch(process)
-        .option("checkpointLocation", settings.checkpoint)
-        .trigger(processingTime=settings.trigger)
-        .start()
-    )
-    looks = BetweenBatches(
-        *(delivery.plans, systems.engine, systems.tables.local, batches.flush_overdue_summaries)
-    )
-    delivery.before_close(looks.close)
-
-    def stop() -> None:
-        # A JVM that has ended has no stream. A query that was stopped may wait for a broker.
-        with suppress(Py4JError, OSError):
-            if query.isActive:
-                stop_query(query)
-
-    delivery.before_close(stop)
-    return query
-
-
-def await_executors(spark: SparkSession, settings: Settings, lifecycle: Lifecycle) -> None:
-    """Wait for an executor. Without one, Spark would wait forever, even after a stop request.
-
-    Raises:
-        StreamError: NO_EXECUTORS, after ``waitSeconds``.
-    """
-    given_up, patience = lifecycle.stopping.is_set, float(settings.wait_seconds)
-    if not session.slots(spark, 1, patience, given_up=given_up):
-        raise StreamError(
-            "NO_EXECUTORS",
-            f"{spark.sparkContext.master} has not assigned an executor to this stream yet: other "
-            "applications use the cores or memory of its workers (limit each with "
-            "spark.cores.max), or no worker has as much as spark.executor.cores and "
-            "spark.executor.memory request",
-        )
-
-
-def in_real_time(spark: SparkSession, settings: Settings, partitions: int) -> bool:
-    """Return True if a stream runs in real time, and log the reason if it does not.
-
-    Args:
-        spark: session whose executors run the tasks.
-        settings: settings of the stream.
-        partitions: number of partitions of the topic.
-
-    Raises:
-        SettingsError: NOT_REALTIME, if real time is required and not possible.
-    """
-    if settings.latency == "microbatch":
-        return False
-    reason = obstacle(spark, settings, partitions)
-    if reason and settings.latency == "realtime":
-        raise SettingsError(
-            "NOT_REALTIME",
-            f"{PREFIX}latency is 'realtime', but {reason}: change this, or set {PREFIX}latency to "
-            "microbatch",
-        )
-    if not reason and settings.latency == "auto" and "trigger" in settings.given:
-        reason = f"{PREFIX}trigger is set"
-    mode = "delivering in micro-batches: %s" if reason else "delivering in real time%s"
-    log.info(mode, reason)
-    return not reason
-
-
-def obstacle(spark: SparkSession, settings: Settings, partitions: int) -> str:
-    """Return the reason why a stream cannot run in real time, or an empty text."""
-    fetch = fetch_of(settings)
-    if isinstance(fetch, str):
-        return fetch
-    if settings.format == ATTRIBUTES and settings.attributes_unknown == "register":
-        return f"{PREFIX}attributes.unknown is register, which happens between micro-batches"
-    slots = session.slots(spark, partitions, float(settings.wait_seconds))
-    if slots >= partitions:
-        return ""
-    master = spark.sparkContext.master
-    local = session.runs_in_driver(master)
-    hint = f"set local[{partitions},4]" if local else "use more executor cores"
-    return (
-        f"each of the {partitions} partitions of {settings.topic} needs its own slot, and "
-        f"spark.master {master!r} provides {slots} ({hint})"
-    )
+        Args:
+            records: number of records.
+            size: bytes of their values.
+        """
+        if self._query is None:
+            self._query = self._open_query()
+        self._query.count(records)
+        if self._admission.adapt(records, size):
+            self._query.limit_next(self._admission.records)

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class RunningQuery:
-    """Informs Spark about a batch in progress; see `foreach_batch.BatchQuery`.
+    """Informs Spark about a batch in progress; see `micro_batches.BatchQuery`.
 
     Args:
         spark: session that runs the query.
