@@ -13,7 +13,7 @@ from waiting import until
 
 from stackcast.jobs.adapters.app.storage_errors import StorageError
 from stackcast.jobs.adapters.planning.live_subscriptions import LiveSubscriptions
-from stackcast.jobs.adapters.planning.plan_tables import TRIES, PlanTables
+from stackcast.jobs.adapters.planning.plan_tables import ATTEMPTS, PlanTables
 from stackcast.jobs.adapters.tables.tables import LIVE
 from stackcast.udfs.errors import TableError
 from stackcast.udfs.filters.subscriptions import Subscription
@@ -133,7 +133,7 @@ def test_a_table_that_another_stream_writes_at_that_moment_is_written_again(itch
     # Not for ever, and others do not wait for it.
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("table filter_leaves could not be written for the plan of")
-    assert tables.left["filter_leaves"] == 99 - TRIES
+    assert tables.left["filter_leaves"] == 99 - ATTEMPTS
 
 
 def test_only_conflicts_are_tried_again_whatever_an_error_says(itch, caplog):

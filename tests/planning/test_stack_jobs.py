@@ -147,7 +147,7 @@ def test_a_start_waits_for_all_stacks_and_gives_them_all_slots():
     assert plan.unknown(), "the wait ends when the stream is asked to stop"
     waiting = threading.Thread(target=jobs.await_known, args=(600.0,))
     waiting.start()
-    until(lambda: jobs._spared == 0)
+    until(lambda: jobs._reserved_slots == 0)
     jobs.go.release(100)
     waiting.join()
     assert not plan.unknown()

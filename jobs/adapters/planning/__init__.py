@@ -1,4 +1,4 @@
-"""Tables at pinned versions become the plan that workers deliver by.
+"""Plans: what tasks need to deliver, compiled from versions of the tables.
 
-Called by whatever runs or replays a stream; it calls `app` and `tables`.
+Programs that run or replay a stream call this package. It calls `app` and `tables`.
 """

@@ -1,4 +1,4 @@
-"""The message format of a job: shipped with us, or told by table ``attributes``."""
+"""The message format of a job: a shipped specification, or the rows of table `attributes`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stackcast.udfs.messages.reference import read_message
 from stackcast.udfs.network.labels import MAX_LABELS
 from stackcast.udfs.stacks.frame import message_capacity
 
-#: Of attribute/value events where the settings name none.
+#: Defaults of settings for attribute/value events.
 _DEFAULTS = {
     "topic": "attributes.raw",
     "deadLetter.topic": "attributes.dead",
@@ -26,22 +26,27 @@ _DEFAULTS = {
 
 
 def sources(settings: Settings) -> tuple[str, ...]:
-    """The tables, beside those of rules and network, that say what events are, and for whom."""
-    own = (ATTRIBUTES,) if settings.format == ATTRIBUTES else ()
-    return (*own, "advertisements", GRANTS)
+    """Return the tables that define events and grants."""
+    registry = (ATTRIBUTES,) if settings.format == ATTRIBUTES else ()
+    return (*registry, "advertisements", GRANTS)
 
 
 def of_settings(settings: Settings, job: str) -> Settings:
-    """The settings of a job for one format, with its own names where none are given.
+    """Return the settings of a job for one format, with the defaults of this format.
 
-    Raises SettingsError ``BAD_VALUE`` where they are for another format, or ask for what it cannot.
+    Args:
+        settings: settings of the job.
+        job: format that the job delivers.
+
+    Raises:
+        SettingsError: BAD_VALUE, if a setting is for another format or does not fit this one.
     """
     if "format" in settings.given and settings.format != job:
-        other = "attribute_stream" if settings.format == ATTRIBUTES else "itch_stream"
+        name = "attribute_stream" if settings.format == ATTRIBUTES else "itch_stream"
         raise SettingsError(
             "BAD_VALUE",
             f"{PREFIX}format is {settings.format!r}, but this job delivers format {job!r}: start "
-            f"jobs/{other}.py, or change the setting",
+            f"jobs/{name}.py, or change the setting",
         )
     if job != ATTRIBUTES:
         return settings
@@ -52,29 +57,28 @@ def of_settings(settings: Settings, job: str) -> Settings:
             f"{settings.attributes_input} contain attribute ids without names: register "
             f"attributes in table attributes, or set {PREFIX}attributes.input to json",
         )
-    made = dataclasses.replace(settings, format=ATTRIBUTES)
+    values: dict[str, Any] = {"format": ATTRIBUTES}
     if "filters.order" not in settings.given:
-        # Ids say nothing of how well an attribute splits the rules.
-        made = dataclasses.replace(made, filter_order="auto")
+        # The order of ids does not show which attributes divide the rules well.
+        values["filter_order"] = "auto"
     for field in dataclasses.fields(Settings):
-        name = _DEFAULTS.get(field.metadata.get("key", ""))
-        if name is not None and field.metadata["key"] not in settings.given:
-            before = str(getattr(settings, field.name))
-            # The folder of checkpoints is where the settings have it.
-            name = before.removesuffix("checkpoint/itch") + name if "/" in name else name
-            values: dict[str, Any] = {field.name: name}
-            made = dataclasses.replace(made, **values)
-    if (lacking := made.widths.longest - longest_event(made)) > 0:
+        default = _DEFAULTS.get(field.metadata.get("key", ""))
+        if default is not None and field.metadata["key"] not in settings.given:
+            # The settings determine the folder of checkpoints.
+            folder = str(getattr(settings, field.name)).removesuffix("checkpoint/itch")
+            values[field.name] = folder + default if "/" in default else default
+    result = dataclasses.replace(settings, **values)
+    if (missing := result.widths.longest - longest_event(result)) > 0:
         raise SettingsError(
             "BAD_VALUE",
-            f"{PREFIX}mtu is {made.mtu}, which is {lacking} bytes too small for an event of "
-            f"{made.widths.bitmask} attributes with a full header stack: increase it",
+            f"{PREFIX}mtu is {result.mtu}, which is {missing} bytes too small for an event of "
+            f"{result.widths.bitmask} attributes with a full header stack: increase it",
         )
-    return made
+    return result
 
 
 def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -> Format:
-    """The format as a stream needs it, as of ``versions``."""
+    """Return the format of a stream, given versions of its tables."""
     if settings.format != ATTRIBUTES:
         return Packets(specification_of(settings, tables))
     return AttributeEvents(
@@ -86,13 +90,17 @@ def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -
 
 
 def longest_event(settings: Settings) -> int:
-    """Most bytes of an attribute/value event: what fits a frame beside the longest stack."""
-    most = max(MAX_LABELS, settings.max_labels)
-    return message_capacity(settings.mtu, most, settings.labels)
+    """Return the maximum bytes of an attribute/value event in a frame with the longest stack."""
+    labels = max(MAX_LABELS, settings.max_labels)
+    return message_capacity(settings.mtu, labels, settings.labels)
 
 
 def event_of(form: Format, message: bytes) -> tuple[dict[str, str], dict[str, int]]:
-    """Returns the fields of a message as texts, and raw, by qualified name. Raises MessageError."""
+    """Return the fields of a message by qualified name, as texts and as raw values.
+
+    Raises:
+        MessageError: the message is not valid.
+    """
     specification = form.specification
     if isinstance(form, AttributeEvents):
         registry = form.registry

@@ -1,4 +1,4 @@
-"""Since when each subscription is live."""
+"""The table of live subscriptions, and since when each one is live."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from stackcast.udfs.filters.subscriptions import Subscription
 
 
 class LiveSubscriptions:
-    """Follows plans, and writes table `live_subscriptions`.
+    """Writes table `live_subscriptions` for each plan.
 
-    A rule that stays as it is stays live since then, also over restarts. For one thread.
+    A rule that does not change keeps its time, also over restarts. The methods are for one thread.
+
+    Args:
+        tables: tables of the stream.
     """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        #: By live rule, the version and the time since which it is live.
         self._since: dict[Subscription, tuple[int, dt.datetime]] | None = None
         self._version = -1
         self._written = False
 
-    def take(self, live: Sequence[Subscription], version: int, at: dt.datetime) -> None:
-        """Takes the live rules of the next plan.
+    def take(self, live: Sequence[Subscription], version: int, time: dt.datetime) -> None:
+        """Set the live rules of the next plan.
 
         Args:
             live: live rules of a version of `subscriptions`.
             version: that version.
-            at: time since when the plan is in use.
+            time: time since which the plan is in use.
 
         Raises:
-            Exception: Spark's errors if the table cannot be read.
+            StorageError: the table cannot be read.
         """
         if self._since is None:
             self._since = {
@@ -42,13 +46,17 @@ class LiveSubscriptions:
                 )
                 for row in self._tables.rows(LIVE)
             }
-        before, new = self._since, (version, at)
-        self._since = {row: before.get(row, new) for row in live}
-        self._written &= version == self._version and before.keys() == self._since.keys()
+        previous, new = self._since, (version, time)
+        self._since = {row: previous.get(row, new) for row in live}
+        self._written &= version == self._version and previous.keys() == self._since.keys()
         self._version = version
 
     def write(self) -> None:
-        """Writes the table, if it is not what it should be. Raises Spark's errors."""
+        """Write the table if it is out of date.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
         if self._since is None or self._written:
             return
         rows = list(self._since)

@@ -1,4 +1,4 @@
-"""The tables that explain a plan, written beside the stream: nothing of it depends on them."""
+"""The tables that explain a plan. They are written in the background, and no batch needs them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,25 @@ from stackcast.udfs.retuning.relations import clients_of
 
 log = logging.getLogger(__name__)
 
-TRIES = 5
-#: The tables that say who may get what of a publisher.
+#: Attempts to write a table.
+ATTEMPTS = 5
+#: Tables that determine which hosts may receive events of a publisher.
 _MATCHED = (*MATCHED, "advertisements", "attributes")
 
 
 class PlanTables:
-    """Writes what a plan's subscriptions have become (`rejected_subscriptions`,
-    `live_subscriptions`), and then what explains the plan (`subscription_warnings`,
-    `filter_entries`, `filter_leaves`, `matches`).
+    """Writes the tables of plans.
 
-    Of plans that come faster than they are written, the newest is. Errors go to the log: the next
-    plan writes the tables anew. Call `close` at the end. rejections: False where
-    `rejected_subscriptions` is somebody else's.
+    The state of subscriptions is written first (`rejected_subscriptions`, `live_subscriptions`),
+    then the explanation of the plan (`subscription_warnings`, `filter_entries`, `filter_leaves`,
+    `matches`). If plans follow each other faster than they are written, only the newest one is
+    written. Errors are logged, and the next plan writes the tables again.
+
+    Args:
+        tables: tables of the stream.
+        publisher: publisher of the stream.
+        rejections: whether to write `rejected_subscriptions`; another program may do so.
+        threads: threads of the driver.
     """
 
     def __init__(
@@ -54,9 +60,9 @@ class PlanTables:
         self._clock = threads.clock
         self._live = LiveSubscriptions(tables)
         self._warnings = SubscriptionWarnings()
-        # Tables that are known to have no rows, and need none.
+        #: Tables that have no rows.
         self._empty: set[str] = set()
-        # Who has edited a rule waits for its row: neither table waits for another one.
+        # Editors wait for the row of their rule, so these two tables are written in parallel.
         self._to_rejected = _Writer(threads, REJECTED, self._write_rejected)
         self._to_live = _Writer(threads, LIVE, self._write_live)
         self._to_others = _Writer(threads, "plan-tables", self._explain)
@@ -64,70 +70,71 @@ class PlanTables:
     def submit(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
-        """Writes the tables of this plan, which is in use from now on."""
-        made = Made(compilation, subscriptions, network, utc(self._clock))
+        """Write the tables of a plan, which is in use from now on."""
+        plan = PlanInUse(compilation, subscriptions, network, utc(self._clock))
         if self._rejections:
-            self._to_rejected.submit(made)
-        self._to_live.submit(made)
+            self._to_rejected.submit(plan)
+        self._to_live.submit(plan)
 
     def close(self) -> None:
-        """Wait for what is still being written."""
+        """Wait for tables that are still being written."""
         for writer in (self._to_rejected, self._to_live, self._to_others):
             writer.close()
 
-    def _write_rejected(self, plans: Sequence[Made]) -> None:
+    def _write_rejected(self, plans: Sequence[PlanInUse]) -> None:
         newest = plans[-1].compilation
         _try(REJECTED, newest, lambda: self._replace(REJECTED, newest.rejection_rows()))
         _try(REJECTED, newest, lambda: self._tables.prepare_overwrite(REJECTED))
 
-    def _write_live(self, plans: Sequence[Made]) -> None:
+    def _write_live(self, plans: Sequence[PlanInUse]) -> None:
         newest = plans[-1].compilation
-        # Those that are not written, too: what went live with one is live since then.
-        for made in plans:
-            version = made.compilation.versions["subscriptions"]
-            _try(LIVE, made.compilation, partial(self._live.take, made.live, version, made.at))
+        # A rule is live since its first plan, even if that plan is not written.
+        for plan in plans:
+            version = plan.compilation.versions["subscriptions"]
+            _try(LIVE, plan.compilation, partial(self._live.take, plan.live, version, plan.time))
         _try(LIVE, newest, self._live.write)
         self._to_others.submit(plans[-1])
         _try(LIVE, newest, lambda: self._tables.prepare_overwrite(LIVE))
 
-    def _explain(self, plans: Sequence[Made]) -> None:
-        made = plans[-1]
-        compilation = made.compilation
+    def _explain(self, plans: Sequence[PlanInUse]) -> None:
+        plan = plans[-1]
+        compilation = plan.compilation
         entries, leaves = compilation.filter_rows()
         for name, write in (
-            ("subscription_warnings", partial(self._write_warnings, made)),
+            ("subscription_warnings", partial(self._write_warnings, plan)),
             ("filter_entries", partial(self._tables.overwrite, "filter_entries", entries)),
             ("filter_leaves", partial(self._tables.overwrite, "filter_leaves", leaves)),
-            ("matches", partial(self._write_matches, made)),
+            ("matches", partial(self._write_matches, plan)),
         ):
             _try(name, compilation, write)
 
-    def _write_warnings(self, made: Made) -> None:
-        """Writes what live subscriptions most likely do not mean."""
-        compilation = made.compilation
+    def _write_warnings(self, plan: PlanInUse) -> None:
+        """Write warnings about live rules that are probably not intended."""
+        compilation = plan.compilation
         version = {"subscriptions_version": compilation.versions["subscriptions"]}
-        found = self._warnings.of(made.live, compilation.plan.specification)
-        self._replace("subscription_warnings", [vars(warning) | version for warning in found])
+        warnings = self._warnings.of(plan.live, compilation.plan.specification)
+        self._replace("subscription_warnings", [vars(warning) | version for warning in warnings])
 
-    def _write_matches(self, made: Made) -> None:
-        """Writes which subscribers may get something of what is advertised."""
-        rows = match_rows(made.compilation, made.live, made.network, self._publisher)
+    def _write_matches(self, plan: PlanInUse) -> None:
+        """Write which subscribers may receive advertised events."""
+        rows = match_rows(plan.compilation, plan.live, plan.network, self._publisher)
         self._replace("matches", rows)
-        # Of several publishers a host need not have something of each.
-        some = {row["subscriber"] for row in rows if row["match"] != "none"}
-        lost = list(dict.fromkeys(r["subscriber"] for r in rows if r["subscriber"] not in some))
-        if lost:
+        # If there are several publishers, a host needs matches of only one of them.
+        matching = {row["subscriber"] for row in rows if row["match"] != "none"}
+        hosts = dict.fromkeys(row["subscriber"] for row in rows)
+        unmatched = [host for host in hosts if host not in matching]
+        if unmatched:
             log.warning(
                 "with %s, the subscriptions of %d hosts match nothing that %s advertises; the "
                 "first of them: %s",
-                named(made.compilation.versions),
-                len(lost),
+                named(plan.compilation.versions),
+                len(unmatched),
                 self._publisher,
-                ", ".join(lost[:10]),
+                ", ".join(unmatched[:10]),
             )
 
     def _replace(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Writes a table that has no rows most of the time."""
+        """Write a table that usually has no rows."""
         if not rows and (name in self._empty or not self._tables.rows(name)):
             self._empty.add(name)
             return
@@ -139,24 +146,24 @@ class PlanTables:
 
 
 class _Writer:
-    """Calls ``write`` in a thread of its own, with the plans that came since its last call."""
+    """Calls a function on a thread of its own, with the plans since its last call."""
 
     def __init__(
-        self, threads: Threads, name: str, write: Callable[[Sequence[Made]], None]
+        self, threads: Threads, name: str, write: Callable[[Sequence[PlanInUse]], None]
     ) -> None:
         self._write = write
         self._lock = threading.Lock()
-        self._waiting: list[Made] = []
-        self._thread = threads.worker(name)
+        self._waiting: list[PlanInUse] = []
+        self._worker = threads.worker(name)
 
-    def submit(self, plan: Made) -> None:
+    def submit(self, plan: PlanInUse) -> None:
         with self._lock:
             self._waiting.append(plan)
-        self._thread.submit(self._run)
+        self._worker.submit(self._run)
 
     def close(self) -> None:
-        """Wait for what is still being written."""
-        self._thread.close()
+        """Wait for plans that are still being written."""
+        self._worker.close()
 
     def _run(self) -> None:
         with self._lock:
@@ -165,29 +172,38 @@ class _Writer:
             self._write(plans)
 
 
-class Made(NamedTuple):
-    """A plan, what it was made from, and when."""
+class PlanInUse(NamedTuple):
+    """A plan in use, with its sources.
+
+    Attributes:
+        compilation: the plan.
+        subscriptions: rows of its rules.
+        network: its network.
+        time: time since which it is in use.
+    """
 
     compilation: Compilation
     subscriptions: Sequence[Subscription]
     network: Network
-    at: dt.datetime
+    time: dt.datetime
 
     @property
     def live(self) -> list[Subscription]:
-        """The rows of `subscriptions` that are live."""
+        """Rows of `subscriptions` that are live."""
         return live_rows(self.subscriptions, self.compilation.rejections)
 
 
 def _try(table: str, compilation: Compilation, write: Callable[[], object]) -> None:
-    """Writes a table; again where somebody else wrote it meanwhile, as another stream on the same
-    tables does. What goes wrong is said in the log."""
-    for tries in range(1, TRIES + 1):
+    """Write a table, and try again after a conflict with another stream on the same tables.
+
+    Errors are logged.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             write()
             return
         except (StorageError, StackcastError) as error:
-            if tries < TRIES and isinstance(error, StorageError) and error.conflict:
+            if attempt < ATTEMPTS and isinstance(error, StorageError) and error.conflict:
                 continue
             log.error(
                 "table %s could not be written for the plan of %s: %s",
@@ -207,23 +223,29 @@ def match_rows(
     network: Network,
     publisher: str,
 ) -> list[dict[str, Any]]:
-    """Returns rows of table ``matches``, one for each host that subscribes, by name; of several
-    publishers, for each that advertises.
+    """Return the rows of table ``matches``, one per publisher and host with rules, sorted by host.
 
-    They say permanent, potential or no match (WERNECKE 5.3.4, Fig. 5.7). There are none where
-    nothing is advertised.
+    Each match is permanent, potential or none (WERNECKE 5.3.4, Fig. 5.7). Without advertisements,
+    there are no rows. If there are several publishers, those without advertisements have no rows.
 
-    Errors: as of ``clients_of``.
+    Args:
+        compilation: the plan.
+        subscriptions: its live rules.
+        network: its network.
+        publisher: publisher of the stream, if it is the only one.
+
+    Raises:
+        StackcastError: see `stackcast.udfs.retuning.relations.clients_of`.
     """
     if not compilation.announced:
         return []
     specification = compilation.plan.specification
-    # The order that the stream's own tables are in costs as little here.
+    # The order of fields in the plan is also efficient here.
     order = [field.qualified for field in compilation.plan.matcher.definitions]
     publishers = [publisher]
     if compilation.plan.publishers is not None:
         publishers = list(dict.fromkeys(row.publisher for row in compilation.announced))
-    found = clients_of(
+    clients = clients_of(
         compilation.announced, subscriptions, network, specification, publishers, order
     )
     versions = {name: v for name, v in compilation.versions.items() if name in _MATCHED}
@@ -233,9 +255,9 @@ def match_rows(
             "publisher": name,
             "subscriber": host,
             "match": "permanent"
-            if host in found.permanent[name]
+            if host in clients.permanent[name]
             else "potential"
-            if host in found.potential[name]
+            if host in clients.potential[name]
             else "none",
             "versions": versions,
         }

@@ -1,4 +1,4 @@
-"""Plans by the versions of the tables that they are made from."""
+"""Plans for versions of the tables."""
 
 from __future__ import annotations
 
@@ -38,27 +38,33 @@ from stackcast.udfs.network.network import Network
 from stackcast.udfs.network.rows import network_from_rows, tree_from_row, with_states
 from stackcast.udfs.network.virtual_tree import VirtualTree
 
-#: The tables that make a network; `LINK_STATES` says which of its links are up.
+#: Tables of the network. `LINK_STATES` is the version that determines which links are up.
 NETWORK = ("switches", "hosts", "links")
 
 
 def sources(settings: Settings) -> tuple[str, ...]:
-    """The tables, beside those of rules and network, that a plan is made from.
+    """Return the tables from which plans are made, except those of rules and network.
 
-    Where switches match, the refresher says in `rejected_subscriptions` which rules they do not
-    hold: these are live nowhere.
+    If switches match, the refresher writes the rules that switches cannot hold to table
+    `rejected_subscriptions`. These rules are not live.
     """
     refused = (REJECTED,) if settings.match == "network" else ()
     return (*formats.sources(settings), INGRESSES, *refused)
 
 
 def switch_sources(settings: Settings) -> tuple[str, ...]:
-    """The tables that decide what switches hold."""
+    """Return the tables that determine the entries of switches."""
     return (*SOURCES, *MATCHED) if settings.match == "network" else SOURCES
 
 
 class Planned(NamedTuple):
-    """A plan, and what it was made from."""
+    """A plan with its sources.
+
+    Attributes:
+        compilation: the plan.
+        subscriptions: rows of its rules.
+        network: its network.
+    """
 
     compilation: Compilation
     subscriptions: Sequence[Subscription]
@@ -66,10 +72,10 @@ class Planned(NamedTuple):
 
 
 class Plans:
-    """Makes plans for versions of the tables, and writes nothing. For one thread.
+    """Makes plans for versions of the tables. It writes nothing, and is for one thread.
 
-    Parts that did not change since the last plan are not read, compiled or computed again, so that
-    plans in the order of their versions are fastest.
+    Parts that have not changed since the last plan are not read, compiled or computed again. So
+    plans are made fastest in the order of their versions.
 
     Args:
         settings: settings of the stream.
@@ -165,7 +171,7 @@ class Plans:
         self, versions: Mapping[str, int]
     ) -> tuple[list[Subscription], list[Rejection]]:
         quota = self._settings.rule_quota
-        # Texts are parsed only to count against a quota.
+        # Only a quota requires that texts are parsed.
         attributes = versions.get(ATTRIBUTES) if quota else None
         key = versions[SUBSCRIPTIONS], versions[SENIORITY], attributes
 
@@ -213,7 +219,7 @@ class Plans:
         return self._ingresses.get(version, read)
 
     def _refused(self, versions: Mapping[str, int]) -> list[Rejection]:
-        """Returns the rejections of rules that switches do not hold."""
+        """Return the rejections of rules that switches cannot hold."""
         version = versions.get(REJECTED)
         rows = [] if version is None else self._rows(REJECTED, version)
         return [Rejection.from_row(row) for row in rows]
@@ -230,9 +236,15 @@ def network_at(
     rows: Callable[[str, int], list[dict[str, Any]]],
     labels: LabelFormat,
 ) -> Network:
-    """Returns the network that a batch of these versions delivers into.
+    """Return the network of a batch with these versions.
 
-    rows: reads a table as of a version. Raises NetworkError.
+    Args:
+        versions: versions of the tables.
+        rows: returns the rows of a version of a table.
+        labels: format of labels.
+
+    Raises:
+        NetworkError: the rows are not a valid network.
     """
     switches, hosts, links = (rows(name, versions[name]) for name in NETWORK)
     if versions[LINK_STATES] != versions["links"]:

@@ -1,5 +1,8 @@
-"""Edits of rules by people: drafts are checked as a stream checks rows, written, and followed until
-a stream has taken them."""
+"""Edits of rules by people.
+
+A draft is checked as a stream checks rows. After it is written, its result is read from the tables
+that the stream writes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class RuleContext(NamedTuple):
     """Everything that the rules of a format are checked against.
 
     Attributes:
-        specification: of the format.
+        specification: specification of the format.
         hosts: names of the hosts that may receive.
         publisher: the only publisher, which may not receive; empty if there are several.
         grants: None if everything is granted.
@@ -62,7 +65,7 @@ def check_draft(
     context: RuleContext,
     live: Callable[[], Iterable[Subscription]],
 ) -> DraftCheck:
-    """Checks a draft as a stream checks the row of a rule.
+    """Check a draft as a stream checks the row of a rule.
 
     Args:
         draft: the draft.
@@ -76,11 +79,11 @@ def check_draft(
     warnings = [error for _, error in warnings_of([draft.filter], context.specification)]
     variables = VariableWarnings(context.specification)
     if variables.may_name(draft.filter):
-        own = [row for row in live() if row.subscriber == draft.subscriber]
-        own = [draft, *(row for row in own if row.id != draft.id)]
-        valid = live_rows(own, _check(own, context))
+        subscribed = [row for row in live() if row.subscriber == draft.subscriber]
+        rules = [draft, *(row for row in subscribed if row.id != draft.id)]
+        valid = live_rows(rules, _check(rules, context))
         texts = [(row.subscriber, row.filter) for row in valid]
-        warnings += [error for at, error in variables.of(texts) if valid[at] is draft]
+        warnings += [error for number, error in variables.of(texts) if valid[number] is draft]
     return DraftCheck(None, warnings)
 
 
@@ -89,7 +92,7 @@ def _check(rows: Sequence[Subscription], context: RuleContext) -> list[Rejection
 
 
 def _duplicates(draft: Subscription, rows: Iterable[Mapping[str, Any]]) -> list[Rejection]:
-    """Returns the rejection of a draft whose id belongs to another subscriber."""
+    """Return the rejection of a draft whose id belongs to another subscriber."""
     for row in rows:
         if row["id"] == draft.id and row["subscriber"] != draft.subscriber:
             error = SubscriptionError(
@@ -104,17 +107,17 @@ def _duplicates(draft: Subscription, rows: Iterable[Mapping[str, Any]]) -> list[
 def write_rule(
     tables: Tables, name: str, before: Sequence[Row], after: Sequence[Row]
 ) -> int | None:
-    """Writes rows in place of those of an id, in one commit.
+    """Replace the rows of an id in one commit.
 
     Args:
         tables: the tables.
         name: the id.
-        before: the rows of this id that the editor has seen.
-        after: the rows to write; none deletes the rule.
+        before: the rows of this id that the editor has shown.
+        after: the new rows; none deletes the rule.
 
     Returns:
-        A version of `subscriptions` that has the rows; None, and nothing is written, if the rows of
-        this id are no longer ``before``.
+        A version of `subscriptions` that has the rows. None if the rows of this id are no longer
+        ``before``; then nothing is written.
 
     Raises:
         Exception: errors of Delta and Spark.
@@ -125,24 +128,24 @@ def write_rule(
         rows = tables.rows(SUBSCRIPTIONS, version)
         if [row for row in rows if row["id"] == name] != list(before):
             return None
-        others = [row for row in rows if row["id"] != name]
-        return replace_changed(tables, SUBSCRIPTIONS, [*others, *after], ("id",), rows, version)
+        unchanged = [row for row in rows if row["id"] != name]
+        return replace_changed(tables, SUBSCRIPTIONS, [*unchanged, *after], ("id",), rows, version)
 
     if list(before) != list(after):
         # The write does nothing if another row was committed after the table was read.
-        while (written := retried(write)) is False:
+        while (result := retried(write)) is False:
             pass
-        if written is None:
+        if result is None:
             return None
     return tables.version(SUBSCRIPTIONS)
 
 
 def rule_states(rows: Callable[[str], Sequence[Row]], form: str | None = None) -> list[Row]:
-    """Returns the rows of `subscriptions` by id, each with the state that a stream has given it.
+    """Return the rows of `subscriptions` by id, each with the state that a stream has given it.
 
     Args:
         rows: returns the rows of a table.
-        form: the only format of interest; None for all.
+        form: the only format of interest; None for all formats.
 
     Returns:
         For each row its columns `EDITED`, its ``state``: live, rejected, disabled, pending or other
@@ -160,13 +163,13 @@ def rule_states(rows: Callable[[str], Sequence[Row]], form: str | None = None) -
         name = row["id"]
         remarks = rejections.get((name, row["subscriber"]), [])
         state = _state(row, live.get(name), bool(remarks), form)
-        shown = {column: row[column] for column in EDITED} | {"state": state, "remarks": []}
+        result = {column: row[column] for column in EDITED} | {"state": state, "remarks": []}
         if state == "rejected":
-            shown["remarks"] = remarks
+            result["remarks"] = remarks
         elif state == "live":
-            shown |= {key: live[name][key] for key in ("since_version", "since")}
-            shown["remarks"] = warnings.get(name, [])
-        states.append(shown)
+            result |= {key: live[name][key] for key in ("since_version", "since")}
+            result["remarks"] = warnings.get(name, [])
+        states.append(result)
     return states
 
 
@@ -190,7 +193,7 @@ class EditResult:
 
     Attributes:
         since_version: version of `subscriptions` since which the rule is live; None if it is not.
-        rejections: why it is not live.
+        rejections: reasons why it is not live.
     """
 
     since_version: int | None
@@ -203,8 +206,8 @@ class EditResultReader:
     Args:
         tables: the tables.
         rule: the rule as it was written.
-        version: a version of `subscriptions` that has the edit.
-        active: whether the rule is to become live; it was deleted or disabled otherwise.
+        version: a version of `subscriptions` with the edit.
+        active: whether the rule should become live. Otherwise it was deleted or disabled.
     """
 
     def __init__(self, tables: Tables, rule: Subscription, version: int, active: bool) -> None:
@@ -212,35 +215,36 @@ class EditResultReader:
         self._rule = rule
         self._version = version
         self._active = active
-        self._read_at: tuple[int, int] | None = None
+        #: Versions of the tables without a result.
+        self._unchanged: tuple[int, int] | None = None
 
     def read(self) -> EditResult | None:
-        """Returns the result, or None as long as the tables have no plan with the edit.
+        """Return the result, or None as long as the tables have no plan with the edit.
 
         Raises:
             TableError: MISSING.
         """
         versions = self._tables.version(LIVE), self._tables.version(REJECTED)
-        if versions == self._read_at:
+        if versions == self._unchanged:
             return None
         live = self._tables.rows(LIVE, versions[0])
         if not self._active:
             newest = max((row["subscriptions_version"] for row in live), default=self._version)
-            if newest >= self._version and not any(map(self._is_ours, live)):
+            if newest >= self._version and not any(map(self._is_of_rule, live)):
                 return EditResult(None)
         for row in live if self._active else ():
-            same = self._is_ours(row) and row["filter"] == self._rule.filter
+            same = self._is_of_rule(row) and row["filter"] == self._rule.filter
             if same and row["subscriptions_version"] >= self._version:
                 return EditResult(row["since_version"])
         rejections = [
             Rejection.from_row(row)
             for row in self._tables.rows(REJECTED, versions[1])
-            if self._is_ours(row) and row["subscriptions_version"] >= self._version
+            if self._is_of_rule(row) and row["subscriptions_version"] >= self._version
         ]
         if rejections and self._active:
             return EditResult(None, rejections)
-        self._read_at = versions
+        self._unchanged = versions
         return None
 
-    def _is_ours(self, row: Mapping[str, Any]) -> bool:
+    def _is_of_rule(self, row: Mapping[str, Any]) -> bool:
         return bool(row["id"] == self._rule.id and row["subscriber"] == self._rule.subscriber)

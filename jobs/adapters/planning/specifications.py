@@ -1,4 +1,4 @@
-"""The specification of a job's message format, for programs that decode no message."""
+"""The specification of a message format, for programs that do not decode messages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from stackcast.udfs.messages.specification import Specification, parse_specifica
 
 
 def specification_of(settings: Settings, tables: Tables) -> Specification:
-    """The specification, where it is of attributes as their table is now.
+    """Return the specification of the format; that of attributes is read from their table.
 
-    Raises AttributeTableError where that table cannot be used.
+    Raises:
+        AttributeTableError: the table cannot be used.
     """
     if settings.format == ATTRIBUTES:
         return registry_of(tables, settings.widths).specification()
@@ -23,5 +24,5 @@ def specification_of(settings: Settings, tables: Tables) -> Specification:
 
 
 def registry_of(tables: Tables, widths: Widths, version: int | None = None) -> Registry:
-    """All attributes, in a version of their table."""
+    """Return the attributes in a version of their table; by default in the newest one."""
     return Registry.from_rows(tables.rows(ATTRIBUTES, version), widths)

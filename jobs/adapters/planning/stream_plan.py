@@ -1,7 +1,7 @@
-"""The plan that a stream delivers by, made from versions of the tables, with all that hangs on it.
+"""The plans of a stream, for micro-batches and for real time.
 
-The one place for micro-batches and for real time: each new plan is logged, its header stacks are
-worked out beside the stream, and the tables that explain it are written.
+Each new plan is logged. Its header stacks are computed in the background, and the tables that
+explain it are written.
 """
 
 from __future__ import annotations
@@ -23,17 +23,26 @@ log = logging.getLogger(__name__)
 
 
 class PlanMetrics(Protocol):
-    """Takes what Prometheus is told of plans."""
+    """Metrics of plans."""
 
-    def planned(self, compilation: Compilation, seconds: float) -> None: ...
-    def stacks_unknown(self, number: int) -> None: ...
+    def planned(self, compilation: Compilation, seconds: float) -> None:
+        """Count a plan, which took this time."""
+
+    def stacks_unknown(self, number: int) -> None:
+        """Set the number of receiver sets whose header stacks are not known yet."""
 
 
 class StreamPlan:
-    """Makes plans by `make`, and ships them again by `with_known` as their stacks get known.
+    """Makes plans, and adds header stacks to them as these become known. For one thread.
 
-    For one thread. Call `close` at the end: it waits for what is still being written. rejections:
-    as of `PlanTables`.
+    Args:
+        engine: runs the tasks, with the threads and the clock of the driver.
+        slots: number of tasks that run at the same time.
+        tables: tables of the stream.
+        publisher: publisher of the stream.
+        plans: makes plans for versions of the tables.
+        metrics: metrics of plans.
+        rejections: see `PlanTables`.
     """
 
     def __init__(
@@ -53,10 +62,14 @@ class StreamPlan:
         self._tables = PlanTables(tables, publisher, rejections, engine)
 
     def make(self, versions: Mapping[str, int]) -> Compilation:
-        """Returns the plan of these versions. Raises as `Plans.at`; nothing has changed then."""
-        clock = self._clock.monotonic()
+        """Return the plan of these versions.
+
+        Raises:
+            StackcastError: see `Plans.at`. In this case, nothing has changed.
+        """
+        start = self._clock.monotonic()
         compilation, subscriptions, network = self._plans.at(versions)
-        seconds = self._clock.monotonic() - clock
+        seconds = self._clock.monotonic() - start
         self._metrics.planned(compilation, seconds)
         for rejection in compilation.rejections:
             log.warning(
@@ -83,33 +96,35 @@ class StreamPlan:
         return compilation
 
     def await_stacks(self, seconds: float, given_up: Callable[[], bool]) -> None:
-        """Wait until the newest plan's header stacks are known; see `StackJobs.await_known`."""
+        """Wait for the header stacks of the newest plan; see `StackJobs.await_known`."""
         self._stacks.await_known(seconds, given_up)
 
     def with_known(self, compilation: Compilation) -> Compilation:
-        """Returns the plan with the stacks that were worked out since, if that is worth sending.
+        """Return the plan with the header stacks that have become known, or the plan itself.
 
-        It is when all are known, and on the way there as often as they have doubled; else it
-        returns the plan that it was given.
+        A new plan must be sent to all executors. So there is one when all stacks are known, and
+        before that each time their number has doubled.
         """
         shipped, sets = compilation.shipped, len(compilation.receiver_sets)
-        known = sets if shipped == sets else sets - len(compilation.unknown())
-        self._metrics.stacks_unknown(sets - known)
-        if shipped == sets or (known < sets and known < 2 * max(1, shipped)):
+        computed = sets if shipped == sets else sets - len(compilation.unknown())
+        self._metrics.stacks_unknown(sets - computed)
+        if shipped == sets or (computed < sets and computed < 2 * max(1, shipped)):
             return compilation
         return compilation.with_known()
 
     def stacks(self, compilation: Compilation) -> Shared[HeaderStacks]:
-        """Returns the plan's header stacks as workers take them."""
+        """Return the header stacks of a plan, as tasks get them."""
         return self._stacks.handle(compilation)
 
     def used(self, compilation: Compilation, routes: Sequence[tuple[int, tuple[str, ...]]]) -> None:
-        """Notes pairs of publisher and receiver set that events have brought into use, where there
-        are several publishers."""
+        """Add pairs of publisher and receiver set that a batch has used first.
+
+        There are none if the stream has one publisher.
+        """
         if routes:
             self._stacks.used(compilation, routes)
 
     def close(self) -> None:
-        """Waits for stacks and tables that are still being written."""
+        """Wait for stacks and tables that are still being written."""
         self._stacks.close()
         self._tables.close()

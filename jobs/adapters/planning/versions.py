@@ -1,4 +1,4 @@
-"""Versions of the tables that the next micro-batch is made from."""
+"""Versions of the tables for the next batch."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from stackcast.udfs.switches.rollout import Versions
 
 log = logging.getLogger(__name__)
 
-#: Besides the tables' names: the version of ``links`` that says which links are ``up``. The rest of
-#: ``links`` is of the version that the switches are ready for.
+#: Key of the version of ``links`` from which the column ``up`` is read. Other columns are read from
+#: the version for which switches are ready.
 LINK_STATES = "link_states"
 
-#: How old a look at tables on other storage may be when a batch begins, seconds.
+#: Maximum age of versions on remote storage at the start of a batch, in seconds.
 FRESH = 1.0
 
 
 class BatchVersions:
-    """Versions for the stream of a topic.
+    """Finds versions of the tables for the batches of a topic.
 
-    ``subscriptions`` are as they are now, and `subscription_seniority` is written before a version
-    of them is used. The network and its trees are as `network_versions` says
-    that all switches hold them, so that no stack names what a switch lacks; but which links are up
-    is as of now, since an edit of that needs no switch. ``more`` tables are as they are now, too.
-    sources: the tables that decide what switches hold; where switches match, subscriptions are
-    among them, and the stream follows these.
+    Rules have their current version, and `subscription_seniority` is written before it is used. The
+    network and its trees have the newest version for which all switches are ready, according to
+    `network_versions`. So no stack contains a label that a switch does not know. The column ``up``
+    of links is current, because switches do not depend on it.
 
-    On a local path a look at all of them takes some 50 us, and each batch looks for itself: what is
-    committed before a batch begins is live in it. Elsewhere a look takes tens of milliseconds, so
-    it is taken while the batch before runs: what is committed `FRESH` seconds before a batch begins
-    is live in it. Call `close` at the end.
+    On a local path, it takes 50 us to read all versions, and each batch reads them: commits before
+    its start are live in it. On remote storage, this takes tens of milliseconds, so versions are
+    read while the previous batch runs: commits `FRESH` seconds before the start are live.
+
+    Args:
+        tables: tables of the stream.
+        topic: topic of the stream.
+        more: further tables, whose current versions are used.
+        sources: tables that determine the entries of switches. If switches match, rules are
+            among them.
+        threads: threads of the driver.
     """
 
     def __init__(
@@ -54,44 +59,49 @@ class BatchVersions:
         self._versions = NetworkVersions(tables, threads.clock)
         self._seniority = Seniority(tables)
         self._ready: tuple[int, Versions] | None = None
-        # Nothing was ready then: that is read again when one of these has another version.
+        # Versions without a ready network. They are read again when one of them changes.
         self._unready: tuple[int, Versions] | None = None
         self._warned = False
-        self._beside: Worker | None = None
-        self._ahead: Future[tuple[float, dict[str, int]]] | None = None
+        self._worker: Worker | None = None
+        self._prefetched: Future[tuple[float, dict[str, int]]] | None = None
 
     def current(self) -> dict[str, int]:
-        """The versions for a batch that begins now. For one thread. Raises TableError MISSING."""
+        """Return the versions for a batch that begins now. For one thread.
+
+        Raises:
+            TableError: MISSING.
+        """
         if self._tables.local:
             return self.poll()
-        if self._beside is None:
-            self._beside = self._threads.worker("versions")
-        ahead, self._ahead = self._ahead, None
+        if self._worker is None:
+            self._worker = self._threads.worker("versions")
+        ahead, self._prefetched = self._prefetched, None
         if (
             ahead is None
             or ahead.exception()
             or self._threads.clock.monotonic() - ahead.result()[0] > FRESH
         ):
-            ahead = self._beside.submit(self._timed)
+            ahead = self._worker.submit(self._timed)
         _, versions = ahead.result()
-        self._ahead = self._beside.submit(self._timed)
+        self._prefetched = self._worker.submit(self._timed)
         return versions
 
     def close(self) -> None:
-        """End the looks beside."""
-        if self._beside is not None:
-            self._beside.close()
+        """Return after reads in progress have ended."""
+        if self._worker is not None:
+            self._worker.close()
 
     def _timed(self) -> tuple[float, dict[str, int]]:
         began = self._threads.clock.monotonic()
         return began, self.poll()
 
     def poll(self) -> dict[str, int]:
-        """The versions as they are in this moment. Not while another thread looks.
+        """Read the current versions. Only one thread may do so at a time.
 
-        Raises TableError MISSING.
+        Raises:
+            TableError: MISSING.
         """
-        # In this order: the links' state is not older than what is ready.
+        # This order ensures that the state of links is not older than the network.
         network = self._network()
         return {
             **self._seniority.versions(),
@@ -101,15 +111,17 @@ class BatchVersions:
         }
 
     def announce(self, versions: Versions) -> None:
-        """Before the first batch of all: keep on the switches what these versions need, or later
-        ones. Call `current` again afterwards."""
+        """Make switches retain the entries for these versions, before the first batch of a stream.
+
+        Call `current` again afterwards.
+        """
         needed = network_part(versions, self._sources)
-        if self._beside is None:
+        if self._worker is None:
             self._versions.announce(self._topic, needed)
             return
-        self._beside.submit(self._versions.announce, self._topic, needed).result()
-        # It may have looked before.
-        self._ahead = None
+        self._worker.submit(self._versions.announce, self._topic, needed).result()
+        # It may be older than the announcement.
+        self._prefetched = None
 
     def _network(self) -> Versions:
         version = self._tables.version(TABLE)
@@ -133,5 +145,5 @@ class BatchVersions:
 
 
 def network_part(versions: Versions, sources: Sequence[str] = SOURCES) -> dict[str, int]:
-    """Returns, of a batch's versions, those of tables that switches are written from."""
+    """Return the versions of the tables from which the entries of switches are made."""
     return {name: versions[name] for name in sources}
