@@ -10,14 +10,14 @@ import sys
 
 import pytest
 from examples import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from paths import SUPPORT
 from simulated_stream import RULES, Deployment, Kill, tell
 
 pytestmark = pytest.mark.integration
 
-STATEFUL = {**RULES, "state": ("h4", "count(10000000) > 50 and price > 0")}
+STATEFUL = {**RULES, "state": ("h4", "count(100000000000000) > 30 and price > 0")}
 #: More than the effects of a story.
 MOST_EFFECTS = 250
 
@@ -66,7 +66,20 @@ def test_a_stream_can_be_killed_before_each_effect(effect: int, rules) -> None:
     check(deployment)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("effect", range(1, 60))
+@pytest.mark.parametrize("earlier", [[Kill(72)], [Kill(72), Kill(11)]], ids=["once", "twice"])
+def test_a_stream_can_be_killed_before_each_effect_of_a_recovery(
+    earlier: list[Kill], effect: int
+) -> None:
+    deployment = Deployment()
+    tell(deployment, [*earlier, Kill(effect)])
+    check(deployment)
+
+
 @examples(40)
+# The pin of a slice was left that had been sent again as part of the one before.
+@example(kills=[Kill(72), Kill(11), Kill(46)], stateful=False)
 @given(
     kills=st.lists(st.builds(Kill, st.integers(1, 120), st.booleans()), min_size=2, max_size=5),
     stateful=st.booleans(),

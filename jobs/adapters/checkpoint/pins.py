@@ -8,7 +8,7 @@ progress of its pin, and sends the same frames with the same numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -91,8 +91,20 @@ class Pins:
         return None if batch is None or pin is None else (batch, pin)
 
     def remove(self, batch_id: int) -> None:
-        """Remove the pin of a batch that has sent nothing, or is recorded under another one."""
+        """Remove the pin of a batch that has sent nothing."""
         self._files.remove(batch_id)
+
+    def remove_stale(self, batch_ids: Sequence[int]) -> None:
+        """Remove the pins of batches that are sent as part of an earlier one.
+
+        Unlike those of `remove`, these removals survive a power failure.
+        """
+        for batch_id in batch_ids:
+            self._files.remove(batch_id)
+        newest = self._files.newest() if batch_ids else None
+        if newest is not None:
+            # This also writes the folder to disk.
+            self._files.sync(newest)
 
     def put(self, batch_id: int, pin: Pin) -> None:
         """Record the pin of a batch before it starts, and remove an old one.

@@ -62,7 +62,7 @@ class SummaryProgressStore:
         """Record the progress after a batch, and forget that of old batches.
 
         Raises:
-            StreamError: TOLD_NOT_WRITTEN. The batch then counts as failed, and runs again.
+            StreamError: SUMMARIES_NOT_WRITTEN. The batch then counts as failed, and runs again.
         """
         if self._stored is None:
             self._stored = set(self._files.batches())
@@ -74,7 +74,7 @@ class SummaryProgressStore:
                 self._files.replace(batch_id, content)
             except OSError as error:
                 raise StreamError(
-                    "TOLD_NOT_WRITTEN",
+                    "SUMMARIES_NOT_WRITTEN",
                     f"{self._files.path(batch_id)} could not be written: {one_line(error)}",
                 ) from error
             self._stored.add(batch_id)

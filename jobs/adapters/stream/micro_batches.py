@@ -109,7 +109,7 @@ class MicroBatches:
     def _process(self, read: Callable[[], Records], batch_id: int) -> None:
         delivery, stage = self._delivery, self._delivery.metrics.stage
         start = Start.now(delivery.engine.clock)
-        with stage("room"):
+        with stage("capacity"):
             delivery.recorder.wait_for_capacity()
         if self._is_first:
             delivery.leaders.restore()

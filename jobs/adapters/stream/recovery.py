@@ -20,13 +20,14 @@ previous one was still running.
                                                                   rows, with N + 1 in place of N
 
 Two slices that are sent again as one keep the order of their records. The pin of the second one is
-then no longer valid. A slice that has read nothing is not sent again, and its number is free.
+removed after their common plan is recorded, and before they are sent. A slice that has read nothing
+is not sent again, and its number is free.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stackcast.jobs.adapters.app.settings import Settings
@@ -205,11 +206,10 @@ class Recovery:
             self._progress.forget(plan.number)
         number, offsets = plan.number, plan.offsets
         if plan.interrupted is not None:
-            self._send_again(number, offsets, plan.interrupted)
+            self._send_again(number, offsets, plan.interrupted, plan.stale_pins)
             number, offsets = number + 1, offsets | plan.interrupted.until
-        for stale in plan.stale_pins:
-            delivery.pins.remove(stale)
-        if plan.interrupted is None:
+        else:
+            delivery.pins.remove_stale(plan.stale_pins)
             delivery.summaries.restore()
         delivery.plans.take_newest()
         return Position(number, None, self._topic, dict.fromkeys(spans, 0) | offsets)
@@ -227,11 +227,20 @@ class Recovery:
         if truncation is not None:
             raise lost_task(self._topic, *truncation.ends)
 
-    def _send_again(self, number: int, offsets: Mapping[int, int], batch: Interrupted) -> None:
+    def _send_again(
+        self,
+        number: int,
+        offsets: Mapping[int, int],
+        batch: Interrupted,
+        stale_pins: Sequence[int],
+    ) -> None:
         delivery, leaders = self._delivery, self._delivery.leaders
         start = Start.now(delivery.engine.clock)
         if batch.replan:
             self._progress.plan(number, batch.until)
+            # The plan contains all that these slices may have sent. After the commit of the batch,
+            # a start would take their pins for those of the next batch.
+            delivery.pins.remove_stale(stale_pins)
         pin = batch.pin
         if pin is None:
             delivery.summaries.restore()

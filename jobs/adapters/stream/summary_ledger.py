@@ -99,7 +99,7 @@ class SummaryLedger:
         """Make the progress after a batch durable.
 
         Raises:
-            StreamError: TOLD_NOT_WRITTEN.
+            StreamError: SUMMARIES_NOT_WRITTEN.
         """
         self._store.put(batch_id, sent)
         self._last_recorded = batch_id
